@@ -1,0 +1,53 @@
+# Everything from a fresh clone, with nothing but python3 and make.
+# Another interpreter: PYTHON=python3.13 make test   (its environment lies beside the default one)
+
+PYTHON ?= python3
+# A pyenv shim exists for versions that are installed but not selected: then look where pyenv keeps them.
+INTERPRETER := $(shell $(PYTHON) -c 'import sys; print(sys.executable)' 2>/dev/null || \
+	ls -1 "$$(pyenv root 2>/dev/null)"/versions/*/bin/$(notdir $(PYTHON)) 2>/dev/null | tail -n 1)
+VENV ?= .venv$(if $(filter python3,$(PYTHON)),,-$(notdir $(PYTHON)))
+BIN := $(VENV)/bin
+JOBS ?= 2
+BENCH_PYTHON ?= python3.13
+
+.PHONY: setup demo test check format bench docs clean
+
+setup: $(VENV)/ready
+
+$(VENV)/ready: pyproject.toml setup.py
+	@test -n "$(INTERPRETER)" || { echo "no interpreter named $(PYTHON): set PYTHON=…"; exit 2; }
+	"$(INTERPRETER)" -m venv "$(VENV)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,check]'
+	@touch "$@"
+
+demo: setup
+	$(BIN)/insitu demo
+
+test: setup
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup
+
+check: setup
+	$(BIN)/ruff format --check src tests bench setup.py
+	$(BIN)/ruff check src tests bench setup.py
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff format src tests bench setup.py
+	$(BIN)/ruff check --fix src tests bench setup.py
+
+# The peers that the benchmarks run beside need their own environment; BENCH="scan_local --quick" runs one of them.
+bench:
+	$(MAKE) setup PYTHON=$(BENCH_PYTHON)
+	.venv-$(BENCH_PYTHON)/bin/python -m pip install --quiet --disable-pip-version-check '.[bench]'
+	set -e; for script in $(if $(BENCH),"$(BENCH)",scan_local scan_remote read); do \
+		set -- $$script; .venv-$(BENCH_PYTHON)/bin/python "bench/$$1.py" $$2 $$3; done
+
+docs: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[docs]'
+	$(BIN)/sphinx-build -W -q -b html docs docs/_build
+	@echo "docs/_build/index.html"
+
+clean:
+	rm -rf .venv* build demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache src/*.egg-info

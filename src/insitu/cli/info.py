@@ -1,0 +1,50 @@
+"""`insitu info`: what is in this file?"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from insitu.cli.chunk_map import chunk_map
+from insitu.cli.screen import plural, results, size
+from insitu.cli.tree import as_json, as_table
+from insitu.opening import scan
+
+__all__ = ["info"]
+
+
+def info(
+    url: Annotated[str, typer.Argument(help="A path or a URL.")],
+    group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
+    attributes: Annotated[bool, typer.Option("--attributes", "-a", help="Show attributes too.")] = False,
+    where: Annotated[bool, typer.Option("--map", "-m", help="Draw where in the file the chunks lie.")] = False,
+    as_text: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Show what a file holds: shapes, types, chunks, codecs, bytes stored and virtual; and what cannot be read, and why."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is left out is shown in the table
+        found = scan(url, group=group, errors="warn")
+    if as_text:
+        typer.echo(json.dumps(as_json(found), indent=2))
+        return
+    results.print(as_table(found))
+    if attributes:
+        for path, node in found.walk():
+            for name, value in node.attributes.items():
+                results.print(f"{path}:{name} = {value!r}", markup=False)
+            for variable, array in node.arrays.items():
+                for name, value in array.attributes.items():
+                    results.print(f"{path + '/' if path else ''}{variable}:{name} = {value!r}", markup=False)
+    if where:
+        results.print(chunk_map(found, results.width))
+    count = sum(1 for _ in found.all_arrays())
+    left = sum(len(node.problems) for _, node in found.walk())
+    total = sum(array.nbytes for _, array in found.all_arrays())
+    line = Text(f"{plural(count, 'variable')}, {size(total)} when read")
+    if left:
+        line.append(f"; {plural(left, 'variable')} cannot be read", style="red")
+    results.print(line)

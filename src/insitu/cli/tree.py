@@ -1,0 +1,101 @@
+"""What does an archive look like as a table? The tree with shape, type, chunks, codecs, bytes stored and virtual."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+from insitu.cli.screen import chain, chunk_shape, size
+from insitu.model import VirtualArray, VirtualGroup, census
+
+__all__ = ["as_json", "as_table"]
+
+
+def as_table(group: VirtualGroup) -> Table:
+    """The tree for people."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("variable", "dimensions", "type", "chunk", "chunks", "codecs", "stored", "virtual"):
+        table.add_column(
+            heading, justify="right" if heading in ("chunks", "stored", "virtual") else "left", overflow="fold"
+        )
+    for path, node in group.walk():
+        if path:
+            table.add_row(Text(f"{path}/", style="bold cyan"))
+        for name, array in node.arrays.items():
+            counted = census(array)
+            unwritten = counted.cells - counted.stored - counted.inline
+            table.add_row(
+                f"{'  ' * bool(path)}{name}",
+                ", ".join(f"{dim} {length:,}" for dim, length in zip(array.dims, array.shape, strict=True)),
+                type_name(array),
+                chunk_shape(array),
+                f"{counted.cells:,}" + (f" ({unwritten:,} empty)" if unwritten else ""),
+                chain(encoding for tile in array.tiles for encoding in tile.encodings),
+                size(counted.nbytes),
+                size(array.nbytes),
+            )
+        for name, reason in node.problems.items():
+            table.add_row(Text(name, style="red"), Text(reason, style="red"))
+    return table
+
+
+def type_name(array: VirtualArray) -> str:
+    """The type, byte order only where it is not the machine's."""
+    dtype = array.dtype
+    if dtype.kind == "O":
+        return "text" if array.details.get("vlen", "string") == "string" else "sequence"
+    if dtype.names:
+        return "{" + ", ".join(dtype.names) + "}"
+    if dtype.kind == "S":
+        return f"char({dtype.itemsize})"
+    return dtype.name if dtype.isnative else f"{dtype.name} (big-endian)"
+
+
+def as_json(group: VirtualGroup) -> dict[str, Any]:
+    """The tree for programs."""
+    return {
+        "attributes": {name: _plain(value) for name, value in group.attributes.items()},
+        "variables": {name: _array_json(array) for name, array in group.arrays.items()},
+        "groups": {name: as_json(child) for name, child in group.groups.items()},
+        "problems": dict(group.problems),
+    }
+
+
+def _array_json(array: VirtualArray) -> dict[str, Any]:
+    counted = census(array)
+    return {
+        "dims": list(array.dims),
+        "shape": list(array.shape),
+        "dtype": array.dtype.str if not array.dtype.names else str(array.dtype),
+        "attributes": {name: _plain(value) for name, value in array.attributes.items()},
+        "fill_value": _plain(array.fill_value),
+        "chunk": chunk_shape(array),
+        "codecs": [
+            [{"name": codec.name, "configuration": dict(codec.configuration)} for codec in encoding.codecs]
+            for tile in array.tiles
+            for encoding in tile.encodings
+        ],
+        "chunks": {"cells": counted.cells, "stored": counted.stored, "inline": counted.inline, "unwritten": counted.unwritten},
+        "stored_bytes": counted.nbytes,
+        "virtual_bytes": array.nbytes,
+    }  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    """As JSON can hold it."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)
+    if isinstance(value, (str, int, float, bool)) or value is None:
+        return value
+    return str(value)

@@ -1,0 +1,607 @@
+/* Which loops over bytes are worth a compiler?
+ *
+ * These, and each has a twin (NumPy, another library) beside its caller for where no compiler was at hand:
+ *
+ *   unshuffle(src, elementsize, dst)                    byte planes -> elements
+ *   unshuffle_box(src, elementsize, shape, start, dst)  the same, of a box of the chunk, straight into a strided array
+ *   unpack_bits(src, first, stride, bits, dst)          a run of big-endian bit fields -> unsigned integers
+ *   fletcher32(data), crc32c(data)                      HDF5's and Zarr's checksums
+ *
+ * All of them check every bound before they give up the GIL, and touch nothing of Python afterwards.
+ * Only the limited API is used (buffers are in it since 3.11), so one build serves every later Python.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__SSE2__) || defined(_M_X64) || (defined(_M_IX86_FP) && _M_IX86_FP >= 2)
+#include <emmintrin.h>
+#define HAVE_SSE2 1
+#elif (defined(__ARM_NEON) || defined(__ARM_NEON__)) && (defined(__aarch64__) || defined(_M_ARM64))
+#include <arm_neon.h>
+#define HAVE_NEON 1
+#endif
+
+enum { MAX_DIMENSIONS = 32 };
+
+/* ---- byte planes to elements ------------------------------------------------------------------------------------ */
+
+/* One run of `n` neighbouring elements. `src` is where the run starts in plane 0, planes lie `plane` bytes apart;
+ * element i goes to `dst + i * step`. Each `words_N` moves planes k .. k+N-1 of the run and returns how many elements
+ * it did (whole vectors only): the scalar loop does the rest. */
+
+static void run_bytes(const uint8_t *src, size_t plane, size_t n, uint8_t *dst, ptrdiff_t step, size_t size, size_t from)
+{
+    /* Blocks keep the destination in the first-level cache while its bytes are filled plane by plane. */
+    enum { BLOCK = 512 };
+    for (size_t begin = from; begin < n; begin += BLOCK) {
+        size_t end = begin + BLOCK < n ? begin + BLOCK : n;
+        for (size_t k = 0; k < size; k++) {
+            const uint8_t *in = src + k * plane;
+            uint8_t *out = dst + k;
+            for (size_t i = begin; i < end; i++)
+                out[(ptrdiff_t)i * step] = in[i];
+        }
+    }
+}
+
+#if HAVE_SSE2
+
+#define LOAD(k) _mm_loadu_si128((const __m128i *)(src + (size_t)(k) * plane + i))
+#define STORE(at, v) _mm_storeu_si128((__m128i *)(at), (v))
+
+static size_t words_2(const uint8_t *src, size_t plane, size_t n, uint8_t *dst)
+{
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        __m128i a = LOAD(0), b = LOAD(1);
+        STORE(dst + i * 2, _mm_unpacklo_epi8(a, b));
+        STORE(dst + i * 2 + 16, _mm_unpackhi_epi8(a, b));
+    }
+    return i;
+}
+
+static size_t words_4(const uint8_t *src, size_t plane, size_t n, uint8_t *dst, ptrdiff_t step)
+{
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        __m128i a = LOAD(0), b = LOAD(1), c = LOAD(2), d = LOAD(3);
+        __m128i ab0 = _mm_unpacklo_epi8(a, b), ab1 = _mm_unpackhi_epi8(a, b);
+        __m128i cd0 = _mm_unpacklo_epi8(c, d), cd1 = _mm_unpackhi_epi8(c, d);
+        __m128i v[4] = {_mm_unpacklo_epi16(ab0, cd0), _mm_unpackhi_epi16(ab0, cd0), _mm_unpacklo_epi16(ab1, cd1),
+                        _mm_unpackhi_epi16(ab1, cd1)};
+        if (step == 4) {
+            for (int q = 0; q < 4; q++)
+                STORE(dst + i * 4 + 16 * q, v[q]);
+        } else {
+            uint32_t words[16];
+            for (int q = 0; q < 4; q++)
+                STORE(words + 4 * q, v[q]);
+            for (int q = 0; q < 16; q++)
+                memcpy(dst + (ptrdiff_t)(i + q) * step, words + q, 4);
+        }
+    }
+    return i;
+}
+
+static size_t words_8(const uint8_t *src, size_t plane, size_t n, uint8_t *dst, ptrdiff_t step)
+{
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        __m128i p[8], q[8], r[8];
+        for (int k = 0; k < 8; k++)
+            p[k] = LOAD(k);
+        for (int k = 0; k < 4; k++) { /* pairs of planes: 01 23 45 67, low and high half */
+            q[2 * k] = _mm_unpacklo_epi8(p[2 * k], p[2 * k + 1]);
+            q[2 * k + 1] = _mm_unpackhi_epi8(p[2 * k], p[2 * k + 1]);
+        }
+        for (int h = 0; h < 2; h++) { /* fours of planes: r[4h + 0..1] = 0123, r[4h + 2..3] = 4567 */
+            r[4 * h + 0] = _mm_unpacklo_epi16(q[0 + h], q[2 + h]);
+            r[4 * h + 1] = _mm_unpackhi_epi16(q[0 + h], q[2 + h]);
+            r[4 * h + 2] = _mm_unpacklo_epi16(q[4 + h], q[6 + h]);
+            r[4 * h + 3] = _mm_unpackhi_epi16(q[4 + h], q[6 + h]);
+        }
+        for (int h = 0; h < 2; h++) {
+            p[4 * h + 0] = _mm_unpacklo_epi32(r[4 * h + 0], r[4 * h + 2]);
+            p[4 * h + 1] = _mm_unpackhi_epi32(r[4 * h + 0], r[4 * h + 2]);
+            p[4 * h + 2] = _mm_unpacklo_epi32(r[4 * h + 1], r[4 * h + 3]);
+            p[4 * h + 3] = _mm_unpackhi_epi32(r[4 * h + 1], r[4 * h + 3]);
+        }
+        if (step == 8) {
+            for (int k = 0; k < 8; k++)
+                STORE(dst + i * 8 + 16 * k, p[k]);
+        } else {
+            uint64_t words[16];
+            for (int k = 0; k < 8; k++)
+                STORE(words + 2 * k, p[k]);
+            for (int k = 0; k < 16; k++)
+                memcpy(dst + (ptrdiff_t)(i + k) * step, words + k, 8);
+        }
+    }
+    return i;
+}
+
+#elif HAVE_NEON
+
+#define LOAD(k) vld1q_u8(src + (size_t)(k) * plane + i)
+
+static size_t words_2(const uint8_t *src, size_t plane, size_t n, uint8_t *dst)
+{
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        uint8x16x2_t v = {{LOAD(0), LOAD(1)}};
+        vst2q_u8(dst + i * 2, v);
+    }
+    return i;
+}
+
+static size_t words_4(const uint8_t *src, size_t plane, size_t n, uint8_t *dst, ptrdiff_t step)
+{
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        uint8x16x4_t v = {{LOAD(0), LOAD(1), LOAD(2), LOAD(3)}};
+        if (step == 4) {
+            vst4q_u8(dst + i * 4, v);
+        } else {
+            uint8_t words[64];
+            vst4q_u8(words, v);
+            for (int k = 0; k < 16; k++)
+                memcpy(dst + (ptrdiff_t)(i + k) * step, words + 4 * k, 4);
+        }
+    }
+    return i;
+}
+
+static size_t words_8(const uint8_t *src, size_t plane, size_t n, uint8_t *dst, ptrdiff_t step)
+{
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        uint16_t words[64];
+        uint8x16x2_t ab = vzipq_u8(LOAD(0), LOAD(1)), cd = vzipq_u8(LOAD(2), LOAD(3));
+        uint8x16x2_t ef = vzipq_u8(LOAD(4), LOAD(5)), gh = vzipq_u8(LOAD(6), LOAD(7));
+        uint16_t *to = step == 8 ? (uint16_t *)(void *)(dst + i * 8) : words;
+        for (int h = 0; h < 2; h++) {
+            uint16x8x4_t v = {{vreinterpretq_u16_u8(ab.val[h]), vreinterpretq_u16_u8(cd.val[h]),
+                               vreinterpretq_u16_u8(ef.val[h]), vreinterpretq_u16_u8(gh.val[h])}};
+            vst4q_u16(to + 32 * h, v);
+        }
+        if (step != 8)
+            for (int k = 0; k < 16; k++)
+                memcpy(dst + (ptrdiff_t)(i + k) * step, words + 4 * k, 8);
+    }
+    return i;
+}
+
+#else
+
+static size_t words_2(const uint8_t *src, size_t plane, size_t n, uint8_t *dst)
+{
+    (void)src, (void)plane, (void)n, (void)dst;
+    return 0;
+}
+
+static size_t words_4(const uint8_t *src, size_t plane, size_t n, uint8_t *dst, ptrdiff_t step)
+{
+    (void)src, (void)plane, (void)n, (void)dst, (void)step;
+    return 0;
+}
+
+static size_t words_8(const uint8_t *src, size_t plane, size_t n, uint8_t *dst, ptrdiff_t step)
+{
+    (void)src, (void)plane, (void)n, (void)dst, (void)step;
+    return 0;
+}
+
+#endif
+
+static void unshuffle_run(const uint8_t *src, size_t plane, size_t size, size_t n, uint8_t *dst, ptrdiff_t step)
+{
+    if (size == 1 && step == 1) {
+        memcpy(dst, src, n);
+        return;
+    }
+    if (size == 2 && step == 2) {
+        run_bytes(src, plane, n, dst, step, size, words_2(src, plane, n, dst));
+        return;
+    }
+    /* Wider elements (complex128, records) are done eight or four planes at a time, in blocks that stay in cache. */
+    size_t width = size % 8 == 0 ? 8 : size % 4 == 0 ? 4 : 0;
+    if (width == 0) {
+        run_bytes(src, plane, n, dst, step, size, 0);
+        return;
+    }
+    size_t block = size == width ? n : 256;
+    for (size_t begin = 0; begin < n; begin += block) {
+        size_t count = begin + block < n ? block : n - begin;
+        uint8_t *to = dst + (ptrdiff_t)begin * step;
+        for (size_t k = 0; k < size; k += width) {
+            const uint8_t *from = src + k * plane + begin;
+            size_t done = width == 8 ? words_8(from, plane, count, to + k, step)
+                                     : words_4(from, plane, count, to + k, step);
+            run_bytes(from, plane, count, to + k, step, width, done);
+        }
+    }
+}
+
+/* ---- arguments --------------------------------------------------------------------------------------------------- */
+
+static int readable(PyObject *object, Py_buffer *view)
+{
+    return PyObject_GetBuffer(object, view, PyBUF_C_CONTIGUOUS);
+}
+
+static int wanted(Py_ssize_t given, Py_ssize_t expected, const char *name)
+{
+    if (given == expected)
+        return 1;
+    PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", name, expected, given);
+    return 0;
+}
+
+static Py_ssize_t positive(PyObject *object, const char *what)
+{
+    Py_ssize_t value = PyLong_AsSsize_t(object);
+    if (value == -1 && PyErr_Occurred())
+        return -1;
+    if (value <= 0) {
+        PyErr_Format(PyExc_ValueError, "%s must be positive, not %zd", what, value);
+        return -1;
+    }
+    return value;
+}
+
+static int sizes(PyObject *object, Py_ssize_t *values, Py_ssize_t expected, const char *what)
+{
+    if (!PyTuple_Check(object) || PyTuple_Size(object) != expected) {
+        PyErr_Format(PyExc_ValueError, "%s must be a tuple of %zd numbers", what, expected);
+        return 0;
+    }
+    for (Py_ssize_t i = 0; i < expected; i++) {
+        values[i] = PyLong_AsSsize_t(PyTuple_GetItem(object, i));
+        if (values[i] == -1 && PyErr_Occurred())
+            return 0;
+        if (values[i] < 0) {
+            PyErr_Format(PyExc_ValueError, "%s has a negative number", what);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* ---- unshuffle(src, elementsize, dst) ---------------------------------------------------------------------------- */
+
+static PyObject *py_unshuffle(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)module;
+    if (!wanted(nargs, 3, "unshuffle"))
+        return NULL;
+    Py_ssize_t size = positive(args[1], "elementsize");
+    if (size < 0)
+        return NULL;
+    Py_buffer src, dst;
+    if (readable(args[0], &src) < 0)
+        return NULL;
+    if (PyObject_GetBuffer(args[2], &dst, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) < 0) {
+        PyBuffer_Release(&src);
+        return NULL;
+    }
+    int fits = src.len == dst.len;
+    if (fits) {
+        Py_BEGIN_ALLOW_THREADS
+        size_t count = (size_t)(src.len / size);
+        unshuffle_run(src.buf, count, (size_t)size, count, dst.buf, size);
+        /* What does not fill an element was left as it was. */
+        size_t whole = count * (size_t)size;
+        memcpy((uint8_t *)dst.buf + whole, (const uint8_t *)src.buf + whole, (size_t)src.len - whole);
+        Py_END_ALLOW_THREADS
+    } else {
+        PyErr_Format(PyExc_ValueError, "%zd bytes do not unshuffle into %zd", src.len, dst.len);
+    }
+    PyBuffer_Release(&src);
+    PyBuffer_Release(&dst);
+    return fits ? Py_NewRef(Py_None) : NULL;
+}
+
+/* ---- unshuffle_box(src, elementsize, shape, start, dst) ---------------------------------------------------------- */
+
+typedef struct {
+    Py_ssize_t extent; /* elements of the box along this axis */
+    Py_ssize_t from;   /* elements between neighbours in the chunk */
+    Py_ssize_t to;     /* bytes between neighbours in the destination */
+} box_axis;
+
+static void unshuffle_axes(const uint8_t *src, size_t plane, size_t size, uint8_t *dst, const box_axis *axes, int count)
+{
+    if (count == 0) {
+        unshuffle_run(src, plane, size, 1, dst, (ptrdiff_t)size);
+    } else if (count == 1) {
+        unshuffle_run(src, plane, size, (size_t)axes->extent, dst, axes->to);
+    } else {
+        for (Py_ssize_t i = 0; i < axes->extent; i++)
+            unshuffle_axes(src + i * axes->from, plane, size, dst + i * axes->to, axes + 1, count - 1);
+    }
+}
+
+static PyObject *py_unshuffle_box(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)module;
+    if (!wanted(nargs, 5, "unshuffle_box"))
+        return NULL;
+    Py_ssize_t size = positive(args[1], "elementsize");
+    if (size < 0)
+        return NULL;
+    Py_buffer src, dst;
+    if (readable(args[0], &src) < 0)
+        return NULL;
+    if (PyObject_GetBuffer(args[4], &dst, PyBUF_STRIDES | PyBUF_WRITABLE) < 0) {
+        PyBuffer_Release(&src);
+        return NULL;
+    }
+    Py_ssize_t shape[MAX_DIMENSIONS], start[MAX_DIMENSIONS];
+    box_axis axes[MAX_DIMENSIONS];
+    int fine = 0, count = 0, empty = 0;
+    Py_ssize_t total = 1, first = 0, step = 1;
+    if (dst.ndim > MAX_DIMENSIONS) {
+        PyErr_SetString(PyExc_ValueError, "too many dimensions");
+        goto done;
+    }
+    if (!sizes(args[2], shape, dst.ndim, "shape") || !sizes(args[3], start, dst.ndim, "start"))
+        goto done;
+    if (dst.itemsize != size) {
+        PyErr_Format(PyExc_ValueError, "elements of %zd bytes do not go into an array of %zd", size, dst.itemsize);
+        goto done;
+    }
+    for (int i = 0; i < dst.ndim; i++) {
+        if (start[i] > shape[i] || dst.shape[i] > shape[i] - start[i]) {
+            PyErr_Format(PyExc_ValueError, "axis %d: a box of %zd from %zd does not lie in %zd", i, dst.shape[i],
+                         start[i], shape[i]);
+            goto done;
+        }
+        if (shape[i] != 0 && total > PY_SSIZE_T_MAX / shape[i]) {
+            PyErr_SetString(PyExc_OverflowError, "the chunk is too large");
+            goto done;
+        }
+        total *= shape[i];
+        empty |= dst.shape[i] == 0;
+    }
+    if (total > PY_SSIZE_T_MAX / size || total * size != src.len) {
+        PyErr_Format(PyExc_ValueError, "%zd bytes are not a chunk of %zd elements of %zd", src.len, total, size);
+        goto done;
+    }
+    /* From the fastest axis outwards, an axis that continues its neighbour on both sides is melted into it: long runs
+     * are what the vectors like. The melted axes are built backwards and turned round below. */
+    for (int i = dst.ndim - 1; i >= 0; i--) {
+        first += start[i] * step;
+        box_axis axis = {dst.shape[i], step, dst.strides[i]};
+        step *= shape[i];
+        if (axis.extent == 1)
+            continue;
+        if (count && axes[count - 1].from * axes[count - 1].extent == axis.from &&
+            axes[count - 1].to * axes[count - 1].extent == axis.to)
+            axes[count - 1].extent *= axis.extent;
+        else
+            axes[count++] = axis;
+    }
+    for (int i = 0; i < count / 2; i++) {
+        box_axis swap = axes[i];
+        axes[i] = axes[count - 1 - i];
+        axes[count - 1 - i] = swap;
+    }
+    /* The innermost run must be neighbours in the chunk: an axis of extent 1 was dropped, its stride with it. */
+    if (count && axes[count - 1].from != 1 && count < MAX_DIMENSIONS)
+        axes[count++] = (box_axis){1, 1, size};
+    fine = 1;
+    if (!empty) {
+        Py_BEGIN_ALLOW_THREADS
+        unshuffle_axes((const uint8_t *)src.buf + first, (size_t)total, (size_t)size, dst.buf, axes, count);
+        Py_END_ALLOW_THREADS
+    }
+done:
+    PyBuffer_Release(&src);
+    PyBuffer_Release(&dst);
+    return fine ? Py_NewRef(Py_None) : NULL;
+}
+
+/* ---- unpack_bits(src, first, stride, bits, dst) ------------------------------------------------------------------ */
+
+static uint64_t field(const uint8_t *src, size_t position, unsigned bits)
+{
+    const uint8_t *byte = src + position / 8;
+    unsigned lead = (unsigned)(position % 8), have = 8 - lead;
+    uint64_t value = *byte & (0xFFu >> lead);
+    while (have < bits) {
+        unsigned missing = bits - have;
+        byte++;
+        if (missing < 8)
+            return value << missing | *byte >> (8 - missing);
+        value = value << 8 | *byte;
+        have += 8;
+    }
+    return value >> (have - bits);
+}
+
+#define UNPACK(type)                                                                                                   \
+    do {                                                                                                               \
+        type *out = dst.buf;                                                                                           \
+        for (size_t i = 0; i < count; i++)                                                                             \
+            out[i] = (type)field(src.buf, (size_t)first + i * (size_t)stride, (unsigned)bits);                         \
+    } while (0)
+
+static PyObject *py_unpack_bits(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)module;
+    if (!wanted(nargs, 5, "unpack_bits"))
+        return NULL;
+    Py_ssize_t first = PyLong_AsSsize_t(args[1]);
+    if (first == -1 && PyErr_Occurred())
+        return NULL;
+    Py_ssize_t stride = positive(args[2], "stride"), bits = stride < 0 ? -1 : positive(args[3], "bits");
+    if (bits < 0)
+        return NULL;
+    Py_buffer src, dst;
+    if (readable(args[0], &src) < 0)
+        return NULL;
+    if (PyObject_GetBuffer(args[4], &dst, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) < 0) {
+        PyBuffer_Release(&src);
+        return NULL;
+    }
+    int fine = 0;
+    Py_ssize_t width = dst.itemsize;
+    if (first < 0 || bits > 8 * width || (width != 1 && width != 2 && width != 4 && width != 8)) {
+        PyErr_SetString(PyExc_ValueError, "fields of 1 to 64 bits go into integers at least as wide");
+        goto done;
+    }
+    size_t count = (size_t)(dst.len / width);
+    if (src.len > PY_SSIZE_T_MAX / 8 || first > PY_SSIZE_T_MAX - bits ||
+        (count && (first + bits > src.len * 8 ||
+                   count - 1 > (size_t)(src.len * 8 - first - bits) / (size_t)stride))) {
+        PyErr_Format(PyExc_ValueError, "%zd bytes are too few for %zu fields of %zd bits", src.len, count, bits);
+        goto done;
+    }
+    fine = 1;
+    Py_BEGIN_ALLOW_THREADS
+    if (width == 1)
+        UNPACK(uint8_t);
+    else if (width == 2)
+        UNPACK(uint16_t);
+    else if (width == 4)
+        UNPACK(uint32_t);
+    else
+        UNPACK(uint64_t);
+    Py_END_ALLOW_THREADS
+done:
+    PyBuffer_Release(&src);
+    PyBuffer_Release(&dst);
+    return fine ? Py_NewRef(Py_None) : NULL;
+}
+
+/* ---- fletcher32(data) -------------------------------------------------------------------------------------------- */
+
+static uint32_t fletcher32(const uint8_t *data, size_t size)
+{
+    /* 16-bit big-endian words; sums are folded, not reduced, so that a multiple of 65535 stays 65535 as in HDF5. */
+    uint64_t low = 0, high = 0;
+    size_t words = size / 2;
+    while (words) {
+        size_t block = words < 4096 ? words : 4096; /* 4096 words cannot overflow 64 bits after folding */
+        words -= block;
+        for (size_t i = 0; i < block; i++, data += 2) {
+            low += (uint32_t)data[0] << 8 | data[1];
+            high += low;
+        }
+        low = (low & 0xFFFF) + (low >> 16);
+        high = (high & 0xFFFF) + (high >> 16);
+        low = (low & 0xFFFF) + (low >> 16);
+        high = (high & 0xFFFF) + (high >> 16);
+    }
+    if (size % 2) {
+        low += (uint32_t)data[0] << 8;
+        high += low;
+    }
+    while (low >> 16)
+        low = (low & 0xFFFF) + (low >> 16);
+    while (high >> 16)
+        high = (high & 0xFFFF) + (high >> 16);
+    return (uint32_t)(high << 16 | low);
+}
+
+static PyObject *py_fletcher32(PyObject *module, PyObject *object)
+{
+    (void)module;
+    Py_buffer data;
+    if (readable(object, &data) < 0)
+        return NULL;
+    uint32_t value;
+    Py_BEGIN_ALLOW_THREADS
+    value = fletcher32(data.buf, (size_t)data.len);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&data);
+    return PyLong_FromUnsignedLong(value);
+}
+
+/* ---- crc32c(data) ------------------------------------------------------------------------------------------------ */
+
+static uint32_t crc_table[8][256]; /* filled once, before anybody can call */
+
+static void crc_prepare(void)
+{
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t value = i;
+        for (int bit = 0; bit < 8; bit++)
+            value = value >> 1 ^ (value & 1 ? 0x82F63B78u : 0); /* Castagnoli, reflected */
+        crc_table[0][i] = value;
+    }
+    for (int k = 1; k < 8; k++)
+        for (int i = 0; i < 256; i++)
+            crc_table[k][i] = crc_table[k - 1][i] >> 8 ^ crc_table[0][crc_table[k - 1][i] & 0xFF];
+}
+
+static uint32_t crc32c(const uint8_t *data, size_t size)
+{
+    uint32_t crc = 0xFFFFFFFFu;
+    for (; size >= 8; size -= 8, data += 8) { /* eight bytes at a time, a table for each */
+        uint32_t low = crc ^ ((uint32_t)data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 |
+                              (uint32_t)data[3] << 24);
+        crc = crc_table[7][low & 0xFF] ^ crc_table[6][low >> 8 & 0xFF] ^ crc_table[5][low >> 16 & 0xFF] ^
+              crc_table[4][low >> 24] ^ crc_table[3][data[4]] ^ crc_table[2][data[5]] ^ crc_table[1][data[6]] ^
+              crc_table[0][data[7]];
+    }
+    for (; size; size--, data++)
+        crc = crc >> 8 ^ crc_table[0][(crc ^ *data) & 0xFF];
+    return ~crc;
+}
+
+static PyObject *py_crc32c(PyObject *module, PyObject *object)
+{
+    (void)module;
+    Py_buffer data;
+    if (readable(object, &data) < 0)
+        return NULL;
+    uint32_t value;
+    Py_BEGIN_ALLOW_THREADS
+    value = crc32c(data.buf, (size_t)data.len);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&data);
+    return PyLong_FromUnsignedLong(value);
+}
+
+/* ---- the module -------------------------------------------------------------------------------------------------- */
+
+static PyMethodDef methods[] = {
+    {"unshuffle", (PyCFunction)(void (*)(void))py_unshuffle, METH_FASTCALL,
+     "unshuffle(src, elementsize, dst)\n--\n\nByte planes to elements; trailing bytes stay as they are."},
+    {"unshuffle_box", (PyCFunction)(void (*)(void))py_unshuffle_box, METH_FASTCALL,
+     "unshuffle_box(src, elementsize, shape, start, dst)\n--\n\nThe box of dst's shape at start of a shuffled chunk."},
+    {"unpack_bits", (PyCFunction)(void (*)(void))py_unpack_bits, METH_FASTCALL,
+     "unpack_bits(src, first, stride, bits, dst)\n--\n\nBig-endian bit fields, every stride bits, to integers."},
+    {"fletcher32", py_fletcher32, METH_O, "fletcher32(data)\n--\n\nHDF5's Fletcher checksum."},
+    {"crc32c", py_crc32c, METH_O, "crc32c(data)\n--\n\nThe Castagnoli checksum."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {
+#ifdef Py_mod_multiple_interpreters
+    {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
+#endif
+#ifdef Py_mod_gil
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "_kernels",
+    .m_doc = "Loops over bytes that release the GIL.",
+    .m_methods = methods,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__kernels(void)
+{
+    crc_prepare();
+    return PyModuleDef_Init(&definition);
+}

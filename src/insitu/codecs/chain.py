@@ -1,0 +1,278 @@
+"""How do the bytes of one chunk become an array?
+
+The chain of its encoding is prepared once for a shape and a filter mask (which steps, how many bytes each must yield) and remembered; a chunk
+then runs through the steps from the last codec to the first. Bytes between two steps live in buffers that the thread keeps, the last step writes into
+the result where it can, and every step's output is measured. Whatever goes wrong raises `CodecError`: bytes that were not decoded never come out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from insitu.codecs import hdf5_vlen, table
+from insitu.codecs.form import Data, Form, Octets, Step, octets
+from insitu.codecs.hdf5_vlen import Fetch
+from insitu.codecs.scratch import borrow
+from insitu.errors import CodecError
+from insitu.model import Encoding
+
+__all__ = ["Decoder", "Fetch", "decode", "decode_box", "prepare"]
+
+WHOLE_CHUNK = 2
+"""The thread's buffer for a decoded chunk of which a part is taken; 0 and 1 are for bytes between steps."""
+
+
+def decode(
+    data: Data,
+    encoding: Encoding,
+    shape: tuple[int, ...],
+    *,
+    filter_mask: int = 0,
+    out: NDArray[Any] | None = None,
+    fetch: Fetch | None = None,
+) -> NDArray[Any]:
+    """Return the array that a chunk's bytes hold.
+
+    Parameters
+    ----------
+    data
+        The chunk as stored.
+    encoding
+        How it was encoded.
+    shape
+        The chunk's stored shape, padding included.
+    filter_mask
+        Bit i set: `encoding.codecs[i]` was skipped when this chunk was written.
+    out
+        Where to: the same shape and dtype. Decoded straight into it where it is contiguous and the library can.
+    fetch
+        Reads ranges of the chunk's file; HDF5's values of varying length lie outside of the chunk and need it.
+
+    Returns
+    -------
+    ndarray
+        `out` if given; else an array that may share memory with `data` where there was nothing to decode, or be a transposed view.
+
+    Raises
+    ------
+    CodecError
+        If the bytes are not what the encoding says: `ChecksumError` for a wrong checksum, `UnknownCodecError` if nothing decodes a codec.
+
+    Examples
+    --------
+    >>> import zlib, numpy as np
+    >>> from insitu.model import Codec, Encoding
+    >>> data = zlib.compress(np.arange(4, dtype="<i2").tobytes())
+    >>> decode(data, Encoding(np.dtype("<i2"), (Codec("zlib"),)), (2, 2))
+    array([[0, 1],
+           [2, 3]], dtype=int16)
+    """
+    return prepare(encoding, shape, filter_mask)(data, out, fetch)
+
+
+def decode_box(
+    data: Data,
+    encoding: Encoding,
+    shape: tuple[int, ...],
+    box: tuple[slice, ...],
+    out: NDArray[Any],
+    *,
+    filter_mask: int = 0,
+    fetch: Fetch | None = None,
+) -> None:
+    """Decode a chunk and put a part of it in its place: what `out[...] = decode(...)[box]` does, with as few passes as possible.
+
+    Parameters
+    ----------
+    data, encoding, shape, filter_mask, fetch
+        As for `decode`.
+    box
+        One slice an axis, within the chunk.
+    out
+        Where the box goes: any strides.
+    """
+    prepare(encoding, shape, filter_mask).place(data, box, out, fetch)
+
+
+@lru_cache(maxsize=4096)
+def prepare(encoding: Encoding, shape: tuple[int, ...], filter_mask: int = 0) -> Decoder:
+    """Return the decoder of all chunks of one encoding, shape and filter mask."""
+    order = encoding.order
+    if order is not None and len(order) != len(shape):
+        raise CodecError(f"an order of {len(order)} axes for a chunk of {len(shape)}")
+    stored = shape if order is None else tuple(shape[axis] for axis in order)
+    codecs = encoding.codecs
+    records: hdf5_vlen.Records | None = None
+    form = Form.array(encoding.dtype, stored)
+    skipped = 0
+    if codecs and codecs[0].name == hdf5_vlen.NAME:
+        if filter_mask & 1:
+            raise CodecError("hdf5_vlen says where the values lie, it cannot be skipped", codec=hdf5_vlen.NAME)
+        records = hdf5_vlen.Records.of(codecs[0].configuration)
+        form = Form.array(records.dtype, stored)
+        skipped = 1
+    dtype = records.dtype if records is not None else encoding.dtype
+    steps: list[tuple[Step, int]] = []
+    for position, codec in enumerate(codecs[skipped:], skipped):
+        if filter_mask >> position & 1:
+            continue
+        made = table.step(codec, form)
+        steps.append((made, form.limit if form.exact else -1))
+        form = made.encoded
+    if dtype.hasobject and not steps:
+        raise CodecError("no codec says how the objects are stored")
+    steps.reverse()
+    back = None if order is None else tuple(int(axis) for axis in np.argsort(order))
+    # A chunk without codecs has one exact size as well.
+    return Decoder(tuple(steps), dtype, stored, back, math.prod(stored) * dtype.itemsize, records)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """A chain made ready for chunks of one shape; threads may share it."""
+
+    steps: tuple[tuple[Step, int], ...]
+    """In the order of decoding, each with the bytes it must yield (-1: nobody knows)."""
+    dtype: np.dtype[Any]
+    """Of the decoded elements; of the references to them, for HDF5's values of varying length."""
+    stored: tuple[int, ...]
+    """The shape in the order in which the elements are stored."""
+    back: tuple[int, ...] | None
+    """The transposition that undoes the encoding's order."""
+    nbytes: int
+    """Of the decoded chunk."""
+    records: hdf5_vlen.Records | None
+    """How references to values outside of the chunk are resolved."""
+
+    def __call__(self, data: Data, out: NDArray[Any] | None = None, fetch: Fetch | None = None) -> NDArray[Any]:
+        """Decode one chunk; see `decode`."""
+        if self.records is not None or self.dtype.hasobject:
+            values = self._objects(data, fetch)
+            if out is None:
+                return values
+            out[...] = values
+            return out
+        if out is not None:
+            if out.dtype == self.dtype and self.back is None and out.flags.c_contiguous and out.shape == self.stored:
+                self._into(data, out.reshape(-1).view(np.uint8))
+            else:
+                self.place(data, (slice(None),) * len(self.stored), out)
+            return out
+        if not self.steps:
+            values = self._measured(data).view(self.dtype).reshape(self.stored)
+        else:
+            values = np.empty(self.stored, self.dtype)
+            self._into(data, values.reshape(-1).view(np.uint8))
+        return values if self.back is None else values.transpose(self.back)
+
+    def place(self, data: Data, box: tuple[slice, ...], out: NDArray[Any], fetch: Fetch | None = None) -> None:
+        """Decode one chunk and put `box` of it into `out`; see `decode_box`."""
+        if self.records is not None or self.dtype.hasobject:
+            np.copyto(out, self._objects(data, fetch)[box])
+            return
+        if self.back is None and out.dtype == self.dtype and self.steps and self.nbytes:
+            shown = [part.indices(length) for part, length in zip(box, self.stored, strict=True)]
+            # Lists, not generators: this runs once a chunk, and chunks may be small.
+            if [step for _, _, step in shown] == [1] * len(shown):
+                extents = tuple([max(stop - start, 0) for start, stop, _ in shown])
+                if out.shape != extents:
+                    raise ValueError(f"a box of {extents} does not go into an array of {out.shape}")
+                if extents == self.stored and out.flags.c_contiguous:
+                    self._into(data, out.reshape(-1).view(np.uint8))
+                    return
+                last = self.steps[-1][0]
+                if last.box is not None:
+                    planes = self._run(data, len(self.steps) - 1, None)
+                    try:
+                        last.box(planes, self.stored, tuple([start for start, _, _ in shown]), out)
+                    except ValueError as error:
+                        raise _failed(last, error) from error
+                    return
+        if self.steps:
+            room = borrow(WHOLE_CHUNK, self.nbytes)
+            self._into(data, room)
+        else:
+            room = self._measured(data)
+        values = room.view(self.dtype).reshape(self.stored)
+        if self.back is not None:
+            values = values.transpose(self.back)
+        part = values[box]
+        if part.shape != out.shape:
+            raise ValueError(f"a box of {part.shape} does not go into an array of {out.shape}")
+        np.copyto(out, part, casting="equiv")
+
+    def references(self, data: Data) -> NDArray[Any]:
+        """Return the references of a chunk of HDF5's values of varying length, for a batch that resolves many chunks at once."""
+        if self.records is None:
+            raise CodecError("the chunk holds its values itself")
+        room = np.empty(self.stored, self.dtype)
+        self._into(data, room.reshape(-1).view(np.uint8))
+        return room if self.back is None else room.transpose(self.back)
+
+    def _objects(self, data: Data, fetch: Fetch | None) -> NDArray[Any]:
+        if self.records is not None:
+            if fetch is None:
+                raise CodecError("the values lie outside of the chunk: their file is needed", codec=hdf5_vlen.NAME)
+            return self.records.resolve(self.references(data), fetch)
+        values = self._run(data, len(self.steps), None)
+        if not isinstance(values, np.ndarray) or not values.dtype.hasobject or values.size != math.prod(self.stored):
+            raise CodecError(f"the data does not hold {math.prod(self.stored)} values", codec=self.steps[-1][0].name)
+        values = values.reshape(self.stored)
+        return values if self.back is None else values.transpose(self.back)
+
+    def _into(self, data: Data, target: Octets) -> None:
+        """Decode into a buffer of the chunk's size."""
+        if not self.nbytes:
+            return
+        result = self._run(data, len(self.steps), target) if self.steps else self._measured(data)
+        if result is not target:
+            target[:] = octets(result)
+
+    def _run(self, data: Data, count: int, target: Octets | None) -> Data:
+        """Undo the last `count` codecs; the very last step writes into `target` if it can."""
+        final = count - 1
+        slot = 0
+        step = None
+        try:
+            for position in range(count):
+                step, nbytes = self.steps[position]
+                if not step.fills:
+                    data = step.run(data, None)
+                elif position == final and target is not None:
+                    data = step.run(data, target)
+                else:
+                    data = step.run(data, borrow(slot, nbytes))
+                    slot ^= 1
+                if nbytes >= 0 and (found := _size(data)) != nbytes:
+                    raise CodecError(f"the data holds {found} bytes, not the {nbytes} declared", codec=step.name)
+        except MemoryError:
+            raise
+        except CodecError as error:
+            if step is not None:
+                error.located(codec=step.name)
+            raise
+        except Exception as error:
+            # Each library has exceptions of its own for damaged data; all of them mean the same to the caller.
+            raise _failed(step, error) from error
+        return data
+
+    def _measured(self, data: Data) -> Octets:
+        whole = octets(data)
+        if whole.size != self.nbytes:
+            raise CodecError(f"the chunk has {whole.size} bytes, not the {self.nbytes} declared")
+        return whole
+
+
+def _failed(step: Step | None, error: Exception) -> CodecError:
+    name = step.name if step is not None else None
+    return CodecError(f"{name} cannot decode the data: {error}", codec=name)
+
+
+def _size(data: Data) -> int:
+    return data.nbytes if isinstance(data, (np.ndarray, memoryview)) else len(data)

@@ -1,0 +1,148 @@
+"""Which decoder belongs to a codec's name?
+
+One table for all of them: HDF5 pipelines, Zarr v2 filters and compressors and Zarr v3 codecs come normalised to these names; `numcodecs.` in
+front changes nothing. Modules are imported when their first codec is met. To add a codec: write `name(configuration, form) -> Step` in a file
+of its family and a line here.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from insitu.codecs.form import Form, Make, Step
+from insitu.codecs.registered import registered
+from insitu.errors import CodecError, UnknownCodecError
+from insitu.model import Codec
+
+__all__ = ["FILTERS", "TABLE", "step"]
+
+TABLE: dict[str, str] = {
+    # name: module.function of this package
+    "adler32": "checksums.adler32",
+    "astype": "numeric.astype",
+    "bitround": "numeric.bitround",
+    "bitshuffle": "bitshuffle.bitshuffle",
+    "blosc": "blosc.blosc",
+    "blosc2": "blosc2.blosc2",
+    "brotli": "lz.brotli",
+    "bytes": "layout.bytes_",
+    "bz2": "bzip.bz2",
+    "crc32": "checksums.crc32",
+    "crc32c": "checksums.crc32c",
+    "deflate": "deflate.deflate",
+    "delta": "numeric.delta",
+    "fixedscaleoffset": "numeric.fixedscaleoffset",
+    "fletcher32": "checksums.fletcher32",
+    "gzip": "deflate.gzip",
+    "hdf5_filter_32022": "numeric.bitround",
+    "hdf5_filter_32023": "numeric.bitround",
+    "hdf5_lz4": "lz.hdf5_lz4",
+    "jenkins_lookup3": "checksums.jenkins_lookup3",
+    "lz4": "lz.lz4",
+    "lz4_frame": "lz.lz4_frame",
+    "lzf": "lz.lzf",
+    "lzma": "bzip.lzma",
+    "nbit": "nbit.nbit",
+    "packbits": "numeric.packbits",
+    "pcodec": "floating.pcodec",
+    "quantize": "numeric.quantize",
+    "scaleoffset": "scaleoffset.scaleoffset",
+    "shuffle": "shuffle.shuffle",
+    "snappy": "lz.snappy",
+    "szip": "szip.szip",
+    "transpose": "layout.transpose",
+    "vlen-array": "text.vlen_array",
+    "vlen-bytes": "text.vlen_bytes",
+    "vlen-utf8": "text.vlen_utf8",
+    "zfp": "floating.zfp",
+    "zfpy": "floating.zfpy",
+    "zlib": "deflate.zlib",
+    "zstd": "zstandard.zstd",
+}
+
+ALIASES = {
+    "bzip2": "bz2",
+    "endian": "bytes",
+    "imagecodecs_deflate": "zlib",
+    "imagecodecs_zlib": "zlib",
+    "imagecodecs_zstd": "zstd",
+    "lz4f": "lz4_frame",
+    "xz": "lzma",
+    "zstandard": "zstd",
+}
+
+FILTERS: dict[int, str] = {
+    # HDF5 filters that are registered with The HDF Group and that insitu does not decode, for messages
+    305: "LZO",
+    32002: "MAFISC",
+    32003: "Snappy",
+    32005: "APAX",
+    32006: "CBF",
+    32007: "JPEG-XR",
+    32009: "SPDP",
+    32010: "LPC-Rice",
+    32011: "CCSDS-123",
+    32012: "JPEG-LS",
+    32014: "FPZIP",
+    32016: "B3D",
+    32017: "SZ",
+    32018: "FCIDECOMP",
+    32019: "JPEG",
+    32020: "VBZ",
+    32021: "FAPEC",
+    32024: "SZ3",
+    32025: "Delta-Rice",
+    32027: "FLAC",
+    32028: "SPERR",
+    32029: "TERSE/PROLIX",
+    32030: "FFMPEG",
+}
+
+_PREFIX = "hdf5_filter_"
+
+
+def step(codec: Codec, form: Form) -> Step:
+    """Return the codec ready to decode what it made of `form`.
+
+    Raises
+    ------
+    UnknownCodecError
+        If nothing here decodes it; the message names it and what would help.
+    """
+    name = codec.name.removeprefix("numcodecs.")
+    name = ALIASES.get(name, name)
+    place = TABLE.get(name)
+    try:
+        if place is not None:
+            module, function = place.split(".")
+            make: Make = getattr(importlib.import_module(f"insitu.codecs.{module}"), function)
+            return make(codec.configuration, form)
+        found = registered(name, codec.configuration, form)
+    except CodecError as error:
+        error.located(codec=codec.name)
+        raise
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise CodecError(
+            f"the configuration of codec {codec.name!r} cannot be used: {error!r}", codec=codec.name
+        ) from error
+    if found is None:
+        raise _unknown(codec.name)
+    return found
+
+
+def _unknown(name: str) -> UnknownCodecError:
+    if name.startswith(_PREFIX):
+        number = name.removeprefix(_PREFIX)
+        known = FILTERS.get(int(number)) if number.isdecimal() else None
+        called = f"{known} (HDF5 filter {number})" if known else f"HDF5 filter {number}"
+        return UnknownCodecError(
+            f"nothing here decodes {called}",
+            codec=name,
+            hint="h5py with the plugin of `pip install hdf5plugin` may read it; or register a class for it: "
+            f"numcodecs.registry.register_codec(cls, {name!r})",
+        )
+    return UnknownCodecError(
+        f"nothing here decodes codec {name!r}",
+        codec=name,
+        hint="Install the package that registers it with numcodecs or zarr",
+    )

@@ -1,0 +1,365 @@
+"""How do numbers become times (CF)?
+
+"days since 1850-01-01" becomes datetime64 by integer arithmetic where the calendar is the usual one and the dates fit; else objects of cftime. What decides, and
+how numbers with a fraction are rounded, is xarray's rule. It looks at all values of a variable, so the decision is taken once (`decide`) and kept in
+the packing; `decode` then turns any part of the values into the same times.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from insitu.errors import CodecError, FormatError, UnsupportedError
+from insitu.model import Kind
+
+__all__ = ["Clock", "decide", "decide_timedelta", "decode", "split_units"]
+
+NANOSECONDS = {
+    "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "D": 86400 * 10**9,
+}  # fmt: skip
+UNITS = {
+    "nanoseconds": "ns", "microseconds": "us", "milliseconds": "ms", "seconds": "s", "minutes": "m", "hours": "h", "days": "D",
+}  # fmt: skip
+RESOLUTIONS = ("s", "ms", "us", "ns")
+USUAL_CALENDARS = frozenset({"standard", "gregorian", "proleptic_gregorian"})
+LAST = int(np.iinfo(np.int64).max)
+NAT = int(np.iinfo(np.int64).min)
+REFORM = int(np.datetime64("1582-10-15", "s").astype(np.int64)) * 10**9
+"""Before it, dates of the standard calendar are not those of datetime64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """How the numbers of a variable become times: what a packing says about it."""
+
+    dtype: str
+    unit: str
+    base: str | None = None
+    fine: str | None = None
+    epoch: str | None = None
+    calendar: str | None = None
+    number: int = 0
+    """The reference date, counted in the unit of `dtype`."""
+    cast: str | None = None
+    """The type that the numbers are cast to before."""
+    warning: str | None = None
+    """What the user should know."""
+
+
+class _UnfitError(Exception):
+    """datetime64 cannot hold these times."""
+
+
+def split_units(units: str) -> tuple[str, str]:
+    """Return unit and reference date of "UNIT since DATE"; a ValueError if it is something else.
+
+    Examples
+    --------
+    >>> split_units("days since 1850-1-1")
+    ('days', '1850-1-1')
+    """
+    matches = re.match(r"(.+) since (.+)", units)
+    if not matches:
+        raise ValueError(f"{units!r} does not say since when")
+    unit, date = (text.strip() for text in matches.groups())
+    if re.match(r".*\d{4}.*", date):
+        return unit, date
+    # Without four digits nothing tells the year from the day: the first number is taken for it.
+    digits = re.match(r"(\d+)(.*)", date)
+    if not digits:
+        raise ValueError(f"{date!r} is not a reference date")
+    return unit, f"{int(digits[1]):04d}{digits[2]}"
+
+
+def numpy_unit(unit: str) -> str:
+    """Return NumPy's name of a unit; a KeyError if it has none."""
+    name = unit.lower()
+    return UNITS[name if name.endswith("s") else f"{name}s"]
+
+
+_DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?$")
+
+
+@lru_cache(maxsize=1024)
+def reference(date: str) -> tuple[int, str]:
+    """Return a reference date as a number since 1970, in the coarsest unit that holds it, and that unit; a ValueError if it is none.
+
+    Examples
+    --------
+    >>> reference("1970-01-02 00:00:00.5")
+    (86400500, 'ms')
+    """
+    parts = _DATE.match(date)
+    if parts and int(parts[1]):
+        year, month, day, hour, minute, second, fraction = parts.groups("0")
+        text = f"{year}-{int(month):02}-{int(day):02}T{int(hour):02}:{int(minute):02}:{int(second):02}"
+        number = int(np.datetime64(text, "s").astype(np.int64)) * 10**9 + int(fraction.ljust(9, "0"))
+    else:
+        # Dates in any other form: what pandas makes of them is what xarray takes.
+        stamp = import_module("pandas").Timestamp(date)
+        if stamp.tz is not None:
+            stamp = stamp.tz_convert("UTC").tz_convert(None)
+        exact = np.asarray(stamp.to_datetime64())
+        number = int(exact.astype(np.int64)) * NANOSECONDS[str(np.datetime_data(exact.dtype)[0])]
+    unit = next(unit for unit in RESOLUTIONS if number % NANOSECONDS[unit] == 0)
+    return number // NANOSECONDS[unit], unit
+
+
+def counted(number: int, unit: str, wanted: str) -> int:
+    """Return a date, counted in a unit, in another one, rounded down; `_UnfitError` if it does not fit."""
+    ratio = NANOSECONDS[wanted] // NANOSECONDS[unit]
+    number = number // ratio if ratio > 1 else number * (NANOSECONDS[unit] // NANOSECONDS[wanted])
+    if abs(number) > LAST:
+        raise _UnfitError("a date is out of range")
+    return number
+
+
+def decide(
+    numbers: NDArray[Any], units: str, calendar: str | None, use_cftime: bool | None = None, time_unit: str = "ns"
+) -> Clock:
+    """Return how these numbers become dates: by xarray's rules, which look at all of them.
+
+    Parameters
+    ----------
+    numbers
+        The values of the variable, masked and scaled; empty if nobody knows them.
+    units, calendar
+        The attributes.
+    use_cftime
+        True: always objects of cftime; False: never; None: where datetime64 will not do.
+    time_unit
+        The resolution wanted: s, ms, us or ns.
+    """
+    name = calendar or "standard"
+    unit, date = _since(units)
+    if use_cftime:
+        return Clock("object", unit, epoch=units, calendar=name)
+    try:
+        return _by_numpy(numbers, unit, date, name, time_unit)
+    except (_UnfitError, KeyError) as problem:
+        if use_cftime is not None:
+            raise FormatError(
+                f"times in {units!r} ({name}) do not fit in datetime64: {problem}", hint="Leave use_cftime out"
+            ) from problem
+    return _by_calendar(numbers, unit, units, name, time_unit)
+
+
+def _since(units: str) -> tuple[str, str]:
+    try:
+        return split_units(units)
+    except ValueError as problem:
+        raise FormatError(
+            f"these units of time are not understood: {problem}", hint="Open it with decode_times=False"
+        ) from problem
+
+
+def _by_numpy(numbers: NDArray[Any], unit: str, date: str, calendar: str, time_unit: str) -> Clock:
+    if calendar.lower() not in USUAL_CALENDARS:
+        raise _UnfitError("the calendar is another one")
+    own = numpy_unit(unit)
+    try:
+        moment = reference(date)
+    except ValueError as problem:
+        raise _UnfitError(str(problem)) from problem
+    base = _finest(moment[1], own, time_unit)
+    number = counted(*moment, base)
+    if calendar != "proleptic_gregorian" and number * NANOSECONDS[base] < REFORM:
+        raise _UnfitError("the reference date lies before the reform of the calendar")
+    clock = Clock(f"datetime64[{base}]", own, base=base, fine=base, number=number)
+    if not numbers.size:
+        return clock
+    if numbers.dtype.kind == "f" and base != "ns":
+        fine = _without_fraction(numbers.astype(np.float64) * np.int64(NANOSECONDS[own] // NANOSECONDS[base]), base)[1]
+        if fine != base:
+            clock = replace(
+                clock, dtype=f"datetime64[{fine}]", fine=fine, number=counted(*moment, fine),
+                warning=f"times have a fraction of {base}: decoded as datetime64[{fine}]",
+            )  # fmt: skip
+    _ticks(numbers, clock.unit, base, clock.fine, clock.number)
+    return clock
+
+
+def _finest(*units: str) -> str:
+    """The finest of some units, and of seconds."""
+    return min((*units, "s"), key=NANOSECONDS.__getitem__)
+
+
+def _without_fraction(numbers: NDArray[Any], unit: str) -> tuple[NDArray[Any], str]:
+    """Numbers in the first finer unit in which none has a fraction. In place."""
+    for finer in RESOLUTIONS[RESOLUTIONS.index(unit) :]:
+        if finer == "ns" or not (numbers % 1 > 0).any():
+            return numbers, finer
+        numbers *= 1000
+    return numbers, "ns"
+
+
+def _ticks(numbers: NDArray[Any], unit: str, base: str, fine: str | None, epoch: int) -> tuple[NDArray[np.int64], str]:
+    """Numbers, counted from `epoch` in the unit `fine`, as times: whole numbers, NaT where there is none. `_UnfitError` if they are out of range."""
+    kind = numbers.dtype.kind
+    if kind not in "iuf":
+        raise CodecError(f"values of {numbers.dtype} are not times")
+    ratio = NANOSECONDS[unit] // NANOSECONDS[base]
+    nat = np.isnan(numbers) if kind == "f" else numbers == NAT if kind == "i" else np.zeros(numbers.shape, bool)
+    there = numbers[~nat] if nat.any() else numbers
+    found = base
+    if kind == "f":
+        scaled = numbers * np.int64(ratio) if ratio > 1 else numbers.copy()
+        if fine is None:
+            scaled, found = _without_fraction(scaled, base) if base != "ns" else (scaled, base)
+        else:
+            for _ in range(RESOLUTIONS.index(fine) - RESOLUTIONS.index(base)):
+                scaled *= 1000
+            found = fine
+        shown = scaled[~nat] if nat.any() else scaled
+        if shown.size and not (float(shown.max()) < 2.0**63 and float(shown.min()) > -(2.0**63)):
+            raise _UnfitError("they are out of range")
+        with np.errstate(invalid="ignore"):
+            ticks = scaled.astype(np.int64)
+    else:
+        if there.size and max(abs(int(there.max())), abs(int(there.min()))) * ratio > LAST:
+            raise _UnfitError("they are out of range")
+        ticks = numbers.astype(np.int64) * np.int64(ratio)
+    if there.size:
+        shown = ticks[~nat] if nat.any() else ticks
+        if int(shown.max()) + epoch > LAST or int(shown.min()) + epoch < -LAST:
+            raise _UnfitError("they are out of range")
+    if epoch:
+        ticks = ticks + np.int64(epoch)
+    if nat.any():
+        ticks = np.where(nat, np.int64(NAT), ticks)
+    return ticks, found
+
+
+def _by_calendar(numbers: NDArray[Any], unit: str, units: str, calendar: str, time_unit: str) -> Clock:
+    clock = Clock("object", unit, epoch=units, calendar=calendar, cast="float64")
+    usual = calendar.lower() in USUAL_CALENDARS
+    finite = numbers[np.isfinite(numbers)] if numbers.dtype.kind == "f" else numbers
+    if not finite.size:
+        return clock
+    first, last = _dates(np.array([finite.min(), finite.max()], np.float64), units, calendar)
+    own = type(first)
+    if first < own(1582, 10, 15):
+        text = "before the reform of the calendar (1582-10-15)"
+        return replace(clock, warning=_kept(text)) if usual else clock
+    low, high = own(1677, 9, 21, 0, 12, 43, 145224), own(2262, 4, 11, 23, 47, 16, 854775)
+    if time_unit == "ns" and (first < low or last > high):
+        return replace(clock, warning=_kept("out of the range of datetime64[ns]; a coarser time_unit would hold them"))
+    return replace(clock, dtype=f"datetime64[{time_unit}]") if usual else clock
+
+
+def _kept(reason: str) -> str:
+    return f"times are decoded as objects of cftime: they lie {reason}. use_cftime=True says that this is meant"
+
+
+def _dates(numbers: NDArray[Any], units: str, calendar: str) -> NDArray[Any]:
+    """Dates as objects of cftime, by its own arithmetic."""
+    try:
+        cftime = import_module("cftime")
+    except ImportError as problem:
+        raise UnsupportedError(
+            f"times in {units!r} ({calendar}) need the package cftime",
+            hint="Install cftime, or open it with decode_times=False",
+        ) from problem
+    try:
+        found = cftime.num2date(numbers.reshape(-1), units, calendar, only_use_cftime_datetimes=True)
+    except (ValueError, OverflowError, TypeError) as problem:  # all three are what cftime raises at a strange date
+        raise CodecError(
+            f"times in {units!r} ({calendar}) cannot be decoded: {problem}", hint="Open it with decode_times=False"
+        ) from problem
+    return np.asarray(found, object).reshape(numbers.shape)
+
+
+def decide_timedelta(numbers: NDArray[Any] | None, unit: str, time_unit: str = "ns") -> Clock:
+    """Return how these numbers become differences of time; None: nobody knows them.
+
+    Parameters
+    ----------
+    numbers
+        The values of the variable, masked and scaled.
+    unit
+        The attribute `units`.
+    time_unit
+        The resolution wanted: s, ms, us or ns. A finer one is taken if the values have it.
+    """
+    own = numpy_unit(unit)
+    base = _finest(own)
+    if numbers is None:
+        return Clock(f"timedelta64[{time_unit}]", own, base=base, fine=None if time_unit == "ns" else base)
+    try:
+        ticks, fine = _ticks(numbers, own, base, None, 0)
+    except _UnfitError as problem:
+        raise FormatError(f"differences of time in {unit!r} do not fit in timedelta64: {problem}") from problem
+    if numbers.size and bool((ticks == NAT).all()):
+        result = time_unit
+    else:
+        result = _finest(fine, time_unit)
+    warning = None
+    if numbers.dtype.kind == "f" and fine != base and NANOSECONDS[time_unit] > NANOSECONDS[fine]:
+        warning = f"differences of time have a fraction of {base}: decoded as timedelta64[{fine}]"
+    return Clock(f"timedelta64[{result}]", own, base=base, fine=fine, warning=warning)
+
+
+def decode(numbers: NDArray[Any], kind: Kind, dtype: np.dtype[Any], epoch: int) -> NDArray[Any]:
+    """Return the times that numbers mean.
+
+    Parameters
+    ----------
+    numbers
+        Masked and scaled values.
+    kind
+        Unit, base, and where it needs one calendar and epoch.
+    dtype
+        What they become.
+    epoch
+        The reference date, counted in the unit of `dtype`.
+    """
+    assert kind.unit is not None
+    if kind.epoch is not None:
+        dates = _dates(numbers, kind.epoch, kind.calendar or "standard")
+        return dates if dtype.kind == "O" else _to_numpy(dates, dtype)
+    assert kind.base is not None
+    try:
+        if dtype.kind == "M":
+            if numbers.dtype.kind == "f":
+                numbers = numbers.astype(np.float64)
+            return _ticks(numbers, kind.unit, kind.base, kind.fine, epoch)[0].view(dtype)
+        ticks, fine = _ticks(numbers, kind.unit, kind.base, kind.fine, 0)
+        return _resolved(ticks, fine, dtype)
+    except _UnfitError as problem:
+        raise CodecError(
+            f"times do not fit in {dtype}: {problem}", hint="Open it with use_cftime=True, or with decode_times=False"
+        ) from problem
+
+
+def _resolved(ticks: NDArray[np.int64], unit: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Differences of time in the unit of `dtype`."""
+    wanted = str(np.datetime_data(dtype)[0])
+    ratio = NANOSECONDS[unit] // NANOSECONDS[wanted]
+    nat = ticks == NAT
+    if not ratio and not nat.all():
+        raise _UnfitError(f"they have a fraction of {wanted}")
+    shown = ticks[~nat] if nat.any() else ticks
+    if shown.size and max(abs(int(shown.max())), abs(int(shown.min()))) * ratio > LAST:
+        raise _UnfitError("they are out of range")
+    finer = ticks * np.int64(ratio)
+    return np.where(nat, NAT, finer).view(dtype)
+
+
+def _to_numpy(dates: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Dates of cftime as datetime64."""
+    unit = str(np.datetime_data(dtype)[0])
+    result = np.empty(dates.size, np.int64)
+    for position, date in enumerate(dates.reshape(-1)):
+        moment = np.datetime64(date.isoformat(), "us")
+        try:
+            result[position] = counted(int(moment.astype(np.int64)), "us", unit)
+        except _UnfitError as problem:
+            raise CodecError(f"{date} does not fit in {dtype}", hint="Open it with use_cftime=True") from problem
+    return result.reshape(dates.shape).view(dtype)

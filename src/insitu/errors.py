@@ -1,0 +1,193 @@
+"""What can go wrong, grouped by what the caller does next.
+
+```
+InsituError                     anything of ours
+├── FormatError      ValueError           the file is damaged, or is not what it claims: mend or leave out the file
+├── UnsupportedError NotImplementedError  the file is fine, we do not read that part: errors="warn" keeps the rest
+├── SourceError      OSError              bytes could not be had: look at the network, the path, the credentials
+│   ├── NotFoundError    FileNotFoundError
+│   ├── AccessError      PermissionError
+│   ├── TimedOutError    TimeoutError
+│   ├── TruncatedError                    the object ends before the range does
+│   └── StaleSourceError                  the object is not the one that was scanned: scan again
+├── CodecError       ValueError           the bytes came, but are not what the encoding says
+│   ├── UnknownCodecError LookupError     nothing here decodes that: install what the message names
+│   └── ChecksumError                     the bytes are damaged
+├── SelectionError   IndexError           the selection does not fit the array
+├── VariableError    KeyError             no such variable or group
+└── ModelError       ValueError           arrays that cannot be joined or shaped that way
+```
+
+Each class has a stable `kind`, which the server maps to an HTTP status and logs print.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+__all__ = [
+    "AccessError",
+    "ChecksumError",
+    "CodecError",
+    "FormatError",
+    "InsituError",
+    "ModelError",
+    "NotFoundError",
+    "SelectionError",
+    "SourceError",
+    "StaleSourceError",
+    "TimedOutError",
+    "TruncatedError",
+    "UnknownCodecError",
+    "UnsupportedError",
+    "VariableError",
+]
+
+
+class InsituError(Exception):
+    """Anything of ours.
+
+    Parameters
+    ----------
+    message
+        What is wrong, in one sentence.
+    hint
+        The way out, if there is one.
+    place
+        Where: any of `url`, `offset`, `length`, `structure`, `codec`, `variable`, `chunk`.
+    """
+
+    kind: ClassVar[str] = "error"
+
+    def __init__(self, message: str, *, hint: str | None = None, **place: Any) -> None:
+        self.message = message
+        self.hint = hint
+        self.place = {name: value for name, value in place.items() if value is not None}
+        super().__init__(message)
+
+    def located(self, **place: Any) -> InsituError:
+        """Add what an inner layer could not know (a decoder knows no URL); what is known already stays."""
+        for name, value in place.items():
+            if value is not None:
+                self.place.setdefault(name, value)
+        return self
+
+    @property
+    def url(self) -> str | None:
+        """The archive object concerned."""
+        return self.place.get("url")
+
+    @property
+    def offset(self) -> int | None:
+        """The byte offset in it."""
+        return self.place.get("offset")
+
+    def __str__(self) -> str:
+        where = _where(self.place)
+        text = f"{self.message} [{where}]" if where else self.message
+        return f"{text}. {self.hint}" if self.hint else text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.hint, self.place)
+
+
+def _rebuild(cls: type[InsituError], message: str, hint: str | None, place: dict[str, Any]) -> InsituError:
+    return cls(message, hint=hint, **place)
+
+
+def _where(place: dict[str, Any]) -> str:
+    parts = [f"{name} {place[name]}" for name in ("structure", "variable", "chunk", "codec") if name in place]
+    offset, length = place.get("offset"), place.get("length")
+    if offset is not None:
+        parts.append(f"bytes {offset}-{offset + length}" if length is not None else f"offset {offset}")
+    parts += [f"{name} {value}" for name, value in place.items() if name not in _ORDERED]
+    if "url" in place:
+        parts.append(f"in {place['url']}")
+    return ", ".join(parts)
+
+
+_ORDERED = frozenset({"structure", "variable", "chunk", "codec", "offset", "length", "url"})
+
+
+class FormatError(InsituError, ValueError):
+    """The file is damaged, or is not what it claims to be."""
+
+    kind = "format"
+
+
+class UnsupportedError(InsituError, NotImplementedError):
+    """The file is fine; this part of it is not read by insitu."""
+
+    kind = "unsupported"
+
+
+class SourceError(InsituError, OSError):
+    """Bytes could not be had."""
+
+    kind = "source"
+
+
+class NotFoundError(SourceError, FileNotFoundError):
+    """There is no such object."""
+
+    kind = "not-found"
+
+
+class AccessError(SourceError, PermissionError):
+    """The object may not be read with these credentials."""
+
+    kind = "access"
+
+
+class TimedOutError(SourceError, TimeoutError):
+    """The storage did not answer in time."""
+
+    kind = "timeout"
+
+
+class TruncatedError(SourceError):
+    """The object ends before the range does."""
+
+    kind = "truncated"
+
+
+class StaleSourceError(SourceError):
+    """The object is not the one that was scanned."""
+
+    kind = "stale"
+
+
+class CodecError(InsituError, ValueError):
+    """The bytes are not what the encoding says."""
+
+    kind = "codec"
+
+
+class UnknownCodecError(CodecError, LookupError):
+    """Nothing here decodes that codec."""
+
+    kind = "unknown-codec"
+
+
+class ChecksumError(CodecError):
+    """The bytes do not match their checksum."""
+
+    kind = "checksum"
+
+
+class SelectionError(InsituError, IndexError):
+    """The selection does not fit the array."""
+
+    kind = "selection"
+
+
+class VariableError(InsituError, KeyError):
+    """There is no such variable or group."""
+
+    kind = "variable"
+
+
+class ModelError(InsituError, ValueError):
+    """Arrays that cannot be joined or shaped that way."""
+
+    kind = "model"

@@ -1,0 +1,157 @@
+"""Which format is this file, and what does it hold?
+
+By its first bytes, never by its name. A format is one row of `FORMATS`: how to recognise it, how to scan it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple, Protocol
+
+from insitu.errors import FormatError
+from insitu.formats.hdf5.scan import scan_hdf5
+from insitu.formats.hdf5.superblock import SIGNATURE
+from insitu.formats.hdf5.window import Window
+from insitu.formats.problems import InsituWarning
+from insitu.model import VirtualGroup
+from insitu.sources.protocol import ByteSource
+
+__all__ = ["FORMATS", "Format", "InsituWarning", "Scan", "scan_format"]
+
+
+class Scan(Protocol):
+    """Finds the chunks of one file."""
+
+    def __call__(
+        self,
+        window: Window,
+        *,
+        group: str | None = None,
+        variables: Collection[str] | None = None,
+        errors: str = "raise",
+    ) -> VirtualGroup:
+        """Scan the file behind a window."""
+
+
+class Format(NamedTuple):
+    """One row of the table of formats."""
+
+    matches: Callable[[Window], bool]
+    """Whether a file is of this format, by its first bytes."""
+    scan: Scan
+    """Finds the chunks."""
+
+
+def _is_hdf5(window: Window) -> bool:
+    """The signature lies at 0, or at 512, 1024, 2048, ... behind a user block."""
+    place, head = 0, window.head
+    while place + len(SIGNATURE) <= window.size:
+        if place + len(SIGNATURE) > len(head):
+            return _behind_head(window, place)
+        if head[place : place + len(SIGNATURE)] == SIGNATURE:
+            return True
+        place = max(512, 2 * place)
+    return False
+
+
+def _behind_head(window: Window, place: int) -> bool:
+    """Look for the signature behind a large user block, unless the file is plainly something else."""
+    if _looks_like(window.head) is not None:
+        return False
+    places = []
+    while place + len(SIGNATURE) <= window.size:
+        places.append((place, len(SIGNATURE)))
+        place *= 2
+    return SIGNATURE in window.source.read_many(places)
+
+
+FORMATS: dict[str, Format] = {"hdf5": Format(_is_hdf5, scan_hdf5)}
+
+
+def scan_format(
+    source: ByteSource,
+    *,
+    group: str | None = None,
+    variables: Collection[str] | None = None,
+    errors: str = "raise",
+    format: str | None = None,
+) -> VirtualGroup:
+    """Find the format of a file and scan it: where every chunk lies, and how it is encoded.
+
+    Parameters
+    ----------
+    source
+        The file's bytes (a `ByteSource`).
+    group
+        Scan only this subtree.
+    variables
+        Scan only these variables, by name or path, and their dimension scales.
+    errors
+        "raise": a variable that cannot be taken ends the scan. "warn": it is left out, with an `InsituWarning` and
+        an entry in `problems`.
+    format
+        The format by name (see `FORMATS`), if the first bytes should not decide.
+
+    Raises
+    ------
+    FormatError
+        If the file is of no known format, or damaged.
+    """
+    if errors not in ("raise", "warn"):
+        raise ValueError(f'errors must be "raise" or "warn", not {errors!r}')
+    if format is not None and format not in FORMATS:
+        raise ValueError(f"no format {format!r}; there are: {', '.join(FORMATS)}")
+    window = Window(source)
+    for name, row in FORMATS.items():
+        if format == name or (format is None and row.matches(window)):
+            return row.scan(window, group=group, variables=variables, errors=errors)
+    looks = _looks_like(window.head)
+    if window.size == 0:
+        raise FormatError("the file is empty", url=source.url, offset=0, structure="signature")
+    raise FormatError(
+        f"the file is of no format that is read here{f': it looks like {looks[0]}' if looks else ''}",
+        url=source.url,
+        offset=0,
+        structure="signature",
+        hint=looks[1] if looks else f"Formats that are read: {', '.join(FORMATS)}",
+    )
+
+
+# First bytes of files that people mistake for HDF5, and what to do about them.
+_LOOKS: tuple[tuple[bytes, str, str], ...] = (
+    (b"CDF\x01", "NetCDF-3 (classic)", "Convert it with nccopy -k nc4"),
+    (b"CDF\x02", "NetCDF-3 (64-bit offset)", "Convert it with nccopy -k nc4"),
+    (b"CDF\x05", "NetCDF-3 (64-bit data)", "Convert it with nccopy -k nc4"),
+    (b"GRIB", "GRIB", "GRIB is not read yet"),
+    (b"BUFR", "BUFR", "BUFR holds messages, not arrays"),
+    (b"II*\0", "TIFF", "TIFF is not read yet"),
+    (b"MM\0*", "TIFF", "TIFF is not read yet"),
+    (b"II+\0", "BigTIFF", "TIFF is not read yet"),
+    (b"MM\0+", "BigTIFF", "TIFF is not read yet"),
+    (b"SIMPLE  =", "FITS", "FITS is not read yet"),
+    (b"\x0e\x03\x13\x01", "HDF4", "Convert it with h4toh5"),
+    (b"\x1f\x8b", "a gzip archive", "Unpack it: a compressed file cannot be read by range"),
+    (b"BZh", "a bzip2 archive", "Unpack it: a compressed file cannot be read by range"),
+    (b"\xfd7zXZ", "an xz archive", "Unpack it: a compressed file cannot be read by range"),
+    (b"\x28\xb5\x2f\xfd", "a Zstandard archive", "Unpack it: a compressed file cannot be read by range"),
+    (b"PK\x03\x04", "a ZIP archive", "Unpack it, or give the URL of a store in it"),
+    (b"PAR1", "Parquet", "Parquet holds tables, not arrays"),
+    (b"version https://git-lfs", "a Git LFS pointer", "Fetch the file itself with git lfs pull"),
+)
+_PAGES = (b"<!doctype", b"<html", b"<?xml", b"<error")
+
+
+def _looks_like(head: bytes) -> tuple[str, str] | None:
+    """What a file is, if it is not what it should be: its kind and a way out."""
+    for magic, kind, hint in _LOOKS:
+        if head.startswith(magic):
+            return kind, hint
+    start = head[:512].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if start.startswith(_PAGES):
+        return (
+            "an HTML or XML page",
+            "The server answered with a page: look at the URL, and at what it says in a browser",
+        )
+    if start[:1] in (b"{", b"["):
+        return "JSON", "A reference file is opened by its own name, not scanned"
+    return None

@@ -1,0 +1,165 @@
+"""Which virtual array is a dataset?
+
+Its cells, its encoding, and where its chunks lie, in the terms of the model.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import FormatError, UnsupportedError
+from insitu.formats.hdf5.datatype import Datatype
+from insitu.formats.hdf5.file import File
+from insitu.formats.hdf5.layout import ChunkedLayout, CompactLayout, ContiguousLayout
+from insitu.formats.hdf5.objects import Dataset
+from insitu.formats.hdf5.pipeline import codec_of
+from insitu.model import Axis, ChunkTable, Codec, Columns, Encoding, Source, Tile, VirtualArray, scatter
+
+__all__ = ["virtual_array"]
+
+
+def virtual_array(
+    file: File,
+    source: Source,
+    dataset: Dataset,
+    shape: tuple[int, ...],
+    dims: tuple[str, ...],
+    attributes: dict[str, Any],
+) -> VirtualArray:
+    """The virtual array of a dataset.
+
+    Parameters
+    ----------
+    file, source
+        Where it lies.
+    dataset
+        What the file says of it.
+    shape
+        Its shape; larger than the dataset's own where an unlimited dimension is longer than the dataset.
+    dims
+        Names, also for the axes that an array datatype adds.
+    attributes
+        What to show.
+    """
+    datatype, layout = dataset.datatype, dataset.layout
+    details = _details(dataset, shape)
+    if dataset.space.null:
+        shape, layout = (0,), ContiguousLayout(None, 0)
+    shape = (*shape, *datatype.shape)
+    encoding = _encoding(file, dataset)
+    chunk = shape
+    if isinstance(layout, ChunkedLayout):
+        if layout.element != datatype.size:
+            raise FormatError(f"chunks of elements of {layout.element} bytes, but the datatype has {datatype.size}")
+        chunk = (*layout.chunk, *datatype.shape)
+    axes = tuple(Axis.regular(length, max(size, 1)) for length, size in zip(shape, chunk, strict=True))
+    grid = tuple(axis.count for axis in axes)
+    tile = Tile(axes, (encoding,), _table(file, source, dataset, grid, shape))
+    return VirtualArray.of(tile, dims=dims, attributes=attributes, fill_value=encoding.fill_value(), details=details)
+
+
+def _details(dataset: Dataset, shape: tuple[int, ...]) -> dict[str, Any]:
+    """What the file says beside attributes. `chunks` is always there; the rest only where it is so."""
+    datatype, layout = dataset.datatype, dataset.layout
+    details: dict[str, Any] = {"chunks": layout.chunk if isinstance(layout, ChunkedLayout) else None}
+    if dataset.space.null:
+        details["null"] = True
+    elif shape != dataset.space.shape:
+        details["stored_shape"] = dataset.space.shape
+    if datatype.names is not None:
+        details["enum"] = dict(datatype.names)
+    if datatype.kind == "reference":
+        details["reference"] = datatype.note
+    elif datatype.kind == "opaque" and datatype.note:
+        details["tag"] = datatype.note
+    elif datatype.kind in ("string", "text"):
+        details["charset"] = datatype.charset
+        if datatype.kind == "string":
+            details["padding"] = datatype.padding
+    if datatype.shape:
+        details["element_shape"] = datatype.shape
+    if dataset.problems:
+        details["unread_attributes"] = dict(dataset.problems)
+    if dataset.fill.state == "undefined":
+        details["fill"] = "undefined"
+    return details
+
+
+def _encoding(file: File, dataset: Dataset) -> Encoding:
+    datatype = dataset.datatype
+    codecs = tuple(codec_of(item, datatype.size) for item in dataset.filters)
+    fill = dataset.fill.value
+    if datatype.heaped:
+        return Encoding(datatype.dtype, (_heap_codec(file, datatype), *codecs), fill=fill)
+    if fill is not None:
+        if len(fill) != datatype.size:
+            raise FormatError(f"a fill value of {len(fill)} bytes for elements of {datatype.size}")
+        size = datatype.dtype.itemsize
+        if len(fill) != size:  # an array datatype: one fill value has all its elements
+            if fill != fill[:size] * (len(fill) // size):
+                raise UnsupportedError("a fill value that differs from element to element of an array datatype")
+            fill = fill[:size]
+        if not any(fill):
+            fill = None
+    return Encoding(datatype.dtype, codecs, fill=fill)
+
+
+def _heap_codec(file: File, datatype: Datatype) -> Codec:
+    """Elements of varying length: records that point into global heaps."""
+    text = datatype.kind == "text"
+    base = np.dtype("S1") if datatype.base is None else datatype.base.dtype
+    if base.names is not None or (datatype.base is not None and datatype.base.shape):
+        raise UnsupportedError("variable-length sequences of compound or array elements")
+    return Codec(
+        "hdf5_vlen",
+        {
+            "kind": "string" if text else "sequence",
+            "base": base.str,
+            "charset": datatype.charset,
+            "offset_size": file.offset_size,
+            **({"length_size": file.length_size} if file.length_size != 8 else {}),
+            **({"base_address": file.base} if file.base else {}),
+        },
+    )
+
+
+def _table(file: File, source: Source, dataset: Dataset, grid: tuple[int, ...], shape: tuple[int, ...]) -> ChunkTable:
+    layout, size = dataset.layout, dataset.datatype.size
+    own = dataset.space.shape
+    if dataset.space.null or 0 in grid:
+        return Columns.unwritten(grid)
+    if isinstance(layout, ChunkedLayout):
+        return _chunk_table(source, dataset, grid)
+    if shape[: len(own)] != own:
+        raise UnsupportedError(f"a dataset of {own} that is not chunked, on a dimension that grew to {shape}")
+    length = math.prod(own) * size
+    if isinstance(layout, CompactLayout):
+        if len(layout.data) < length:
+            raise FormatError(f"compact data of {len(layout.data)} bytes where {length} are needed")
+        return Columns.inlined(grid, layout.data[:length])
+    assert isinstance(layout, ContiguousLayout)
+    if layout.address is None:
+        return Columns.unwritten(grid)
+    if layout.size is not None and layout.size < length:
+        file.fail(f"has {layout.size} bytes where {length} are needed", layout.address, "contiguous data")
+    offset, _ = file.range(layout.address, length, "contiguous data")
+    one = (1,) * len(grid)
+    return Columns(grid, (source,), np.zeros(one, np.int8), np.full(one, offset), np.full(one, length))
+
+
+def _chunk_table(source: Source, dataset: Dataset, grid: tuple[int, ...]) -> ChunkTable:
+    rows = dataset.chunks
+    if rows is None:
+        raise FormatError("the chunk index of this dataset was not read")
+    index, offset, length, mask = rows.columns()
+    if not len(offset):
+        return Columns.unwritten(grid)
+    extra = len(grid) - index.shape[1]
+    if extra:  # axes of an array datatype: one cell each
+        index = np.concatenate([index, np.zeros((len(index), extra), index.dtype)], axis=1)
+    if dataset.datatype.heaped:  # the codec of heap records comes before the filters, and is never skipped
+        mask = mask << 1
+    return scatter(grid, (source,), index, offset, length, mask)

@@ -1,0 +1,148 @@
+"""Which children does a version 1 B-tree have?
+
+Format specification 3.0, III.A.1: nodes of one size, keys and children alternating. Type 0 leads to the symbol table nodes of a
+group, type 1 to the chunks of a dataset. All nodes of a level are fetched together and decoded as one numpy table.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.formats.hdf5.chunk_rows import ChunkRows
+from insitu.formats.hdf5.file import File
+from insitu.formats.hdf5.walk import Exact, Ranges, Walk
+
+__all__ = ["read_chunk_tree", "read_group_tree"]
+
+LEAF_BATCH = 1 << 20
+"""Bytes of leaf nodes decoded at once: large enough for numpy, small enough for memory."""
+
+
+def read_group_tree(file: File, address: int) -> Walk[list[int]]:
+    """The addresses of a group's symbol table nodes."""
+    found, _ = yield from _descend(file, address, 0, file.length_size, file.group_node_k)
+    children: list[int] = found.tolist()
+    return children
+
+
+def read_chunk_tree(file: File, address: int, chunk: tuple[int, ...], rows: ChunkRows) -> Walk[None]:
+    """Add all chunks of a dataset to `rows`.
+
+    Parameters
+    ----------
+    file, address
+        Where the root node lies.
+    chunk
+        Elements along each axis of a chunk.
+    rows
+        What to add to.
+    """
+    rank, width = len(chunk), file.offset_size
+    # A key: stored size, filter mask, the chunk's first element along each axis, and a 0 for the element size.
+    key = 8 + 8 * (rank + 1)
+    room = 2 * file.chunk_node_k
+    entry = _entry(rank, width)
+    addresses, leaves = yield from _descend(file, address, 1, key, file.chunk_node_k, leaves=False)
+    size, begin = _node_size(file, key, room), 8 + 2 * width
+    batch = max(1, LEAF_BATCH // size)
+    for start in range(0, len(addresses), batch):
+        some = addresses[start : start + batch]
+        if leaves is None:
+            blocks = yield Exact(_ranges(file, some, size))
+            data = b"".join(blocks) if len(blocks) > 1 else blocks[0]
+            del blocks
+        else:
+            data = leaves  # the root is a leaf, and is at hand
+        used = _check(file, data, size, some, 1, 0, room)
+        table = np.ndarray((len(some), room), entry, data, begin, (size, entry.itemsize))
+        valid: Any = np.arange(room) < used[:, None] if len(some) > 1 else (slice(0, 1), slice(0, int(used[0])))
+        picked = table[valid].reshape(-1)
+        place = rows.places(picked["first"], chunk)
+        if place is None:
+            file.fail(
+                "has a chunk that does not begin at a multiple of the chunk shape", int(some[0]), "chunk B-tree node"
+            )
+        rows.add(place, picked["address"].astype(np.uint64), picked["size"], picked["mask"], "chunk B-tree")
+
+
+@lru_cache(maxsize=64)
+def _entry(rank: int, width: int) -> np.dtype[Any]:
+    """A key and the child behind it."""
+    key = 8 + 8 * (rank + 1)
+    return np.dtype(
+        {
+            "names": ["size", "mask", "first", "address"],
+            "formats": ["<u4", "<u4", ("<u8", (rank,)), f"<u{width}"],
+            "offsets": [0, 4, 8, key],
+            "itemsize": key + width,
+        }
+    )
+
+
+def _node_size(file: File, key: int, room: int) -> int:
+    return 8 + 2 * file.offset_size + (room + 1) * key + room * file.offset_size
+
+
+def _descend(
+    file: File, address: int, kind: int, key: int, half: int, leaves: bool = True
+) -> Walk[tuple[npt.NDArray[np.uint64], bytes | None]]:
+    """The children of the leaf nodes; or with `leaves=False` the leaf nodes themselves (and the root, if it is one)."""
+    room, width = 2 * half, file.offset_size
+    size, begin = _node_size(file, key, room), 8 + 2 * width
+    name = "group B-tree node" if kind == 0 else "chunk B-tree node"
+    addresses = np.array([address], np.uint64)
+    (data,) = yield _asked(kind, [file.range(address, size, name)])
+    level = data[5]
+    total = 1
+    while True:
+        used = _check(file, data, size, addresses, kind, level, room)
+        if level == 0 and not leaves:
+            return addresses, data if total == 1 else None
+        table = np.ndarray((len(addresses), room), f"<u{width}", data, begin + key, (size, key + width))
+        children = table[np.arange(room) < used[:, None]].astype(np.uint64)
+        if level == 0:
+            return children, None
+        total += len(children)
+        # Every node is its own piece of the file: else the tree is a knot.
+        if total * size > file.size or len(np.unique(children)) != len(children):
+            file.fail("has children that are not its own", int(addresses[0]), name)
+        addresses, level = children, level - 1
+        if level == 0 and not leaves:
+            return addresses, None
+        blocks = yield _asked(kind, _ranges(file, addresses, size))
+        data = b"".join(blocks)
+
+
+def _asked(kind: int, ranges: Ranges) -> Ranges:
+    return Exact(ranges) if kind else ranges
+
+
+def _ranges(file: File, addresses: npt.NDArray[np.uint64], size: int) -> Ranges:
+    if len(addresses) and int(addresses.max()) + size + file.base > file.size:
+        file.fail("lies outside the file", min(int(addresses.max()), file.size), "B-tree node")
+    return [(place, size) for place in (addresses.astype(np.int64) + file.base).tolist()]
+
+
+def _check(
+    file: File, data: bytes, size: int, addresses: npt.NDArray[np.uint64], kind: int, level: int, room: int
+) -> npt.NDArray[np.uint16]:
+    """Raise if a node is not one, or not of this level; how many entries each has."""
+    if len(addresses) == 1:
+        used = np.array([data[6] | data[7] << 8], np.uint16)
+        good = np.array([data[:4] == b"TREE" and data[4] == kind and data[5] == level])
+    else:
+        head = np.ndarray((len(addresses),), _HEAD, data, 0, (size,))
+        used = head["used"]
+        good = (head["signature"] == b"TREE") & (head["kind"] == kind) & (head["level"] == level)
+    good &= used <= room
+    if not good.all():
+        bad = int(addresses[int(np.argmin(good))])
+        file.fail("is not a node of its tree", bad, "group B-tree node" if kind == 0 else "chunk B-tree node")
+    return used
+
+
+_HEAD = np.dtype([("signature", "S4"), ("kind", "u1"), ("level", "u1"), ("used", "<u2")])

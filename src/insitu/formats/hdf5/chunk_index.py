@@ -1,0 +1,175 @@
+"""Where does each chunk of a dataset lie?
+
+Whatever the index (format specification 3.0, VII), the answer is rows of (place in the grid, offset, length, filter mask).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.formats.hdf5.btree_v1 import read_chunk_tree
+from insitu.formats.hdf5.btree_v2 import read_tree
+from insitu.formats.hdf5.chunk_rows import ChunkRows, unsigned
+from insitu.formats.hdf5.dataspace import Dataspace
+from insitu.formats.hdf5.extensible_array import read_extensible_array
+from insitu.formats.hdf5.file import File
+from insitu.formats.hdf5.fixed_array import Elements, read_fixed_array
+from insitu.formats.hdf5.layout import ChunkedLayout
+from insitu.formats.hdf5.walk import Walk
+
+__all__ = ["chunk_grid", "read_chunks"]
+
+
+def chunk_grid(shape: tuple[int, ...], chunk: tuple[int, ...]) -> tuple[int, ...]:
+    """How many chunks along each axis."""
+    return tuple(-(-length // size) for length, size in zip(shape, chunk, strict=True))
+
+
+def read_chunks(file: File, layout: ChunkedLayout, space: Dataspace, filters: int) -> Walk[ChunkRows]:
+    """All written chunks of a dataset.
+
+    Parameters
+    ----------
+    file
+        The file.
+    layout
+        How it is cut, and where the index lies.
+    space
+        Its extent.
+    filters
+        How many filters its pipeline has.
+    """
+    if len(layout.chunk) != len(space.shape):
+        file.fail(f"has chunks of {layout.chunk} for a shape of {space.shape}", 0, "data layout")
+    rows = ChunkRows(file, chunk_grid(space.shape, layout.chunk))
+    address = layout.address
+    if address is None or 0 in space.shape:
+        return rows
+    if layout.index == "btree_v1":
+        yield from read_chunk_tree(file, address, layout.chunk, rows)
+    elif layout.index == "single":
+        _single(file, layout, rows, address)
+    elif layout.index == "implicit":
+        _implicit(file, layout, space, rows, address)
+    elif layout.index == "btree_v2":
+        yield from _tree(file, layout, rows, address)
+    elif layout.index == "fixed_array":
+        expected = math.prod(_largest(layout, space))
+        elements = yield from read_fixed_array(file, address, expected)
+        _numbered(file, layout, space, rows, elements, None)
+    else:
+        unlimited = [axis for axis, limit in enumerate(space.limits) if limit is None]
+        if len(unlimited) != 1:
+            file.fail(f"is an extensible array for {len(unlimited)} unlimited axes", address, "chunk index")
+        elements = yield from read_extensible_array(file, address)
+        _numbered(file, layout, space, rows, elements, unlimited[0])
+    if layout.bare_edges and filters:
+        _bare_edges(layout, space, rows, filters)
+    return rows
+
+
+def _single(file: File, layout: ChunkedLayout, rows: ChunkRows, address: int) -> None:
+    length = layout.nbytes if layout.single_size is None else layout.single_size
+    rows.add(
+        np.zeros((1, len(layout.chunk)), np.int64),
+        np.array([address], np.uint64),
+        np.array([length], np.int64),
+        np.array([layout.single_mask], np.uint32),
+        "single chunk index",
+    )
+
+
+def _largest(layout: ChunkedLayout, space: Dataspace) -> tuple[int, ...]:
+    """The grid of the largest extent, by which elements are numbered; an unlimited axis counts as it is."""
+    limits = tuple(length if limit is None else limit for length, limit in zip(space.shape, space.limits, strict=True))
+    return chunk_grid(limits, layout.chunk)
+
+
+def _implicit(file: File, layout: ChunkedLayout, space: Dataspace, rows: ChunkRows, address: int) -> None:
+    """Chunks one behind the other (VII.B), unfiltered, all allocated."""
+    grid = _largest(layout, space)
+    count, size = math.prod(grid), layout.nbytes
+    file.range(address, count * size, "implicit chunk index")
+    numbers = np.arange(count, dtype=np.uint64)
+    index = np.stack(np.unravel_index(numbers.astype(np.int64), grid), axis=1)
+    rows.add(index, np.uint64(address) + numbers * np.uint64(size), np.full(count, size), None, "implicit chunk index")
+
+
+def _tree(file: File, layout: ChunkedLayout, rows: ChunkRows, address: int) -> Walk[None]:
+    """Version 2 B-tree: record type 10 (address, place) or 11 (address, size, mask, place)."""
+    width, rank = file.offset_size, len(layout.chunk)
+
+    def decode(table: npt.NDArray[np.uint8], kind: int) -> None:
+        places = np.ascontiguousarray(table[:, -8 * rank :]).view("<u8").astype(np.int64)
+        rest = table.shape[1] - 8 * rank - width
+        if (kind == 10 and rest != 0) or (kind == 11 and not 5 <= rest <= 12):
+            file.fail(f"has records of {table.shape[1]} bytes", address, "chunk B-tree")
+        if (places < 0).any():
+            file.fail("has chunks at impossible places", address, "chunk B-tree")
+        _add(file, layout, rows, places, table[:, : width + rest], "chunk B-tree")
+
+    yield from read_tree(file, address, (10, 11), decode, exact=True)
+
+
+def _add(
+    file: File,
+    layout: ChunkedLayout,
+    rows: ChunkRows,
+    places: npt.NDArray[np.int64],
+    table: npt.NDArray[np.uint8],
+    structure: str,
+) -> None:
+    """Elements of any index: an address; with filters also a stored size (of varying width) and a mask."""
+    width = file.offset_size
+    address = unsigned(table[:, :width])
+    if table.shape[1] == width:
+        rows.add(places, address, np.full(len(table), layout.nbytes, np.int64), None, structure)
+        return
+    length = unsigned(table[:, width:-4])
+    if (length >> np.uint64(62)).any():
+        file.fail("has chunks of impossible size", layout.address or 0, structure)
+    rows.add(places, address, length.astype(np.int64), unsigned(table[:, -4:]).astype(np.uint32), structure)
+
+
+def _numbered(
+    file: File,
+    layout: ChunkedLayout,
+    space: Dataspace,
+    rows: ChunkRows,
+    elements: Elements,
+    unlimited: int | None,
+) -> None:
+    """Rows of elements that are numbered in C order of the largest grid; an unlimited axis is counted slowest."""
+    grid = _largest(layout, space)
+    order = list(range(len(grid)))
+    if unlimited:
+        order.insert(0, order.pop(unlimited))
+    width = file.offset_size
+    for first, table in elements:
+        # What was never written has an address of all ones.
+        used = np.flatnonzero((table[:, :width] != 0xFF).any(axis=1))
+        if not len(used):
+            continue
+        if len(used) < len(table):
+            table = table[used]
+        rest = used.astype(np.int64) + first
+        index = np.empty((len(used), len(grid)), np.int64)
+        for axis in reversed(order[1:]):
+            rest, index[:, axis] = np.divmod(rest, max(grid[axis], 1))
+        index[:, order[0]] = rest
+        _add(file, layout, rows, index, table, "chunk index")
+
+
+def _bare_edges(layout: ChunkedLayout, space: Dataspace, rows: ChunkRows, filters: int) -> None:
+    """Chunks that reach over the edge were stored without filters: say so in their masks."""
+    whole = np.array([length // size for length, size in zip(space.shape, layout.chunk, strict=True)])
+    everything = np.uint32((1 << filters) - 1)
+    for number, index in enumerate(rows.index):
+        partial = (index >= whole).any(axis=1)
+        if not partial.any():
+            continue
+        mask = rows.mask[number] if len(rows.mask[number]) else np.zeros(len(index), np.uint32)
+        rows.mask[number] = np.where(partial, everything, mask).astype(np.uint32)

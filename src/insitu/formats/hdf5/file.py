@@ -1,0 +1,65 @@
+"""What must every parser know about the file it is in?
+
+The width of addresses and lengths, where address 0 lies (behind a user block, if there is one), and how long the
+file is: every range is checked against that before anything is fetched or allocated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from insitu.errors import FormatError, UnsupportedError
+
+__all__ = ["File"]
+
+
+@dataclass(slots=True)
+class File:
+    """One HDF5 file while it is scanned."""
+
+    url: str
+    """Where it lies, for messages."""
+    size: int
+    """Its length in bytes."""
+    base: int = 0
+    """The byte offset of address 0 (II.A: base address)."""
+    offset_size: int = 8
+    """Bytes of an address."""
+    length_size: int = 8
+    """Bytes of a length."""
+    group_leaf_k: int = 4
+    """Half of the symbols a symbol table node has room for."""
+    group_node_k: int = 16
+    """Half of the children a group B-tree node has room for."""
+    chunk_node_k: int = 32
+    """Half of the children a chunk B-tree node has room for."""
+    shared_table: int | None = None
+    """The address of the shared message table (III.G), if there is one."""
+    shared_indexes: int = 0
+    """How many indexes that table has."""
+    undefined: int = field(init=False, default=0)
+    """The address that means: nowhere."""
+
+    def __post_init__(self) -> None:
+        self.undefined = (1 << (8 * self.offset_size)) - 1
+
+    def range(self, address: int, length: int, structure: str) -> tuple[int, int]:
+        """The absolute byte range of a structure, checked to lie in the file."""
+        offset = address + self.base
+        if address >= self.undefined or length < 0 or offset + length > self.size:
+            self.fail(f"lies outside the file ({length} bytes of {self.size})", address, structure)
+        return offset, length
+
+    def guess(self, address: int, length: int, least: int, structure: str) -> tuple[int, int]:
+        """A range of up to `length` bytes, clipped at the end of the file, of at least `least` bytes."""
+        offset, _ = self.range(address, least, structure)
+        return offset, min(length, self.size - offset)
+
+    def fail(self, what: str, address: int, structure: str) -> NoReturn:
+        """Raise the error for a damaged structure."""
+        raise FormatError(f"the {structure} {what}", url=self.url, offset=address + self.base, structure=structure)
+
+    def unsupported(self, what: str, hint: str | None = None) -> NoReturn:
+        """Raise the error for a thing that is not read."""
+        raise UnsupportedError(what, url=self.url, hint=hint)

@@ -1,0 +1,165 @@
+"""Where does a dataset's data lie?
+
+Data layout messages of versions 1 to 5: format specification 3.0 (4.0 for version 5), IV.A.2.i.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from insitu.errors import FormatError, UnsupportedError
+
+__all__ = ["ChunkedLayout", "CompactLayout", "ContiguousLayout", "Layout", "VirtualLayout", "parse_layout"]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactLayout:
+    """The data is in the message itself."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ContiguousLayout:
+    """One run of bytes."""
+
+    address: int | None
+    """None: never allocated."""
+    size: int | None
+    """None: as many as shape and datatype say (versions 1 and 2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualLayout:
+    """Made of other datasets."""
+
+    address: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkedLayout:
+    """Chunks of one shape, found through an index."""
+
+    chunk: tuple[int, ...]
+    """Elements along each axis of a chunk."""
+    element: int
+    """Bytes of an element, as the layout has it."""
+    index: str
+    """btree_v1, single, implicit, fixed_array, extensible_array, btree_v2."""
+    address: int | None
+    """Where the index lies; None: nothing was ever written."""
+    bare_edges: bool = False
+    """Chunks that reach over the edge of the dataset are stored without filters."""
+    single_size: int | None = None
+    """Bytes of the single chunk, where filters change it."""
+    single_mask: int = 0
+    """Filter mask of the single chunk."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a chunk before filters."""
+        return math.prod(self.chunk) * self.element
+
+
+Layout = CompactLayout | ContiguousLayout | VirtualLayout | ChunkedLayout
+
+_INDEXES = {1: "single", 2: "implicit", 3: "fixed_array", 4: "extensible_array", 5: "btree_v2"}
+# Bytes of creation parameters before the index address: fixed array, extensible array, B-tree (IV.A.2.i).
+_PARAMETERS = {"single": 0, "implicit": 0, "fixed_array": 1, "extensible_array": 5, "btree_v2": 6}
+
+
+def parse_layout(body: bytes, offset_size: int, length_size: int) -> Layout:
+    """Parse a layout message."""
+    version = body[0]
+    if version in (1, 2):
+        return _parse_v1(body, offset_size)
+    if version not in (3, 4, 5):
+        raise FormatError(f"data layout message of version {version}", structure="data layout")
+    kind = body[1]
+    if kind == 0:
+        size = int.from_bytes(body[2:4], "little")
+        return CompactLayout(_data(body, 4, size))
+    if kind == 1:
+        address = _address(body, 2, offset_size)
+        return ContiguousLayout(address, _uint(body, 2 + offset_size, length_size))
+    if kind == 2:
+        return _chunked_v3(body, offset_size) if version == 3 else _chunked_v4(body, offset_size, length_size)
+    if kind == 3:
+        return VirtualLayout(_uint(body, 2, offset_size), _uint(body, 2 + offset_size, 4))
+    raise UnsupportedError(f"data layout of class {kind}", structure="data layout")
+
+
+def _parse_v1(body: bytes, offset_size: int) -> Layout:
+    """Versions 1 and 2: the address comes before the dimensions, the data of a compact dataset after them."""
+    rank, kind = body[1], body[2]
+    at = 8
+    address = None
+    if kind in (1, 2):
+        address = _address(body, at, offset_size)
+        at += offset_size
+    dims = tuple(_uint(body, at + 4 * i, 4) for i in range(rank))
+    at += 4 * rank
+    if kind == 0:
+        return CompactLayout(_data(body, at + 4, _uint(body, at, 4)))
+    if kind == 1:
+        return ContiguousLayout(address, None)
+    if kind == 2:
+        return _chunked(dims, "btree_v1", address)
+    raise FormatError(f"data layout of class {kind}", structure="data layout")
+
+
+def _chunked_v3(body: bytes, offset_size: int) -> ChunkedLayout:
+    rank = body[2]
+    at = 3 + offset_size
+    return _chunked(tuple(_uint(body, at + 4 * i, 4) for i in range(rank)), "btree_v1", _address(body, 3, offset_size))
+
+
+def _chunked_v4(body: bytes, offset_size: int, length_size: int) -> ChunkedLayout:
+    flags, rank, width = body[2], body[3], body[4]
+    if not 1 <= width <= 8 or flags & ~3:
+        raise FormatError(f"chunk sizes of {width} bytes, flags {flags:#x}", structure="data layout")
+    dims = tuple(_uint(body, 5 + width * i, width) for i in range(rank))
+    at = 5 + width * rank
+    index = _INDEXES.get(body[at])
+    if index is None:
+        raise FormatError(f"chunk index of type {body[at]}", structure="data layout")
+    at += 1
+    size, mask = None, 0
+    if index == "single" and flags & 2:
+        size, mask = _uint(body, at, length_size), _uint(body, at + length_size, 4)
+        at += length_size + 4
+    at += _PARAMETERS[index]
+    return _chunked(dims, index, _address(body, at, offset_size), bool(flags & 1), size, mask)
+
+
+def _chunked(
+    dims: tuple[int, ...],
+    index: str,
+    address: int | None,
+    bare_edges: bool = False,
+    size: int | None = None,
+    mask: int = 0,
+) -> ChunkedLayout:
+    """The last of the dimensions is the size of an element."""
+    if not 2 <= len(dims) <= 33 or 0 in dims:
+        raise FormatError(f"chunks of {dims}", structure="data layout")
+    return ChunkedLayout(dims[:-1], dims[-1], index, address, bare_edges, size, mask)
+
+
+def _uint(body: bytes, at: int, width: int) -> int:
+    if at + width > len(body):
+        raise FormatError("data layout message is cut off", structure="data layout")
+    return int.from_bytes(body[at : at + width], "little")
+
+
+def _address(body: bytes, at: int, width: int) -> int | None:
+    address = _uint(body, at, width)
+    return None if address == (1 << (8 * width)) - 1 else address
+
+
+def _data(body: bytes, at: int, size: int) -> bytes:
+    if at + size > len(body):
+        raise FormatError("compact data is longer than its message", structure="data layout")
+    return body[at : at + size]

@@ -1,0 +1,46 @@
+"""Has this message been parsed before?
+
+Files of one archive are alike: their datatypes, dataspaces, filter pipelines and most attributes are the same bytes in
+file after file. So parsers of messages remember their answers by the raw bytes, for the whole process, up to a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar, cast
+
+__all__ = ["recall", "remember", "remembered"]
+
+T = TypeVar("T")
+
+ENTRIES = 8192
+LARGEST = 2048  # bytes of a message worth keeping
+
+_answers: dict[Hashable, Any] = {}
+
+
+def recall(key: Hashable) -> Any:
+    """What is remembered under a key, or None."""
+    return _answers.get(key)
+
+
+def remember(key: Hashable, size: int, answer: T) -> T:
+    """Keep an answer to a message of some size.
+
+    Answers are shared between threads and files, so they must be immutable. Single operations on a dict are
+    atomic: at worst two threads parse the same message once each.
+    """
+    if size <= LARGEST:
+        if len(_answers) >= ENTRIES:
+            _answers.clear()
+        _answers[key] = answer
+    return answer
+
+
+def remembered(parse: Callable[..., T], body: bytes, *context: Hashable) -> T:
+    """What `parse(body, *context)` returns, from memory if it was asked before."""
+    key = (parse, body, context)
+    answer = _answers.get(key)
+    if answer is None:
+        answer = remember(key, len(body), parse(body, *context))
+    return cast(T, answer)

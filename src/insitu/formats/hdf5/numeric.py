@@ -1,0 +1,70 @@
+"""Which numpy number is it?
+
+The properties of fixed-point and floating-point datatypes: format specification 3.0, IV.A.2.d, classes 0, 1 and 4.
+A number that fills its bytes is taken as it is; others (12 bits in 16, VAX byte order, unknown exponents) are refused
+by name rather than mis-read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import FormatError, UnsupportedError
+
+__all__ = ["fixed_point", "floating_point"]
+
+# (size, precision, exponent location, exponent bits, mantissa location, mantissa bits, bias)
+_IEEE: dict[tuple[int, ...], str] = {
+    (2, 16, 10, 5, 0, 10, 15): "f2",
+    (4, 32, 23, 8, 0, 23, 127): "f4",
+    (8, 64, 52, 11, 0, 52, 1023): "f8",
+}
+_EXTENDED = (16, 80, 64, 15, 0, 64, 16383)  # the x87 long double, in 16 bytes
+_QUADRUPLE = (16, 128, 112, 15, 0, 112, 16383)
+
+
+def fixed_point(size: int, bits: int, properties: bytes, *, signed: bool) -> np.dtype[Any]:
+    """The dtype of an integer or bit field."""
+    if len(properties) < 4:
+        raise FormatError("the datatype message is cut off", structure="datatype")
+    offset = int.from_bytes(properties[:2], "little")
+    precision = int.from_bytes(properties[2:4], "little")
+    if precision == 0 or offset + precision > 8 * size:
+        raise FormatError(f"integers of {precision} bits from bit {offset} of {size} bytes", structure="datatype")
+    # An unsigned number with zeros above it is itself.
+    whole = offset == 0 and (precision == 8 * size or (not signed and not bits & 4))
+    if size not in (1, 2, 4, 8) or not whole:
+        raise UnsupportedError(f"integers of {precision} bits from bit {offset} of {size} bytes", structure="datatype")
+    return np.dtype(f"{'>' if bits & 1 else '<'}{'i' if signed else 'u'}{size}")
+
+
+def floating_point(size: int, bits: int, properties: bytes) -> np.dtype[Any]:
+    """The dtype of a floating-point number."""
+    if len(properties) < 12:
+        raise FormatError("the datatype message is cut off", structure="datatype")
+    offset = int.from_bytes(properties[:2], "little")
+    form = (
+        size,
+        int.from_bytes(properties[2:4], "little"),
+        *properties[4:8],
+        int.from_bytes(properties[8:12], "little"),
+    )
+    order = bits & 1 | bits >> 5 & 2
+    name = _IEEE.get(form)
+    # Bits 4-5: mantissa normalisation, 2 (implied leading 1) for IEEE; bits 8-15: where the sign is.
+    implied, sign = bits >> 4 & 3, bits >> 8 & 0xFF
+    if name and offset == 0 and order in (0, 1) and implied == 2 and sign == 8 * size - 1:
+        return np.dtype(f"{'>' if order else '<'}{name}")
+    here = np.finfo(np.longdouble)
+    native = np.dtype(np.longdouble)
+    # A long double is taken where it is this machine's own.
+    own = (form == _EXTENDED and here.nmant == 63) or (form == _QUADRUPLE and here.nmant == 112)
+    if own and native.itemsize == 16 and order == 0 and offset == 0 and np.little_endian:
+        return native
+    raise UnsupportedError(
+        f"floating-point numbers of {size} bytes with {form[3]} exponent and {form[5]} mantissa bits"
+        + (" in VAX byte order" if order == 3 else ""),
+        structure="datatype",
+    )

@@ -1,0 +1,123 @@
+"""Where does the HDF5 part of a file begin, and where is its root group?
+
+Format specification 3.0, II.A (superblock versions 0 to 3) and II.C (superblock extension).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from insitu.errors import FormatError, UnsupportedError
+from insitu.formats.hdf5.checksum import verify
+from insitu.formats.hdf5.file import File
+from insitu.formats.hdf5.walk import Walk
+
+__all__ = ["SIGNATURE", "Superblock", "find_signature", "read_superblock"]
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_WIDTHS = (2, 4, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Superblock:
+    """What the superblock says."""
+
+    version: int
+    """Of the superblock."""
+    root: int
+    """The address of the root group's object header."""
+    extension: int | None
+    """The address of the superblock extension, an object header."""
+
+
+def find_signature(size: int) -> Walk[int]:
+    """The offset of the signature: 0, or 512, 1024, 2048, ... behind a user block (II.A).
+
+    Parameters
+    ----------
+    size
+        The length of the file.
+    """
+    places = [0]
+    step = 512
+    while step + len(SIGNATURE) <= size:
+        places.append(step)
+        step *= 2
+    if size < len(SIGNATURE):
+        raise FormatError("the file is too short to be HDF5", structure="signature", offset=0)
+    # Nearly always 0: ask for the others only if not. There are log2(size) of them, one batch.
+    for batch in (places[:1], places[1:]):
+        found = yield [(place, len(SIGNATURE)) for place in batch]
+        for place, data in zip(batch, found, strict=True):
+            if data == SIGNATURE:
+                return place
+    raise FormatError("no HDF5 signature was found", structure="signature", offset=0)
+
+
+def read_superblock(file: File) -> Walk[Superblock]:
+    """Read the superblock at `file.base` and set the widths and constants of the file."""
+    (data,) = yield [file.guess(0, 128, 24, "superblock")]
+    version = data[8]
+    if version > 3:
+        raise UnsupportedError(f"superblock version {version} is not known", url=file.url, offset=file.base + 8)
+    widths = (data[13], data[14]) if version < 2 else (data[9], data[10])
+    if widths[0] not in _WIDTHS or widths[1] not in _WIDTHS:
+        file.fail(f"has addresses of {widths[0]} and lengths of {widths[1]} bytes", 0, "superblock")
+    file.offset_size, file.length_size = widths
+    file.undefined = (1 << (8 * widths[0])) - 1
+    at = file.base
+    return _old(file, data, version, at) if version < 2 else _new(file, data, version, at)
+
+
+def _old(file: File, data: bytes, version: int, at: int) -> Superblock:
+    """Versions 0 and 1."""
+    width = file.offset_size
+    file.group_leaf_k = int.from_bytes(data[16:18], "little")
+    file.group_node_k = int.from_bytes(data[18:20], "little")
+    place = 24
+    if version == 1:
+        file.chunk_node_k = int.from_bytes(data[24:26], "little")
+        place = 28
+    if not (file.group_leaf_k and file.group_node_k and file.chunk_node_k):
+        file.fail("has B-trees without room for children", 0, "superblock")
+    base, _, end, driver = (_uint(data, place + i * width, width) for i in range(4))
+    # Root group symbol table entry: name offset, then the object header's address (III.C).
+    root = _uint(data, place + 5 * width, width)
+    _check(file, base, end, at)
+    if driver != file.undefined:
+        raise UnsupportedError(
+            "the file is a member of a set of files (multi, split or family driver)",
+            url=file.url,
+            offset=at,
+            hint="Repack the set into one file (h5repack, h5repart)",
+        )
+    return Superblock(version, root, None)
+
+
+def _new(file: File, data: bytes, version: int, at: int) -> Superblock:
+    """Versions 2 and 3."""
+    width = file.offset_size
+    length = 12 + 4 * width + 4
+    if len(data) < length:
+        file.fail("is cut off", 0, "superblock")
+    verify(file, data[:length], 0, "superblock")
+    base, extension, end, root = (_uint(data, 12 + i * width, width) for i in range(4))
+    _check(file, base, end, at)
+    return Superblock(version, root, None if extension == file.undefined else extension)
+
+
+def _check(file: File, base: int, end: int, at: int) -> None:
+    # A user block that was put in front afterwards moves the signature but not the stored base address: the
+    # library then counts from where the signature is. The stored end counts from the beginning of the file.
+    moved = at - base
+    file.base = at
+    if end + moved > file.size:
+        file.fail(
+            f"says that the file has {end + moved} bytes, but it has {file.size}: it is truncated", 0, "superblock"
+        )
+
+
+def _uint(data: bytes, at: int, width: int) -> int:
+    if at + width > len(data):
+        raise FormatError("the superblock is cut off", structure="superblock", offset=at)
+    return int.from_bytes(data[at : at + width], "little")

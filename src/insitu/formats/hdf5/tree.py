@@ -1,0 +1,129 @@
+"""Which path leads to which object?
+
+Hard links name addresses; soft links name paths, which are followed here; links that lead back up, or nowhere, or out of the file
+are told apart and left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from insitu.errors import FormatError, InsituError, UnsupportedError
+from insitu.formats.hdf5.links import Link
+from insitu.formats.hdf5.objects import Dataset, Group, Objects
+
+__all__ = ["Branch", "build_tree", "find_object"]
+
+SOFT_LIMIT = 32
+
+
+@dataclass(slots=True)
+class Branch:
+    """A group at a path."""
+
+    path: str
+    """From the root of the scan; "" for itself."""
+    group: Group
+    datasets: list[tuple[str, Dataset]] = field(default_factory=list)
+    children: list[tuple[str, Branch]] = field(default_factory=list)
+    failed: list[tuple[str, InsituError]] = field(default_factory=list)
+    """Names of what could not be taken, and why."""
+    loose: list[tuple[str, str]] = field(default_factory=list)
+    """Names of links that lead to nothing new, and why."""
+
+    def join(self, name: str) -> str:
+        """The path of something in this group."""
+        return f"{self.path}/{name}" if self.path else name
+
+    def walk(self) -> Iterator[Branch]:
+        """Itself and all groups below it."""
+        todo = [self]
+        while todo:
+            branch = todo.pop()
+            yield branch
+            todo += [child for _, child in reversed(branch.children)]
+
+
+def build_tree(root: Group, top: Group, objects: Objects) -> Branch:
+    """The tree below a group.
+
+    Parameters
+    ----------
+    root
+        The root group of the file, where absolute soft links begin.
+    top
+        The group to begin at.
+    objects
+        All objects that were read.
+    """
+    tree = Branch("", top)
+    todo: list[tuple[Branch, tuple[int, ...]]] = [(tree, (top.address,))]
+    # Groups that link to each other crosswise have exponentially many paths; real files a few per object.
+    count, limit = 0, 10_000 + 8 * len(objects)
+    while todo:
+        branch, above = todo.pop()
+        for link in branch.group.links:
+            count += 1
+            if count > limit:
+                raise FormatError(f"more than {limit} paths to {len(objects)} objects", structure="links")
+            _place(branch, above, link, root, objects, todo)
+    return tree
+
+
+def _place(
+    branch: Branch,
+    above: tuple[int, ...],
+    link: Link,
+    root: Group,
+    objects: Objects,
+    todo: list[tuple[Branch, tuple[int, ...]]],
+) -> None:
+    """Put what a link leads to into a branch."""
+    name = link.name
+    if link.outside is not None:
+        target = ":".join(part for part in link.outside if part)
+        branch.failed.append((name, UnsupportedError(f"a link out of the file, to {target}", structure="link")))
+        return
+    address = link.address if link.path is None else find_object(link.path, branch.group, root, objects)
+    if address is None or address not in objects:
+        branch.loose.append((name, f"the link leads nowhere ({link.path})"))
+        return
+    found = objects[address]
+    if isinstance(found, InsituError):
+        branch.failed.append((name, found))
+    elif isinstance(found, Dataset):
+        branch.datasets.append((name, found))
+    elif isinstance(found, Group):
+        if address in above:
+            branch.loose.append((name, "the link leads back to a group above it"))
+            return
+        child = Branch(branch.join(name), found)
+        branch.children.append((name, child))
+        todo.append((child, (*above, address)))
+
+
+def find_object(path: str, start: Group, root: Group, objects: Objects) -> int | None:
+    """The address of the object at a path; None: there is none, or it was not read."""
+    here = root.address if path.startswith("/") else start.address
+    # Names still to go, last first; soft links on the way put theirs on top.
+    names = [name for name in reversed(path.split("/")) if name not in ("", ".")]
+    hops = 0
+    while names:
+        group = objects.get(here)
+        if not isinstance(group, Group):
+            return None
+        name = names.pop()
+        link = next((link for link in group.links if link.name == name), None)
+        if link is None:
+            return None
+        if link.address is not None:
+            here = link.address
+            continue
+        hops += 1
+        if link.path is None or hops > SOFT_LIMIT:
+            return None
+        if link.path.startswith("/"):
+            here = root.address
+        names += [part for part in reversed(link.path.split("/")) if part not in ("", ".")]
+    return here

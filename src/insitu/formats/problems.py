@@ -1,0 +1,44 @@
+"""What happens to a variable that cannot be taken?
+
+`errors="raise"`: the scan ends with the reason. `errors="warn"`: the variable is left out, a warning says so, and the reason stays
+in the group's `problems`. Nothing is ever dropped in silence.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+
+from insitu.errors import InsituError
+
+__all__ = ["InsituWarning", "Problems"]
+
+
+class InsituWarning(UserWarning):
+    """Something was left out, and the rest can be used."""
+
+
+@dataclass(slots=True)
+class Problems:
+    """The reasons why variables of one file were left out."""
+
+    errors: str = "raise"
+    """raise or warn."""
+    found: dict[str, str] = field(default_factory=dict)
+    """By path."""
+
+    def __post_init__(self) -> None:
+        if self.errors not in ("raise", "warn"):
+            raise ValueError(f'errors must be "raise" or "warn", not {self.errors!r}')
+
+    def leave_out(self, path: str, reason: InsituError) -> None:
+        """Leave a variable out: raise, or warn and remember."""
+        reason.located(variable=path)
+        if self.errors == "raise":
+            raise reason
+        self.note(path, str(reason))
+        warnings.warn(f"left out: {reason}", InsituWarning, stacklevel=2)
+
+    def note(self, path: str, reason: str) -> None:
+        """Remember a thing that is no variable at all (a link that leads nowhere)."""
+        self.found[path] = reason

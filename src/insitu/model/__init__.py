@@ -1,0 +1,62 @@
+"""WHAT a virtual array is: nouns that travel, and what can be done to them without I/O. NumPy only."""
+
+from insitu.model.array import VirtualArray
+from insitu.model.axis import Axis
+from insitu.model.census import Census, byte_ranges, census
+from insitu.model.chunks import (
+    ABSENT,
+    INLINE,
+    UNWRITTEN,
+    WHOLE,
+    Absent,
+    ChunkState,
+    ChunkTable,
+    Columns,
+    Inline,
+    Located,
+    Stored,
+    Unwritten,
+)
+from insitu.model.encoding import Codec, Encoding
+from insitu.model.group import VirtualGroup
+from insitu.model.join import concatenate, stack
+from insitu.model.packing import IDENTITY, Kind, Packing, Packings
+from insitu.model.selection import Selection, Stride
+from insitu.model.source import Source
+from insitu.model.sparse import Sparse, scatter
+from insitu.model.tile import Tile
+
+__all__ = [
+    "ABSENT",
+    "IDENTITY",
+    "INLINE",
+    "UNWRITTEN",
+    "WHOLE",
+    "Absent",
+    "Axis",
+    "Census",
+    "ChunkState",
+    "ChunkTable",
+    "Codec",
+    "Columns",
+    "Encoding",
+    "Inline",
+    "Kind",
+    "Located",
+    "Packing",
+    "Packings",
+    "Selection",
+    "Source",
+    "Sparse",
+    "Stored",
+    "Stride",
+    "Tile",
+    "Unwritten",
+    "VirtualArray",
+    "VirtualGroup",
+    "byte_ranges",
+    "census",
+    "concatenate",
+    "scatter",
+    "stack",
+]

@@ -1,0 +1,266 @@
+"""What is a virtual array?
+
+A mosaic of tiles, nearly always one: boxes that do not overlap, each a grid of cells. Where no box lies, the array is Absent. Every
+structural operation (slice, take, transpose, expand, broadcast) makes a new mosaic and reads nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import ModelError
+from insitu.model.axis import Indices
+from insitu.model.selection import Selection, Stride
+from insitu.model.source import Source
+from insitu.model.tile import Tile
+
+__all__ = ["VirtualArray"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VirtualArray:
+    """An array of which only the whereabouts are known."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    """Of the meant values: what reading gives."""
+    dims: tuple[str, ...]
+    tiles: tuple[Tile, ...]
+    origins: Indices
+    """(tiles, dimensions): the corner of each tile."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    fill_value: Any = None
+    """What Absent places hold, in `dtype`; None: NaN or NaT where the type has one."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What the file says beside attributes: chunk shape, enumeration names."""
+
+    def __post_init__(self) -> None:
+        if len(self.dims) != len(self.shape):
+            raise ModelError(f"{len(self.dims)} dimension names {self.dims} for the shape {self.shape}")
+        if self.origins.shape != (len(self.tiles), len(self.shape)):
+            raise ModelError("every tile needs an origin")
+
+    @classmethod
+    def of(
+        cls,
+        tile: Tile,
+        *,
+        dims: Sequence[str],
+        attributes: Mapping[str, Any] | None = None,
+        fill_value: Any = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> VirtualArray:
+        """The array that one tile makes."""
+        dtypes = {encoding.dtype for encoding in tile.encodings}
+        dtype = dtypes.pop() if len(dtypes) == 1 else shared_dtype([*dtypes])
+        return cls(
+            shape=tile.shape,
+            dtype=dtype,
+            dims=tuple(dims),
+            tiles=(tile,),
+            origins=np.zeros((1, len(tile.shape)), np.int64),
+            attributes=dict(attributes or {}),
+            fill_value=fill_value,
+            details=dict(details or {}),
+        )
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod([int(length) for length in self.shape], dtype=object))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that reading all of it gives."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The archive objects behind it, each once."""
+        return tuple(dict.fromkeys(source for tile in self.tiles for source in tile.chunks.sources))
+
+    def absent_value(self) -> Any:
+        """What Absent places read as; without a value for them, an error and never a zero."""
+        if self.fill_value is not None:
+            return self.fill_value
+        if self.dtype.kind in "fc":
+            return self.dtype.type(np.nan)
+        if self.dtype.kind in "mM":
+            return self.dtype.type("NaT")
+        if self.dtype.kind == "O":
+            return np.nan
+        raise ModelError(
+            f"values of {self.dtype} have nothing that means absent", hint="Give a fill_value, or use a float type"
+        )
+
+    def boxes(self) -> npt.NDArray[np.int64]:
+        """(tiles, dimensions): the far corner of each tile."""
+        shapes = [tile.shape for tile in self.tiles]
+        return self.origins + np.array(shapes, np.int64).reshape(self.origins.shape)
+
+    def __getitem__(self, key: Any) -> VirtualArray:
+        """A selection: basic, or orthogonal with index arrays. Reads nothing."""
+        selection = Selection.of(key, self.shape)
+        array = self._sliced([s if isinstance(s, Stride) else Stride(s, 1, 1) if isinstance(s, int) else None
+                              for s in selection.selectors])  # fmt: skip
+        for dimension, selector in enumerate(selection.selectors):
+            if isinstance(selector, np.ndarray):
+                array = array.take(dimension, selector)
+        for dimension in reversed([d for d, s in enumerate(selection.selectors) if isinstance(s, int)]):
+            array = array.drop(dimension)
+        return array
+
+    def _sliced(self, strides: Sequence[Stride | None]) -> VirtualArray:
+        """Slices along several dimensions at once."""
+        wanted = {d: s for d, s in enumerate(strides) if s is not None and s != Stride(0, 1, self.shape[d])}
+        if not wanted:
+            return self
+        shape = tuple(wanted[d].length if d in wanted else length for d, length in enumerate(self.shape))
+        tiles, origins = list(self.tiles), self.origins.copy()
+        if len(tiles) > 1:
+            touched = self._touched(wanted)
+            tiles, origins = [self.tiles[i] for i in touched], origins[touched]
+        keep = []
+        for i, tile in enumerate(tiles):
+            for dimension, stride in wanted.items():
+                inner, at = within(stride, int(origins[i, dimension]), tile.shape[dimension])
+                tile = tile.cut(dimension, inner)
+                origins[i, dimension] = at
+            tiles[i] = tile
+            if 0 not in tile.shape or len(tiles) == 1:
+                keep.append(i)
+        return replace(self, shape=shape, tiles=tuple(tiles[i] for i in keep), origins=origins[keep])
+
+    def _touched(self, wanted: Mapping[int, Stride]) -> npt.NDArray[np.intp]:
+        """Which tiles the slices may touch, by bounding box: one vectorised look, however many tiles there are."""
+        near, far = self.origins, self.boxes()
+        touched = np.ones(len(self.tiles), bool)
+        for dimension, (start, step, count) in wanted.items():
+            if count == 0:
+                return np.zeros(0, np.intp)
+            low, high = sorted((start, start + step * (count - 1)))
+            touched &= (near[:, dimension] <= high) & (far[:, dimension] > low)
+        return np.flatnonzero(touched)
+
+    def take(self, dimension: int, indices: npt.ArrayLike) -> VirtualArray:
+        """These elements along one dimension, -1 for Absent. Reads nothing."""
+        index = np.asarray(indices, np.int64)
+        shape = (*self.shape[:dimension], len(index), *self.shape[dimension + 1 :])
+        if len(index) and (index.min() < -1 or index.max() >= self.shape[dimension]):
+            raise ModelError(f"take wants indices from -1 to {self.shape[dimension] - 1}")
+        if len(self.tiles) == 1 and self.tiles[0].shape == self.shape:
+            return replace(self, shape=shape, tiles=(self.tiles[0].take(dimension, index),))
+        # Between two borders of tiles along this dimension every tile is there in full or not at all.
+        borders = np.unique(np.concatenate([self.origins[:, dimension], self.boxes()[:, dimension]]))
+        part = np.where(index < 0, -1, np.searchsorted(borders, index, side="right"))
+        begins = np.flatnonzero(np.diff(part, prepend=-2))
+        tiles, origins = [], []
+        near, far = self.origins[:, dimension], self.boxes()[:, dimension]
+        for begin, end in zip(begins, np.append(begins, len(index))[1:], strict=True):
+            if index[begin] < 0:
+                continue
+            for i in np.flatnonzero((near <= index[begin]) & (far > index[begin])):
+                tiles.append(self.tiles[i].take(dimension, index[begin:end] - near[i]))
+                origin = self.origins[i].copy()
+                origin[dimension] = begin
+                origins.append(origin)
+        table = np.array(origins, np.int64).reshape(len(tiles), self.ndim)
+        return replace(self, shape=shape, tiles=tuple(tiles), origins=table)
+
+    def drop(self, dimension: int) -> VirtualArray:
+        """Without a dimension of length 1."""
+        return replace(
+            self,
+            shape=_without(self.shape, dimension),
+            dims=_without(self.dims, dimension),
+            tiles=tuple(tile.drop(dimension) for tile in self.tiles),
+            origins=np.delete(self.origins, dimension, axis=1),
+        )
+
+    def transpose(self, *order: int) -> VirtualArray:
+        """The dimensions in another order; reversed if none is given."""
+        axes = order or tuple(reversed(range(self.ndim)))
+        if sorted(axes) != list(range(self.ndim)):
+            raise ModelError(f"{axes} is not an order of {self.ndim} dimensions")
+        return replace(
+            self,
+            shape=tuple(self.shape[d] for d in axes),
+            dims=tuple(self.dims[d] for d in axes),
+            tiles=tuple(tile.transpose(axes) for tile in self.tiles),
+            origins=self.origins[:, list(axes)],
+        )
+
+    def expand_dims(self, dimension: int, name: str, length: int = 1) -> VirtualArray:
+        """With a new dimension along which the values repeat."""
+        return replace(
+            self,
+            shape=(*self.shape[:dimension], length, *self.shape[dimension:]),
+            dims=(*self.dims[:dimension], name, *self.dims[dimension:]),
+            tiles=tuple(tile.expand(dimension, length) for tile in self.tiles),
+            origins=np.insert(self.origins, dimension, 0, axis=1),
+        )
+
+    def broadcast_to(self, shape: Sequence[int], dims: Sequence[str] | None = None) -> VirtualArray:
+        """NumPy's broadcasting: new dimensions in front, lengths of 1 repeated."""
+        shape = tuple(shape)
+        extra = len(shape) - self.ndim
+        if extra < 0 or any(have not in (1, want) for have, want in zip(self.shape, shape[extra:], strict=True)):
+            raise ModelError(f"an array of shape {self.shape} cannot be broadcast to {shape}")
+        array = self
+        names = tuple(dims) if dims is not None else tuple(f"dim_{i}" for i in range(extra)) + self.dims
+        for dimension in reversed(range(extra)):
+            array = array.expand_dims(0, names[dimension])
+        tiles = array.tiles
+        for dimension, length in enumerate(shape):
+            if array.shape[dimension] != length:
+                tiles = tuple(tile.broadcast(dimension, length) for tile in tiles)
+        return replace(array, shape=shape, dims=names, tiles=tiles)
+
+    def split(self, limit: int | None = None) -> VirtualArray:
+        """Large uncompressed cells in pieces: see `Tile.split`."""
+        tiles = tuple(tile.split() if limit is None else tile.split(limit) for tile in self.tiles)
+        return replace(self, tiles=tiles)
+
+
+def within(stride: Stride, near: int, length: int) -> tuple[Stride, int]:
+    """The part of a slice that falls into [near, near + length): relative to it, and where in the result it begins."""
+    start, step, count = stride
+    if count == 0:
+        return Stride(0, 1, 0), 0
+    if step > 0:
+        first = max(-(-(near - start) // step), 0)
+        end = min(-(-(near + length - start) // step), count)
+    else:
+        first = max(-((start - (near + length - 1)) // step) if start > near + length - 1 else 0, 0)
+        end = min((start - near) // -step + 1, count) if start >= near else 0
+    if end <= first:
+        return Stride(0, 1, 0), 0
+    return Stride(start + step * first - near, step, end - first), first
+
+
+def _without(items: tuple[Any, ...], position: int) -> tuple[Any, ...]:
+    return items[:position] + items[position + 1 :]
+
+
+def shared_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
+    """What values of several types are joined as: NumPy's promotion, object where it has none."""
+    native = {dtype.newbyteorder("=") for dtype in dtypes}
+    if len(native) == 1:
+        return native.pop()
+    kinds = {dtype.kind for dtype in native}
+    if kinds & set("SU") and len(kinds) > 1:
+        return np.dtype(object)  # NumPy would turn numbers into text; xarray keeps them
+    try:
+        return np.result_type(*native)
+    except TypeError:  # structures of different fields, times with numbers
+        return np.dtype(object)

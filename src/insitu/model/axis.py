@@ -1,0 +1,270 @@
+"""How is one axis cut into cells, and which part of a stored chunk does each cell show?
+
+A cell shows `extent` of the `stored` elements that its chunk decodes to along this axis, from `skip`, every `step`-th. Regular cuts
+(what one file holds) are three numbers; anything else (joined files, slices, takes) is four columns. Selecting makes new cells,
+so it costs no I/O and refuses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import ModelError
+from insitu.model.selection import Stride
+
+__all__ = ["Axis", "Cells", "Indices"]
+
+Indices = npt.NDArray[np.int64]
+
+
+class Cells(NamedTuple):
+    """What some cells of an axis show: columns of equal length."""
+
+    extent: Indices
+    """Elements shown."""
+    skip: Indices
+    """Position in the chunk of the first one."""
+    step: Indices
+    """From one to the next; 0: one element, repeated."""
+    stored: Indices
+    """Elements that the chunk has; 0: the chunk has no such axis."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Axis:
+    """One axis of a tile. Make it with `regular`, `irregular`, `repeated` or `join`."""
+
+    length: int
+    """Elements along the axis."""
+    size: int = 0
+    """Regular cuts: elements of a full cell; 0 if irregular."""
+    padded: bool = True
+    """Regular cuts: whether the last chunk is stored in full size (HDF5, Zarr) or clipped (TIFF strips)."""
+    cells: Cells | None = None
+    """Irregular cuts: the columns, each of one element or of one for each cell."""
+    starts: Indices | None = None
+    """Irregular cuts: where each cell begins, and the end."""
+
+    @classmethod
+    def regular(cls, length: int, size: int, padded: bool = True) -> Axis:
+        """Cells of `size` elements; the last may show fewer."""
+        if length < 0 or size < 1:
+            raise ModelError(f"an axis of length {length} cannot be cut into cells of {size}")
+        return cls(length, size, padded or length % size == 0)
+
+    @classmethod
+    def irregular(
+        cls, extent: npt.ArrayLike, skip: npt.ArrayLike = 0, step: npt.ArrayLike = 1, stored: npt.ArrayLike = 1
+    ) -> Axis:
+        """Cells by columns; found to be regular where they are."""
+        extent = np.atleast_1d(np.asarray(extent, np.int64))
+        columns = Cells(
+            extent, *(_constant(np.atleast_1d(np.asarray(c, np.int64)), len(extent)) for c in (skip, step, stored))
+        )
+        starts = np.zeros(len(extent) + 1, np.int64)
+        np.cumsum(extent, out=starts[1:])
+        axis = cls(int(starts[-1]), cells=columns, starts=starts)
+        return axis._found_regular() or axis
+
+    @classmethod
+    def repeated(cls, length: int) -> Axis:
+        """An axis that the chunks do not have: their value repeats (broadcast, stack)."""
+        return cls.irregular([length], 0, 0, 0)
+
+    @property
+    def count(self) -> int:
+        """Number of cells."""
+        if self.starts is not None:
+            return len(self.starts) - 1
+        return -(-self.length // self.size)
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether three numbers say it all."""
+        return self.cells is None
+
+    def show(self, cells: Indices) -> Cells:
+        """What these cells show."""
+        if self.cells is None:
+            extent = np.minimum(self.length - cells * self.size, self.size)
+            stored = np.broadcast_to(np.int64(self.size), extent.shape) if self.padded else extent
+            return Cells(extent, np.zeros_like(extent), np.ones_like(extent), stored)
+        columns = self.cells
+        return Cells(
+            columns.extent[cells],
+            *(c[cells] if len(c) > 1 else np.broadcast_to(c, cells.shape) for c in columns[1:]),
+        )
+
+    def begin(self, cells: Indices) -> Indices:
+        """Where these cells begin."""
+        return cells * self.size if self.starts is None else self.starts[cells]
+
+    def find(self, positions: Indices) -> Indices:
+        """The cell of each position."""
+        if self.starts is None:
+            return positions // self.size
+        # side="right" so that an empty cell, which begins where the next one does, is never found.
+        return np.searchsorted(self.starts, positions, side="right") - 1
+
+    def slice(self, stride: Stride) -> tuple[Axis, Indices | slice]:
+        """The axis of a slice, and which cell each of its cells came from."""
+        start, step, count = stride
+        if step == 1 and start == 0 and count == self.length:
+            return self, slice(None)
+        if count == 0:
+            return Axis.irregular(np.zeros(0, np.int64)), slice(0, 0)
+        if step == 1 and self.cells is None and start % self.size == 0:
+            last = -(-(start + count) // self.size)
+            if self.padded or (start + count) % self.size == 0 or start + count == self.length:
+                return Axis.regular(count, self.size, self.padded), slice(start // self.size, last)
+        cut = self.cut(stride)
+        axis = Axis.irregular(cut.extent, cut.skip, cut.step, self.show(cut.cell).stored)
+        cells = cut.cell
+        if len(cells) and cells[-1] - cells[0] == len(cells) - 1:  # ascending without a hole: a view will do
+            return axis, slice(int(cells[0]), int(cells[-1]) + 1)
+        return axis, cells
+
+    def cut(self, stride: Stride) -> Cut:
+        """The cells that a slice touches, and what it wants of each chunk."""
+        start, step, count = stride
+        low, pace = (start, step) if step > 0 else (start + (count - 1) * step, -step)
+        first, last = self.find(np.array([low, low + (count - 1) * pace]))
+        cells: Indices = np.arange(int(first), int(last) + 1)
+        begin = self.begin(cells)
+        shown = self.show(cells)
+        from_: Indices = np.maximum(-(-(begin - low) // pace), 0)
+        to = np.minimum(-(-(begin + shown.extent - low) // pace), count)
+        extent = to - from_
+        if pace > 1 or self.starts is not None:  # a wide step passes over cells; empty cells show nothing
+            keep = extent > 0
+            cells, begin, from_, extent = cells[keep], begin[keep], from_[keep], extent[keep]
+            shown = Cells(*(c[keep] for c in shown))
+        skip: Indices = shown.skip + shown.step * (low + from_ * pace - begin)
+        new_step = shown.step * pace
+        if step > 0:
+            return Cut(cells, extent, skip, new_step, from_)
+        reverse = np.s_[::-1]
+        skip = skip + new_step * (extent - 1)
+        out = count - (from_ + extent)
+        return Cut(*(column[reverse] for column in (cells, extent, skip, -new_step, out)))
+
+    def take(self, indices: npt.ArrayLike) -> tuple[Axis, Indices]:
+        """The axis of these elements, -1 for Absent, and which cell each of its cells came from (-1: none)."""
+        index = np.asarray(indices, np.int64)
+        if index.ndim != 1 or (len(index) and (index.min() < -1 or index.max() >= self.length)):
+            raise ModelError(f"take wants indices from -1 to {self.length - 1} in one dimension")
+        if not len(index):
+            return Axis.irregular(np.zeros(0, np.int64)), np.zeros(0, np.int64)
+        present = index >= 0
+        cell = np.where(present, self.find(np.where(present, index, 0)), -1) if self.length else np.full(len(index), -1)
+        firsts = _runs(index, cell)
+        extent = np.diff(np.append(firsts, len(index)))
+        source = cell[firsts]
+        absent = source < 0
+        if absent.all():
+            return Axis.irregular(extent, 0, 0, 0), source
+        safe = np.where(absent, source[~absent][0], source)
+        shown = self.show(safe)
+        second = np.minimum(firsts + 1, len(index) - 1)
+        pace = np.where(extent > 1, index[second] - index[firsts], 1)
+        skip = shown.skip + shown.step * (index[firsts] - self.begin(safe))
+        # An Absent cell keeps the stored extent of its neighbours, so that tiles stay alike and fuse.
+        skip, step = np.where(absent, 0, skip), np.where(absent, 0, shown.step * pace)
+        return Axis.irregular(extent, skip, step, shown.stored), source
+
+    def repeat(self, length: int) -> Axis:
+        """An axis of one element, shown `length` times."""
+        if self.length != 1:
+            raise ModelError(f"only an axis of length 1 can be broadcast, not one of {self.length}")
+        shown = self.show(self.find(np.zeros(1, np.int64)))
+        return Axis.irregular([length], shown.skip, 0, shown.stored)
+
+    @staticmethod
+    def join(axes: Sequence[Axis]) -> Axis:
+        """The axes one after another, in one pass."""
+        axes = [axis for axis in axes if axis.length] or list(axes[:1])
+        first = axes[0]
+        if len(axes) == 1:
+            return first
+        if (
+            first.is_regular
+            and first.size
+            and all(axis.is_regular and axis.size == first.size and axis.length % axis.size == 0 for axis in axes[:-1])
+        ):
+            last = axes[-1]
+            if last.is_regular and last.size == first.size:
+                return Axis.regular(sum(axis.length for axis in axes), first.size, last.padded)
+        shown = [axis.show(np.arange(axis.count)) for axis in axes]
+        return Axis.irregular(*(np.concatenate(column) for column in zip(*shown, strict=True)))
+
+    def same_cuts(self, other: Axis) -> bool:
+        """Whether the cells of both show the same parts of equally long chunks."""
+        if self is other:
+            return True
+        if self.length != other.length or self.count != other.count:
+            return False
+        if self.cells is None and other.cells is None:
+            # One cell of a padded and of a clipped axis differ only in what is stored.
+            return (self.size, self.padded) == (other.size, other.padded)
+        every = np.arange(self.count)
+        return all(np.array_equal(a, b) for a, b in zip(self.show(every), other.show(every), strict=True))
+
+    def __eq__(self, other: object) -> bool:
+        return self.same_cuts(other) if isinstance(other, Axis) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.length, self.count))
+
+    def _found_regular(self) -> Axis | None:
+        """The regular axis with the same cells, if there is one."""
+        assert self.cells is not None
+        extent, skip, step, stored = self.cells
+        if not len(extent) or skip.any() or (step != 1).any() or len(stored) > 1 or not extent[0]:
+            return None
+        size = int(stored[0])
+        if (len(extent) > 1 and (extent[:-1] != size).any()) or not 0 < extent[-1] <= size:
+            return None
+        return Axis.regular(self.length, size)
+
+
+class Cut(NamedTuple):
+    """What a slice wants of the chunks along one axis: a row for each touched cell, in the order of the output."""
+
+    cell: Indices
+    extent: Indices
+    skip: Indices
+    step: Indices
+    out: Indices
+    """Where in the slice these elements go (they lie together there)."""
+
+
+def _constant(column: Indices, count: int) -> Indices:
+    """One element instead of many equal ones."""
+    if len(column) not in (1, count):
+        raise ModelError(f"a column of {len(column)} rows does not describe {count} cells")
+    return column[:1].copy() if len(column) > 1 and (column == column[0]).all() else column
+
+
+def _runs(index: Indices, cell: Indices) -> Indices:
+    """Where the runs begin that are evenly spaced within one cell.
+
+    A run may begin at any element, and its second element sets the spacing. So an uneven step begins a run only if the element before
+    it did not: `begins[i] = jump[i] or (uneven[i] and not begins[i - 1])`. Within a stretch of uneven elements that alternates.
+    """
+    count = len(index)
+    jump = np.ones(count, bool)
+    jump[1:] = cell[1:] != cell[:-1]
+    distance = np.diff(index, prepend=index[:1])
+    uneven = np.zeros(count, bool)
+    uneven[2:] = (distance[2:] != distance[1:-1]) & (cell[2:] >= 0)
+    soft = uneven & ~jump
+    where = np.arange(count)
+    stretch_begin = np.maximum.accumulate(np.where(soft, -1, where)) + 1  # the first of this stretch of soft elements
+    before_begins = jump[np.maximum(stretch_begin - 1, 0)]
+    begins = jump | (soft & ((where - stretch_begin + before_begins) % 2 == 0))
+    return np.flatnonzero(begins)

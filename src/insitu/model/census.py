@@ -1,0 +1,104 @@
+"""How many cells does an array have, in which state, and how many bytes are stored for them?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.model.array import VirtualArray
+from insitu.model.chunks import ABSENT, INLINE, UNWRITTEN, ChunkTable, Columns
+from insitu.model.sparse import Sparse
+
+__all__ = ["Census", "byte_ranges", "census"]
+
+_BLOCK = 1 << 20
+"""Cells of a table that are looked at together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """What the cells of an array are."""
+
+    cells: int = 0
+    stored: int = 0
+    inline: int = 0
+    unwritten: int = 0
+    absent: int = 0
+    nbytes: int = 0
+    """Bytes of the stored and inline cells; a chunk that two cells share counts twice."""
+
+    def __add__(self, other: Census) -> Census:
+        return Census(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+
+
+def census(array: VirtualArray) -> Census:
+    """Count the cells of an array by state."""
+    return sum((_of_table(tile.chunks) for tile in array.tiles), Census())
+
+
+def _of_table(table: ChunkTable) -> Census:
+    cells = math.prod(table.shape)
+    if isinstance(table, Sparse):
+        nbytes = _total(table.length, len(table.number))
+        return Census(cells, len(table.number), 0, cells - len(table.number), 0, nbytes)
+    if isinstance(table, Columns) and table.source.size == 1:
+        source = int(table.source.flat[0])
+        nbytes = _total(table.length, cells) if cells and (source >= 0 or source == INLINE) else 0
+        return _counted(np.full(1, source), nbytes, cells)
+    total = Census()
+    for source_column, length in _columns(table):
+        known = (source_column >= 0) | (source_column == INLINE)
+        total += _counted(source_column, int(np.maximum(length, 0)[known].sum(dtype=np.int64)))
+    return total
+
+
+def _counted(source: npt.NDArray[np.int64], nbytes: int, times: int = 1) -> Census:
+    """Count rows by state, each `times` times."""
+    states = (source >= 0, source == INLINE, source == UNWRITTEN, source == ABSENT)
+    stored, inline, unwritten, absent = (int(np.count_nonzero(state)) * times for state in states)
+    return Census(len(source) * times, stored, inline, unwritten, absent, nbytes)
+
+
+def _total(length: npt.NDArray[np.int64], rows: int) -> int:
+    """The sum of a column that may be one element for all rows."""
+    if length.size == 1:
+        return max(int(length.flat[0]), 0) * rows
+    return int(np.maximum(length, 0).sum(dtype=np.int64)) * (rows // length.size)
+
+
+def _columns(table: ChunkTable) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    cells = math.prod(table.shape)
+    for begin in range(0, cells, _BLOCK):
+        numbers = np.arange(begin, min(begin + _BLOCK, cells))
+        rows = table.locate(np.unravel_index(numbers, table.shape) if table.shape else [])
+        yield np.asarray(rows.source), np.asarray(rows.length)
+
+
+def byte_ranges(
+    array: VirtualArray,
+) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """Where the stored cells lie, in blocks of columns: position in `array.sources`, offset, length."""
+    numbers = {source: number for number, source in enumerate(array.sources)}
+    for tile in array.tiles:
+        table = tile.chunks
+        known = np.array([numbers[source] for source in table.sources] or [0], np.int64)
+        if isinstance(table, Sparse):
+            count = len(table.number)
+            yield np.zeros(count, np.int64) + known[0], _full(table.offset, count), _full(table.length, count)
+            continue
+        if isinstance(table, Columns) and table.source.size == 1 and int(table.source.flat[0]) < 0:
+            continue
+        cells = math.prod(table.shape)
+        for begin in range(0, cells, _BLOCK):
+            index = np.unravel_index(np.arange(begin, min(begin + _BLOCK, cells)), table.shape) if table.shape else []
+            rows = table.locate(index)
+            stored = np.asarray(rows.source) >= 0
+            yield known[rows.source[stored]], rows.offset[stored].astype(np.int64), rows.length[stored].astype(np.int64)
+
+
+def _full(column: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
+    return np.broadcast_to(column, (count,)).astype(np.int64)

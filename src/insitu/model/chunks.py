@@ -1,0 +1,281 @@
+"""Where do the bytes of each cell lie?
+
+A table answers `locate(cells)` with columns: a source by number, an offset, a length, a filter mask, an encoding and a packing by
+number. `Columns` holds them in memory, each only as large as it must be: a column that is constant along an axis has one element
+there, and the narrowest type that fits, so a million chunks of a thousand files take about 14 bytes each. Nothing is an object
+until one cell is asked for by item access, and then its state is a type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import ModelError, SelectionError
+from insitu.model.axis import Indices
+from insitu.model.source import Source
+
+__all__ = [
+    "ABSENT",
+    "INLINE",
+    "UNWRITTEN",
+    "WHOLE",
+    "Absent",
+    "ChunkState",
+    "ChunkTable",
+    "Columns",
+    "Inline",
+    "Located",
+    "Stored",
+    "Unwritten",
+]
+
+ABSENT, UNWRITTEN, INLINE = -1, -2, -3
+"""In a `source` column: no file covers this cell; the file never wrote it; the bytes are in the table itself."""
+WHOLE = -1
+"""In a `length` column: from the offset to the end of the object, however long that is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The cell's chunk lies in an archive object."""
+
+    source: Source
+    offset: int
+    length: int
+    """Bytes; -1: up to the object's end."""
+    filter_mask: int
+    encoding: int
+    """Position in the tile's encodings."""
+    packing: int
+    """Position in the tile's packings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """The cell's chunk is small and travels with the table."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Unwritten:
+    """The file has this chunk in its grid but never wrote it: its own fill value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """No file covers this place: NaN, NaT, the array's fill value."""
+
+
+ChunkState = Stored | Inline | Unwritten | Absent
+
+
+class Located(NamedTuple):
+    """Where some cells lie: columns of equal length."""
+
+    source: npt.NDArray[Any]
+    offset: npt.NDArray[Any]
+    length: npt.NDArray[Any]
+    filter_mask: npt.NDArray[Any]
+    encoding: npt.NDArray[Any]
+    packing: npt.NDArray[Any]
+    inline: bytes
+    """What offset and length of an INLINE row refer to."""
+
+
+@runtime_checkable
+class ChunkTable(Protocol):
+    """Where each cell of a grid lies."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Cells along each axis of the tile."""
+
+    @property
+    def sources(self) -> Sequence[Source]:
+        """What the `source` column refers to."""
+
+    def locate(self, cells: Sequence[Indices]) -> Located:
+        """Where cells lie, given by index arrays that broadcast against each other; rows in C order of that shape."""
+
+    def take(self, axis: int, cells: Indices | slice) -> ChunkTable:
+        """The table of these cells along one axis; -1: Absent."""
+
+    def expanded(self) -> ChunkTable:
+        """The same table with one more axis, of one cell, at the end."""
+
+    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
+        """One cell, as a state."""
+
+
+def state_of(table: ChunkTable, cell: int | tuple[int, ...]) -> ChunkState:
+    """One cell of any table, as a state."""
+    cell = cell if isinstance(cell, tuple) else (cell,)
+    if len(cell) != len(table.shape):
+        raise SelectionError(f"{len(cell)} indices for a grid of {len(table.shape)} axes")
+    index = []
+    for number, count in zip(cell, table.shape, strict=True):
+        if not -count <= number < count:
+            raise SelectionError(f"cell {cell} is outside a grid of {table.shape}")
+        index.append(np.array([number % count]))
+    row = table.locate(index if index else [np.zeros(1, np.int64)][:0])
+    source = int(row.source[0])
+    if source == ABSENT:
+        return Absent()
+    if source == UNWRITTEN:
+        return Unwritten()
+    offset, length = int(row.offset[0]), int(row.length[0])
+    if source == INLINE:
+        return Inline(row.inline[offset : offset + length])
+    mask, encoding, packing = int(row.filter_mask[0]), int(row.encoding[0]), int(row.packing[0])
+    return Stored(table.sources[source], offset, length, mask, encoding, packing)
+
+
+def narrowed(column: npt.ArrayLike, ndim: int) -> npt.NDArray[Any]:
+    """An integer column in the narrowest signed type, of one element if all are equal."""
+    array = np.asarray(column)
+    if array.ndim == 0:
+        array = array.reshape((1,) * ndim)
+    if array.size == 0:
+        return np.zeros(array.shape, np.int8)
+    low, high = int(array.min()), int(array.max())
+    if low == high and array.size > 1:
+        array = array.reshape(-1)[:1].reshape((1,) * ndim)
+    for kind in (np.int8, np.int16, np.int32, np.int64):
+        limits = np.iinfo(kind)
+        if limits.min <= low and high <= limits.max:
+            return np.ascontiguousarray(array, kind).reshape(array.shape)
+    raise ModelError(f"a column with values from {low} to {high} does not fit 64 bits")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """A table in memory. Each column broadcasts to the grid's shape."""
+
+    shape: tuple[int, ...]
+    sources: Sequence[Source]
+    source: npt.NDArray[Any]
+    offset: npt.NDArray[Any]
+    length: npt.NDArray[Any]
+    filter_mask: npt.NDArray[Any] = 0  # type: ignore[assignment]  # made an array below
+    encoding: npt.NDArray[Any] = 0  # type: ignore[assignment]
+    packing: npt.NDArray[Any] = 0  # type: ignore[assignment]
+    inline: bytes = b""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(int(count) for count in self.shape))
+        for name in COLUMN_NAMES:
+            column = np.asarray(getattr(self, name))
+            if column.ndim and (
+                column.ndim != len(self.shape)
+                or any(have not in (1, want) for have, want in zip(column.shape, self.shape, strict=True))
+            ):
+                raise ModelError(f"column {name} of shape {column.shape} does not fit a grid of {self.shape}")
+            object.__setattr__(self, name, narrowed(column, len(self.shape)))
+        if self.source.size and int(self.source.max()) >= len(self.sources):
+            raise ModelError(f"source {int(self.source.max())} of {len(self.sources)}")
+
+    @classmethod
+    def unwritten(cls, shape: Sequence[int]) -> Columns:
+        """A grid nothing of which was written; of any size."""
+        return cls(tuple(shape), (), np.asarray(UNWRITTEN), np.asarray(0), np.asarray(0))
+
+    @classmethod
+    def absent(cls, shape: Sequence[int]) -> Columns:
+        """A grid that no file covers; of any size."""
+        return cls(tuple(shape), (), np.asarray(ABSENT), np.asarray(0), np.asarray(0))
+
+    @classmethod
+    def inlined(cls, shape: Sequence[int], data: bytes) -> Columns:
+        """One cell with its bytes."""
+        if np.prod(shape, dtype=np.int64) != 1:
+            raise ModelError(f"inline data is for one cell, not for a grid of {tuple(shape)}")
+        length = np.asarray(len(data))
+        return cls(tuple(shape), (), np.asarray(INLINE), np.asarray(0), length, inline=bytes(data))
+
+    def locate(self, cells: Sequence[Indices]) -> Located:
+        """Where cells lie."""
+        size = int(np.prod(np.broadcast_shapes(*(np.shape(c) for c in cells)), dtype=np.int64)) if cells else 1
+        rows = {name: self._rows(getattr(self, name), cells, size) for name in COLUMN_NAMES}
+        return Located(**rows, inline=self.inline)
+
+    def _rows(self, column: npt.NDArray[Any], cells: Sequence[Indices], size: int) -> npt.NDArray[Any]:
+        if column.size == 1:
+            return np.broadcast_to(column.reshape(-1), (size,))
+        index = tuple(
+            np.zeros_like(c) if have == 1 and want != 1 else c
+            for c, have, want in zip(cells, column.shape, self.shape, strict=True)
+        )
+        return column[index].reshape(-1)
+
+    def take(self, axis: int, cells: Indices | slice) -> Columns:
+        """The table of these cells along one axis; -1: Absent."""
+        if isinstance(cells, slice):
+            count = len(range(*cells.indices(self.shape[axis])))
+        else:
+            count = len(cells)
+        shape = (*self.shape[:axis], count, *self.shape[axis + 1 :])
+        index: Any = cells
+        absent = None
+        if not isinstance(cells, slice) and (cells < 0).any():
+            absent = cells < 0
+            index = np.where(absent, 0, cells)
+        new = {}
+        for name in COLUMN_NAMES:
+            column = getattr(self, name)
+            if column.shape[axis] != 1:  # else it is constant along the axis, and stays so
+                column = column[(slice(None),) * axis + (index,)]
+            if name == "source" and absent is not None:
+                wide = np.broadcast_to(column, (*column.shape[:axis], count, *column.shape[axis + 1 :])).copy()
+                wide[(slice(None),) * axis + (absent,)] = ABSENT
+                column = wide
+            new[name] = column
+        return _assembled(shape, self.sources, new, self.inline)
+
+    def expanded(self) -> Columns:
+        """The same table with one more axis, of one cell, at the end."""
+        columns = {name: getattr(self, name)[..., None] for name in COLUMN_NAMES}
+        return _assembled((*self.shape, 1), self.sources, columns, self.inline)
+
+    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
+        return state_of(self, cell)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the columns and the inline bytes."""
+        return sum(int(getattr(self, name).nbytes) for name in COLUMN_NAMES) + len(self.inline)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Columns):
+            return NotImplemented
+        return (self.shape, self.sources, self.inline) == (other.shape, other.sources, other.inline) and all(
+            np.array_equal(
+                np.broadcast_to(getattr(self, n), self.shape), np.broadcast_to(getattr(other, n), self.shape)
+            )
+            for n in COLUMN_NAMES
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Views into larger columns travel as just their part.
+        columns = {
+            name: np.ascontiguousarray(getattr(self, name)).reshape(getattr(self, name).shape) for name in COLUMN_NAMES
+        }
+        return _assembled, (self.shape, self.sources, columns, self.inline)
+
+
+COLUMN_NAMES = ("source", "offset", "length", "filter_mask", "encoding", "packing")
+
+
+def _assembled(
+    shape: tuple[int, ...], sources: Sequence[Source], columns: dict[str, npt.NDArray[Any]], inline: bytes
+) -> Columns:
+    """Columns from parts that are known to fit: selecting must not look at every element again."""
+    table = object.__new__(Columns)
+    for name, value in (("shape", shape), ("sources", sources), *columns.items(), ("inline", inline)):
+        object.__setattr__(table, name, value)
+    return table

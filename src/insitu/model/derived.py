@@ -1,0 +1,217 @@
+"""How do tables that are not in memory take part in selections and joins?
+
+Zarr keys are computed, reference files are paged in: such tables cannot be sliced by slicing columns. These three wrap any table and
+translate the cells that are asked for: `Selected` (some cells of it), `Expanded` (one more axis), `Joined` (several side by side).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.model.axis import Indices
+from insitu.model.chunks import ABSENT, COLUMN_NAMES, INLINE, ChunkState, ChunkTable, Located, state_of
+from insitu.model.source import Source
+
+__all__ = ["Expanded", "Interleaved", "Joined", "Selected"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selected:
+    """Some cells of a table."""
+
+    table: ChunkTable
+    cells: tuple[Indices | None, ...]
+    """For each axis the cells of `table`, -1 for Absent; None: all of them."""
+
+    @classmethod
+    def of(cls, table: ChunkTable, axis: int, cells: Indices | slice) -> Selected:
+        """These cells of one axis; a selection of a selection stays one."""
+        inner = table.cells if isinstance(table, cls) else (None,) * len(table.shape)
+        old = inner[axis]
+        if isinstance(cells, slice):
+            new = np.arange(*cells.indices(table.shape[axis])) if old is None else old[cells]
+        else:
+            new = cells if old is None else np.where(cells < 0, -1, old[cells])
+        return cls(table.table if isinstance(table, cls) else table, (*inner[:axis], new, *inner[axis + 1 :]))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Cells along each axis."""
+        return tuple(
+            whole if cells is None else len(cells) for cells, whole in zip(self.cells, self.table.shape, strict=True)
+        )
+
+    @property
+    def sources(self) -> Sequence[Source]:
+        """Of the table behind."""
+        return self.table.sources
+
+    def locate(self, cells: Sequence[Indices]) -> Located:
+        """Where cells lie."""
+        inner = [c if own is None else own[c] for c, own in zip(cells, self.cells, strict=True)]
+        absent: npt.NDArray[np.bool_] = np.zeros((), bool)
+        for c in inner:
+            absent = absent | (c < 0)
+        if not absent.any():
+            return self.table.locate(inner)
+        absent = absent.reshape(-1)
+        full = [np.broadcast_to(c, np.broadcast_shapes(*map(np.shape, inner))).reshape(-1) for c in inner]
+        rows = {name: np.zeros(len(absent), np.int64) for name in COLUMN_NAMES}
+        rows["source"][:] = ABSENT
+        if absent.all():
+            return Located(**rows, inline=b"")
+        found = self.table.locate([c[~absent] for c in full])
+        for name, column in rows.items():
+            column[~absent] = getattr(found, name)
+        return Located(**rows, inline=found.inline)
+
+    def take(self, axis: int, cells: Indices | slice) -> Selected:
+        """The table of these cells along one axis."""
+        return Selected.of(self, axis, cells)
+
+    def expanded(self) -> Expanded:
+        """The same table with one more axis, of one cell, at the end."""
+        return Expanded(self)
+
+    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
+        return state_of(self, cell)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expanded:
+    """A table with one more axis, of one cell, at the end."""
+
+    table: ChunkTable
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Cells along each axis."""
+        return (*self.table.shape, 1)
+
+    @property
+    def sources(self) -> Sequence[Source]:
+        """Of the table behind."""
+        return self.table.sources
+
+    def locate(self, cells: Sequence[Indices]) -> Located:
+        """Where cells lie."""
+        full = np.broadcast_arrays(*cells)
+        return (
+            self.table.locate([c.reshape(-1) for c in full[:-1]])
+            if len(full) > 1
+            else _repeat(self.table, full[0].size)
+        )
+
+    def take(self, axis: int, cells: Indices | slice) -> Selected:
+        """The table of these cells along one axis."""
+        return Selected.of(self, axis, cells)
+
+    def expanded(self) -> Expanded:
+        """The same table with one more axis, of one cell, at the end."""
+        return Expanded(self)
+
+    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
+        return state_of(self, cell)
+
+
+def _repeat(table: ChunkTable, times: int) -> Located:
+    """The one row of a table without axes, as often as asked for."""
+    row = table.locate([])
+    columns = {name: np.broadcast_to(getattr(row, name), (times,)) for name in COLUMN_NAMES}
+    return Located(**columns, inline=row.inline)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joined:
+    """Tables side by side along one axis, their pools numbered anew."""
+
+    tables: tuple[ChunkTable, ...]
+    axis: int
+    starts: Indices
+    """First cell of each table along the axis, and the end."""
+    sources: Sequence[Source]
+    source_maps: tuple[npt.NDArray[np.int64], ...] | None
+    """For each table: where its sources, encodings and packings are in the joined pools; None: sources are `Interleaved`."""
+    encoding_maps: tuple[npt.NDArray[np.int64], ...]
+    packing_maps: tuple[npt.NDArray[np.int64], ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Cells along each axis."""
+        first = self.tables[0].shape
+        return (*first[: self.axis], int(self.starts[-1]), *first[self.axis + 1 :])
+
+    def locate(self, cells: Sequence[Indices]) -> Located:
+        """Where cells lie."""
+        full = [c.reshape(-1) for c in np.broadcast_arrays(*cells)]
+        along = full[self.axis]
+        part = np.searchsorted(self.starts, along, side="right") - 1
+        rows = {name: np.zeros(len(along), np.int64) for name in COLUMN_NAMES}
+        inline = bytearray()
+        for number in np.unique(part):
+            here = part == number
+            index = [c[here] for c in full]
+            index[self.axis] = index[self.axis] - self.starts[number]
+            found = self.tables[number].locate(index)
+            source = np.asarray(found.source, np.int64)
+            stored = source >= 0
+            if self.source_maps is None:
+                renumbered = source * len(self.tables) + number
+            else:
+                renumbered = _mapped(self.source_maps[number], source)
+            rows["source"][here] = np.where(stored, renumbered, source)
+            rows["offset"][here] = np.where(source == INLINE, found.offset + len(inline), found.offset)
+            rows["length"][here] = found.length
+            rows["filter_mask"][here] = found.filter_mask
+            rows["encoding"][here] = self.encoding_maps[number][found.encoding]
+            rows["packing"][here] = self.packing_maps[number][found.packing]
+            inline += found.inline
+        return Located(**rows, inline=bytes(inline))
+
+    def take(self, axis: int, cells: Indices | slice) -> Selected:
+        """The table of these cells along one axis."""
+        return Selected.of(self, axis, cells)
+
+    def expanded(self) -> Expanded:
+        """The same table with one more axis, of one cell, at the end."""
+        return Expanded(self)
+
+    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
+        return state_of(self, cell)
+
+
+class Interleaved(Sequence[Source]):
+    """The sources of tables side by side, where they are computed or still become more.
+
+    Source `local` of table `part` has the number `local * parts + part`, which stays right while a table's sources grow.
+    """
+
+    def __init__(self, pools: Sequence[Sequence[Source]]) -> None:
+        self.pools = tuple(pools)
+
+    def __len__(self) -> int:
+        return max((len(pool) for pool in self.pools), default=0) * len(self.pools)
+
+    @overload
+    def __getitem__(self, number: int) -> Source: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Source]: ...
+    def __getitem__(self, number: int | slice) -> Source | Sequence[Source]:
+        if isinstance(number, slice):
+            return [self[n] for n in range(*number.indices(len(self)))]
+        local, part = divmod(number, len(self.pools))
+        return self.pools[part][local]
+
+    def __iter__(self) -> Iterator[Source]:
+        for pool in self.pools:  # not by number: the shorter pools leave numbers free
+            yield from pool
+
+
+def _mapped(table: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """`table[numbers]`, whatever it gives for the negative ones."""
+    return table[np.maximum(numbers, 0)] if len(table) else numbers

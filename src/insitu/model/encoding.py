@@ -1,0 +1,80 @@
+"""How do the bytes of one chunk become stored values?
+
+HDF5 filter pipelines, Zarr V2 compressor + filters and Zarr V3 codecs all become one chain: the element type with its byte order,
+the codecs in the order in which they were applied when writing, and the order of the axes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import ModelError
+
+__all__ = ["Codec", "Encoding"]
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """One step of a chain."""
+
+    name: str
+    """Zarr v3 name, e.g. `zlib`, `shuffle`."""
+    configuration: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Its parameters, as JSON would hold them."""
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        text = json.dumps(dict(self.configuration), sort_keys=True, default=repr)
+        object.__setattr__(self, "configuration", dict(self.configuration))
+        object.__setattr__(self, "_hash", hash((self.name, text)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The hash of a text differs from process to process, so it must not travel.
+        return Codec, (self.name, self.configuration)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How one chunk's bytes become stored values."""
+
+    dtype: np.dtype[Any]
+    """What the chain yields, byte order included; object for values of varying length."""
+    codecs: tuple[Codec, ...] = ()
+    """In the order of writing; bit i of a chunk's filter mask set: `codecs[i]` was skipped."""
+    order: tuple[int, ...] | None = None
+    """The chunk's axes from slowest to fastest varying; None: as they come (C)."""
+    fill: bytes | None = None
+    """One element's raw bytes: what a never-written chunk holds. None: zeros."""
+
+    def __post_init__(self) -> None:
+        if self.order is not None:
+            if sorted(self.order) != list(range(len(self.order))):
+                raise ModelError(f"order {self.order} is not a permutation of axes")
+            if self.order == tuple(range(len(self.order))):
+                object.__setattr__(self, "order", None)
+        if self.fill is not None and not self.dtype.hasobject and len(self.fill) != self.dtype.itemsize:
+            raise ModelError(
+                f"the fill value has {len(self.fill)} bytes, an element of {self.dtype} {self.dtype.itemsize}"
+            )
+
+    @property
+    def raw(self) -> bool:
+        """Whether the bytes are the values: no codec, C order, fixed size."""
+        return not self.codecs and self.order is None and not self.dtype.hasobject
+
+    def fill_value(self) -> Any:
+        """What an element of a never-written chunk is, as a scalar of `dtype`."""
+        if self.dtype.hasobject:
+            return "" if self.fill is None else self.fill.decode("utf-8", "surrogateescape")
+        raw = self.fill if self.fill is not None else bytes(self.dtype.itemsize)
+        if not self.dtype.itemsize:
+            return np.zeros((), self.dtype)[()]
+        return np.frombuffer(raw, self.dtype, count=1)[0]

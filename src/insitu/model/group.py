@@ -1,0 +1,71 @@
+"""What does a file, or an archive, hold? A tree of named arrays with attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from insitu.errors import VariableError
+from insitu.model.array import VirtualArray
+from insitu.model.source import Source
+
+__all__ = ["VirtualGroup"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VirtualGroup:
+    """Arrays, groups in it, attributes."""
+
+    arrays: Mapping[str, VirtualArray]
+    groups: Mapping[str, VirtualGroup] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What the file says beside attributes: format, unlimited dimensions."""
+    problems: Mapping[str, str] = field(default_factory=dict)
+    """Path of a variable that was left out: why."""
+
+    def __getitem__(self, path: str) -> VirtualArray | VirtualGroup:
+        """An array or a group by its path, e.g. `forecast/tas`."""
+        node: VirtualArray | VirtualGroup = self
+        for name in path.strip("/").split("/"):
+            if not name:
+                continue
+            found = None
+            if isinstance(node, VirtualGroup):
+                found = node.arrays.get(name, node.groups.get(name))
+            if found is None:
+                raise self._missing(path)
+            node = found
+        return node
+
+    def array(self, path: str) -> VirtualArray:
+        """An array by its path; without one, an error that says what there is."""
+        node = self[path]
+        if not isinstance(node, VirtualArray):
+            raise VariableError(f"{path!r} is a group", hint=f"It holds: {', '.join(node.arrays) or 'no arrays'}")
+        return node
+
+    def walk(self, path: str = "") -> Iterator[tuple[str, VirtualGroup]]:
+        """Every group of the tree with its path, this one (`""`) first."""
+        yield path, self
+        for name, group in self.groups.items():
+            yield from group.walk(f"{path}/{name}" if path else name)
+
+    def all_arrays(self) -> Iterator[tuple[str, VirtualArray]]:
+        """Every array of the tree with its path."""
+        for path, group in self.walk():
+            for name, array in group.arrays.items():
+                yield f"{path}/{name}" if path else name, array
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The archive objects behind the tree, each once."""
+        return tuple(dict.fromkeys(source for _, array in self.all_arrays() for source in array.sources))
+
+    def _missing(self, path: str) -> VariableError:
+        if (reason := self.problems.get(path.strip("/"))) is not None:
+            return VariableError(f"variable {path!r} was left out when scanning: {reason}")
+        names = [name for name, _ in self.all_arrays()]
+        shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+        return VariableError(f"no variable {path!r}", hint=f"There are: {shown or 'none'}")

@@ -1,0 +1,207 @@
+"""What one array do several make?
+
+Tiles that meet along the joined dimension and are cut alike along all others fuse into one: their cells are appended, their pools
+numbered anew, all in one pass over the parts. Tiles that are cut differently across the join stay side by side. So ten thousand
+files with partial last chunks and a packing of their own each are one tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import ModelError
+from insitu.model.array import VirtualArray, shared_dtype
+from insitu.model.axis import Axis
+from insitu.model.chunks import COLUMN_NAMES, INLINE, ChunkTable, Columns
+from insitu.model.derived import Interleaved, Joined
+from insitu.model.packing import Packings
+from insitu.model.tile import Tile
+
+__all__ = ["concatenate", "fuse", "stack"]
+
+T = TypeVar("T", bound=Hashable)
+
+
+def concatenate(arrays: Sequence[VirtualArray], dimension: int | str = 0) -> VirtualArray:
+    """The arrays one after another along a dimension. Reads nothing.
+
+    Names and attributes are the first array's; what to do with differing ones is decided in `combining`.
+    """
+    if not arrays:
+        raise ModelError("nothing to concatenate")
+    first = arrays[0]
+    if isinstance(dimension, str):
+        if dimension not in first.dims:
+            raise ModelError(f"no dimension {dimension!r} among {first.dims}")
+        dimension = first.dims.index(dimension)
+    other = _except(first.shape, dimension)
+    for number, array in enumerate(arrays):
+        if array.ndim != first.ndim or _except(array.shape, dimension) != other:
+            raise ModelError(
+                f"array {number} of shape {array.shape} does not continue one of {first.shape} along dimension {dimension}"
+            )
+    lengths = [array.shape[dimension] for array in arrays]
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    tiles = [tile for array in arrays for tile in array.tiles]
+    origins = np.concatenate([array.origins for array in arrays])
+    origins[:, dimension] += np.repeat(starts[:-1], [len(array.tiles) for array in arrays])
+    tiles, origins = fused(tiles, origins, dimension)
+    dtypes = dict.fromkeys(array.dtype for array in arrays)
+    fills = [array.fill_value for array in arrays if array.fill_value is not None]
+    return replace(
+        first,
+        shape=(*first.shape[:dimension], int(starts[-1]), *first.shape[dimension + 1 :]),
+        dtype=first.dtype if len(dtypes) == 1 else shared_dtype([*dtypes]),
+        tiles=tuple(tiles),
+        origins=origins,
+        fill_value=fills[0] if fills else None,
+    )
+
+
+def stack(arrays: Sequence[VirtualArray], name: str, dimension: int = 0) -> VirtualArray:
+    """The arrays side by side along a new dimension. Reads nothing."""
+    return concatenate([array.expand_dims(dimension, name) for array in arrays], dimension)
+
+
+def fused(
+    tiles: Sequence[Tile], origins: npt.NDArray[np.int64], dimension: int
+) -> tuple[list[Tile], npt.NDArray[np.int64]]:
+    """Neighbours along a dimension fused where they are cut alike across it."""
+    if len(tiles) <= 1:
+        return list(tiles), origins
+    lengths = np.array([tile.shape[dimension] for tile in tiles], np.int64)
+    across = np.delete(origins, dimension, axis=1)
+    # By the position across the join first, so that what may fuse stands together.
+    order = np.lexsort((origins[:, dimension], *across.T[::-1])) if across.shape[1] else np.argsort(origins[:, 0])
+    order = order[lengths[order] > 0] if (lengths > 0).any() else order[:1]
+    groups: list[list[int]] = []
+    for i in order:
+        if groups:
+            last = groups[-1][-1]
+            if (
+                origins[last, dimension] + lengths[last] == origins[i, dimension]
+                and (across[last] == across[i]).all()
+                and _alike(tiles[last], tiles[i], dimension)
+            ):
+                groups[-1].append(i)
+                continue
+        groups.append([i])
+    return [fuse([tiles[i] for i in group], dimension) for group in groups], origins[[group[0] for group in groups]]
+
+
+def _alike(one: Tile, other: Tile, dimension: int) -> bool:
+    """Whether two tiles are cut alike along all axes but the joined one."""
+    if one.layout != other.layout or len(one.axes) != len(other.axes):
+        return False
+    joined = one.dimensions[dimension]
+    if (one.axes[joined].length and other.axes[joined].length) and _has(one.axes[joined]) != _has(other.axes[joined]):
+        return False
+    return all(a.same_cuts(b) for i, (a, b) in enumerate(zip(one.axes, other.axes, strict=True)) if i != joined)
+
+
+def _has(axis: Axis) -> bool:
+    """Whether the chunks have this axis; a tile in which some do and some do not could not say its chunks' shape."""
+    return bool(axis.show(np.zeros(1, np.int64)).stored[0])
+
+
+def fuse(tiles: Sequence[Tile], dimension: int) -> Tile:
+    """Tiles that are cut alike across the join, as one tile."""
+    first = tiles[0]
+    if len(tiles) == 1:
+        return first
+    number = first.dimensions[dimension]
+    axis = Axis.join([tile.axes[number] for tile in tiles])
+    encodings, encoding_maps = _pooled([tile.encodings for tile in tiles])
+    packings, packing_maps = Packings.pool([tile.packings for tile in tiles])
+    tables = [tile.chunks for tile in tiles]
+    pools = [table.sources for table in tables]
+    listed = [pool for pool in pools if isinstance(pool, tuple)]
+    columns = [table for table in tables if isinstance(table, Columns)]
+    if len(listed) == len(columns) == len(tables):
+        sources, source_maps = _pooled(listed)
+        chunks: ChunkTable = _appended(columns, number, sources, source_maps, encoding_maps, packing_maps)
+    else:
+        starts = np.concatenate([[0], np.cumsum([table.shape[number] for table in tables])]).astype(np.int64)
+        joined, maps = _pooled(listed) if len(listed) == len(pools) else (Interleaved(pools), None)
+        chunks = Joined(
+            tuple(tables), number, starts, joined, maps if maps is None else tuple(maps),
+            tuple(encoding_maps), tuple(packing_maps),
+        )  # fmt: skip
+    axes = (*first.axes[:number], axis, *first.axes[number + 1 :])
+    return Tile(axes, encodings, chunks, packings, first.layout)
+
+
+Maps = list[npt.NDArray[np.int64]]
+
+
+def _pooled(pools: Sequence[tuple[T, ...]]) -> tuple[tuple[T, ...], Maps]:
+    """One pool for all, and for each where its items went."""
+    numbers: dict[T, int] = {}
+    maps: Maps = []
+    for i, pool in enumerate(pools):
+        if i and pool is pools[i - 1]:
+            maps.append(maps[-1])
+        else:
+            maps.append(np.array([numbers.setdefault(item, len(numbers)) for item in pool], np.int64))
+    return tuple(numbers), maps
+
+
+def _appended(
+    tables: Sequence[Columns],
+    axis: int,
+    sources: tuple[Any, ...],
+    source_maps: Maps,
+    encoding_maps: Maps,
+    packing_maps: Maps,
+) -> Columns:
+    """Tables in memory, appended along an axis."""
+    counts = [table.shape[axis] for table in tables]
+    inline_starts = np.concatenate([[0], np.cumsum([len(table.inline) for table in tables])])
+    maps = {"source": source_maps, "encoding": encoding_maps, "packing": packing_maps}
+    new = {}
+    for name in COLUMN_NAMES:
+        columns = [getattr(table, name) for table in tables]
+        if name in maps:
+            columns = [_renumbered(column, table) for column, table in zip(columns, maps[name], strict=True)]
+        if name == "offset" and inline_starts[-1]:
+            columns = [
+                np.where(table.source == INLINE, column.astype(np.int64) + start, column) if start else column
+                for column, table, start in zip(columns, tables, inline_starts.tolist(), strict=False)
+            ]
+        new[name] = _append(columns, axis, counts)
+    shape = (*tables[0].shape[:axis], sum(counts), *tables[0].shape[axis + 1 :])
+    return Columns(shape, sources, **new, inline=b"".join(table.inline for table in tables))
+
+
+def _renumbered(column: npt.NDArray[Any], numbers: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """A column that refers to a pool, after the pool was numbered anew; states (negative) stay."""
+    if not len(numbers) or (len(numbers) == 1 and numbers[0] == 0):
+        return column
+    if column.size == 1:
+        old = column.flat[0]
+        return column if old < 0 else np.full(column.shape, numbers[old])
+    return np.where(column < 0, column, numbers[np.maximum(column, 0)])
+
+
+def _append(columns: Sequence[npt.NDArray[Any]], axis: int, counts: Sequence[int]) -> npt.NDArray[Any]:
+    """Columns appended along an axis, each still only as large as it must be."""
+    wide = tuple(max(lengths) for lengths in zip(*(column.shape for column in columns), strict=True))
+    if all(column.size == 1 for column in columns):
+        values = np.array([column.flat[0] for column in columns])
+        if (values == values[0]).all():
+            return columns[0]
+        return np.repeat(values, counts).reshape([-1 if i == axis else 1 for i in range(columns[0].ndim)])
+    parts = []
+    for column, count in zip(columns, counts, strict=True):
+        shape = (*wide[:axis], count, *wide[axis + 1 :])
+        parts.append(column if column.shape == shape else np.broadcast_to(column, shape))
+    return np.concatenate(parts, axis)
+
+
+def _except(items: tuple[Any, ...], position: int) -> tuple[Any, ...]:
+    return items[:position] + items[position + 1 :]

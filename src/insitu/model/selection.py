@@ -1,0 +1,176 @@
+"""Which elements of an array are wanted?
+
+NumPy's basic keys and orthogonal index arrays are normalised once, against the shape, so that everything behind works on three
+cases for each axis: an integer (the axis goes), a `Stride`, or an array of non-negative indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import SelectionError
+
+__all__ = ["Selection", "Selector", "Stride"]
+
+
+class Stride(NamedTuple):
+    """A slice with nothing left open: `start, start + step, …`, `length` of them."""
+
+    start: int
+    step: int
+    length: int
+
+    @classmethod
+    def of(cls, key: slice, length: int) -> Stride:
+        """A slice, against an axis of that length."""
+        try:
+            start, stop, step = key.indices(length)
+        except (TypeError, ValueError) as problem:
+            raise SelectionError(f"{key} is not a slice of integers: {problem}") from None
+        return cls(start, step, len(range(start, stop, step)))
+
+
+Selector = int | Stride | npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selection:
+    """A selection, normalised against the shape that it selects from."""
+
+    shape: tuple[int, ...]
+    """What is selected from."""
+    selectors: tuple[Selector, ...]
+    """One for each axis."""
+
+    @classmethod
+    def of(cls, key: Any, shape: Sequence[int]) -> Selection:
+        """Normalise a key of integers, slices, Ellipsis, 1-D index or boolean arrays (each axis on its own: orthogonal)."""
+        if isinstance(key, Selection):
+            if key.shape != tuple(shape):
+                raise SelectionError(f"this selection is from shape {key.shape}, the array has {tuple(shape)}")
+            return key
+        keys = _expanded(key if isinstance(key, tuple) else (key,), len(shape))
+        selectors = tuple(
+            _normalised(part, length, axis) for axis, (part, length) in enumerate(zip(keys, shape, strict=True))
+        )
+        return cls(tuple(shape), selectors)
+
+    @classmethod
+    def box(cls, start: Sequence[int], count: Sequence[int], shape: Sequence[int]) -> Selection:
+        """A hyperslab by its corner and its extent, as in the netCDF library."""
+        if not len(start) == len(count) == len(shape):
+            raise SelectionError(f"start {list(start)} and count {list(count)} must have {len(shape)} numbers each")
+        for axis, (first, many, length) in enumerate(zip(start, count, shape, strict=True)):
+            if first < 0 or many < 0 or first + many > length:
+                raise SelectionError(f"start {first}, count {many} leave axis {axis} of length {length}")
+        return cls(tuple(shape), tuple(Stride(int(s), 1, int(c)) for s, c in zip(start, count, strict=True)))
+
+    @property
+    def result_shape(self) -> tuple[int, ...]:
+        """Shape of what is selected."""
+        return tuple(s.length if isinstance(s, Stride) else len(s) for s in self.selectors if not isinstance(s, int))
+
+    @property
+    def is_basic(self) -> bool:
+        """Whether there are only integers and slices."""
+        return not any(isinstance(s, np.ndarray) for s in self.selectors)
+
+    def spans(self, chunk_shape: Sequence[int] | None = None) -> Iterator[tuple[int, int]]:
+        """Flat runs of elements, `(first, many)`, in a C-ordered chunk: what storage is asked to return of it.
+
+        Parameters
+        ----------
+        chunk_shape
+            Shape of the chunk; the shape that the selection was made for if not given.
+
+        Examples
+        --------
+        >>> list(Selection.of((slice(1, 3), slice(0, 2)), (4, 5)).spans())
+        [(5, 2), (10, 2)]
+        """
+        shape = self.shape if chunk_shape is None else tuple(chunk_shape)
+        if len(shape) != len(self.selectors):
+            raise SelectionError(f"a chunk of {len(shape)} axes, a selection of {len(self.selectors)}")
+        first, many = flat_runs(self, shape)
+        yield from zip(first.tolist(), many.tolist(), strict=True)
+
+
+def flat_runs(selection: Selection, shape: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Runs of consecutive elements of a C-ordered array, in the order of the selection: first elements and how many."""
+    starts = np.zeros(1, np.int64)
+    run = 1  # elements that lie together from each start, while all faster axes are whole
+    whole = True
+    stride = 1
+    for selector, length in zip(reversed(selection.selectors), reversed(shape), strict=True):
+        if isinstance(selector, int):
+            index = np.array([selector])
+        elif isinstance(selector, Stride):
+            index = selector.start + selector.step * np.arange(selector.length)
+        else:
+            index = selector
+        if len(index) and (index.min() < 0 or index.max() >= length):
+            raise SelectionError(f"the selection leaves a chunk of shape {tuple(shape)}")
+        if whole and len(index) and (np.diff(index) == 1).all():
+            starts = starts + index[0] * stride
+            run *= len(index)
+            whole = len(index) == length
+        else:
+            starts = (index[:, None] * stride + starts[None, :]).reshape(-1)
+            whole = False
+        stride *= length
+    if not len(starts):
+        return starts, starts
+    # Neighbouring runs may still touch, e.g. an index array that happens to be consecutive.
+    breaks = np.flatnonzero(np.diff(starts) != run) + 1
+    first = np.concatenate([starts[:1], starts[breaks]])
+    many = np.diff(np.concatenate([[0], breaks, [len(starts)]])) * run
+    return first, many
+
+
+def _expanded(keys: tuple[Any, ...], ndim: int) -> list[Any]:
+    """One key for each axis: the Ellipsis spelled out, missing ones added."""
+    gaps = [i for i, key in enumerate(keys) if key is Ellipsis]
+    if len(gaps) > 1:
+        raise SelectionError("a selection can have one Ellipsis only")
+    given = len(keys) - len(gaps)
+    if given > ndim:
+        raise SelectionError(f"too many indices: {given} for {ndim} dimensions")
+    at = gaps[0] if gaps else len(keys)
+    return [*keys[:at], *[slice(None)] * (ndim - given), *keys[at + 1 :]]
+
+
+def _normalised(key: Any, length: int, axis: int) -> Selector:
+    if isinstance(key, slice):
+        return Stride.of(key, length)
+    if key is None:
+        raise SelectionError("a selection cannot add axes (None): use expand_dims")
+    if isinstance(key, (bool, np.bool_)):
+        raise SelectionError(f"axis {axis}: a single boolean does not select; use an array of {length} booleans")
+    if isinstance(key, (int, np.integer)):
+        number = int(key)
+        if not -length <= number < length:
+            raise SelectionError(f"index {number} is out of bounds for axis {axis} with size {length}")
+        return number % length
+    array = np.asarray(key)
+    if array.ndim == 0 and array.dtype.kind in "iu":
+        return _normalised(int(array), length, axis)
+    if array.ndim != 1:
+        raise SelectionError(f"axis {axis}: an index array must have one dimension, not {array.ndim}")
+    if array.dtype.kind == "b":
+        if len(array) != length:
+            raise SelectionError(f"axis {axis}: {len(array)} booleans for a length of {length}")
+        return np.flatnonzero(array).astype(np.int64)
+    if not len(array):
+        return np.zeros(0, np.int64)
+    if array.dtype.kind not in "iu":
+        raise SelectionError(f"axis {axis}: {array.dtype} does not index")
+    index = array.astype(np.int64)
+    if index.min() < -length or index.max() >= length:
+        wrong = index[(index < -length) | (index >= length)][0]
+        raise SelectionError(f"index {wrong} is out of bounds for axis {axis} with size {length}")
+    return np.where(index < 0, index + length, index)

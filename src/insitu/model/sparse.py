@@ -1,0 +1,128 @@
+"""Where do the written cells lie of a grid that is mostly unwritten?
+
+A grid can be far larger than what was ever written to it (an unlimited axis grown by one wrong index), so the written cells are kept
+as sorted numbers and found by bisection. Dense grids stay plain `Columns`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import ModelError
+from insitu.model.axis import Indices
+from insitu.model.chunks import UNWRITTEN, ChunkState, Columns, Located, narrowed, state_of
+from insitu.model.derived import Expanded, Selected
+from insitu.model.source import Source
+
+__all__ = ["Sparse", "scatter"]
+
+# A dense cell costs about 14 bytes, a sparse one 8 more: below a third of the grid, sparse is smaller.
+_DENSE_SHARE = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sparse:
+    """The written cells of a grid, by number."""
+
+    shape: tuple[int, ...]
+    sources: tuple[Source, ...]
+    number: Indices
+    """Of each written cell, in C order of the grid; ascending."""
+    offset: npt.NDArray[Any]
+    length: npt.NDArray[Any]
+    filter_mask: npt.NDArray[Any]
+
+    def locate(self, cells: Sequence[Indices]) -> Located:
+        """Where cells lie."""
+        wanted = np.ravel_multi_index(tuple(np.broadcast_arrays(*cells)), self.shape).reshape(-1)
+        at = np.minimum(np.searchsorted(self.number, wanted), max(len(self.number) - 1, 0))
+        found = self.number[at] == wanted if len(self.number) else np.zeros(len(wanted), bool)
+        rows = [
+            np.where(found, column[at if len(column) > 1 else 0], 0) if len(column) else np.zeros(len(wanted), np.int64)
+            for column in (self.offset, self.length, self.filter_mask)
+        ]
+        zero = np.broadcast_to(np.int8(0), wanted.shape)
+        return Located(np.where(found, 0, UNWRITTEN), rows[0], rows[1], rows[2], zero, zero, b"")
+
+    def take(self, axis: int, cells: Indices | slice) -> Selected:
+        """The table of these cells along one axis."""
+        return Selected.of(self, axis, cells)
+
+    def expanded(self) -> Expanded:
+        """The same table with one more axis, of one cell, at the end."""
+        return Expanded(self)
+
+    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
+        return state_of(self, cell)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the columns."""
+        return sum(column.nbytes for column in (self.number, self.offset, self.length, self.filter_mask))
+
+
+def scatter(
+    shape: Sequence[int],
+    sources: tuple[Source, ...],
+    index: npt.NDArray[np.integer[Any]],
+    offset: npt.ArrayLike,
+    length: npt.ArrayLike,
+    filter_mask: npt.ArrayLike = 0,
+) -> Columns | Sparse:
+    """The table of one source's written cells; all others are Unwritten.
+
+    Parameters
+    ----------
+    shape
+        Cells along each axis.
+    sources
+        The one source.
+    index
+        (n, axes): the written cells. Of a cell that occurs twice, the last counts.
+    offset, length, filter_mask
+        For each written cell, or one number for all.
+    """
+    shape = tuple(int(count) for count in shape)
+    total = 1
+    for count in shape:
+        total *= count  # Python integers: a hostile shape must not wrap around
+    if total >= 2**63:
+        raise ModelError(f"a grid of {shape} has more cells than 64 bits can count")
+    written = len(index)
+    if not written:
+        return Columns.unwritten(shape)
+    if index.shape != (written, len(shape)) or (index < 0).any() or (index >= np.array(shape, np.int64)).any():
+        raise ModelError(f"a written cell lies outside the grid of {shape}")
+    columns = [np.broadcast_to(np.asarray(column), (written,)) for column in (offset, length, filter_mask)]
+    number = np.zeros(written, np.int64)
+    for axis, count in enumerate(shape):
+        number *= count
+        number += index[:, axis]
+    if written == total and (np.diff(number) == 1).all():  # every cell in order: the usual file
+        offsets, lengths, masks = (_shaped(column, shape) for column in columns)
+        return Columns(shape, sources, np.asarray(0), offsets, lengths, masks)
+    if total <= _DENSE_SHARE * written or total <= 1024:
+        source = np.full(total, UNWRITTEN, np.int8)
+        source[number] = 0
+        dense = []
+        for column in columns:
+            wide = np.zeros(total, narrowed(column, 1).dtype)
+            wide[number] = column
+            dense.append(wide.reshape(shape))
+        return Columns(shape, sources, source.reshape(shape), dense[0], dense[1], dense[2])
+    order = np.argsort(number, kind="stable")
+    last = np.append(np.diff(number[order]) != 0, True)
+    order = order[last]
+    return Sparse(shape, sources, number[order], *(narrowed(column[order], 1) for column in columns))
+
+
+def _shaped(column: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """A column of the whole grid, or one element where all rows are the same element."""
+    if column.strides == (0,):
+        return column[:1].reshape((1,) * len(shape))
+    return column.reshape(shape)

@@ -1,0 +1,144 @@
+"""From a URL to an archive, or to values: whatever lies there.
+
+The only place that knows both how archives are found (`formats`) and how they are read (`reading`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from os import PathLike
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import SelectionError, VariableError
+from insitu.formats import scan_format
+from insitu.model import Selection, VirtualArray, VirtualGroup
+from insitu.reading import Tally, read_array
+from insitu.sources import ByteSource, detach_secrets, open_source
+
+__all__ = ["read", "scan"]
+
+Location = str | PathLike[str] | ByteSource
+Errors = Literal["raise", "warn"]
+
+
+def scan(
+    url: Location,
+    *,
+    group: str | None = None,
+    variables: Collection[str] | None = None,
+    errors: Errors = "raise",
+    storage_options: Mapping[str, Any] | None = None,
+) -> VirtualGroup:
+    """Find where every chunk of an archive lies and how it is encoded. Reads metadata only.
+
+    Parameters
+    ----------
+    url
+        A path, a URL (`http://`, `https://`, `s3://`, `gs://`, `az://`), or an open source of bytes.
+    group
+        Scan this group only.
+    variables
+        Scan only these variables, and the dimension scales that they refer to.
+    errors
+        `"raise"`: a variable that cannot be taken is an error. `"warn"`: it is left out, with a warning, and its reason is kept in
+        `problems`.
+    storage_options
+        Credentials and endpoints: `anon`, `key`, `secret`, `token`, `endpoint_url`, `region`, `headers`; or a mapping of URL prefix →
+        such options.
+
+    Returns
+    -------
+    VirtualGroup
+        The tree of arrays, with attributes.
+
+    Examples
+    --------
+    >>> group = insitu.scan("era5.nc")  # doctest: +SKIP
+    >>> group.arrays["t2m"].tiles[0].chunks[0, 0, 0]  # doctest: +SKIP
+    Stored(source=Source(url='era5.nc', …), offset=8192, length=52311, filter_mask=0, encoding=0, packing=0)
+    """
+    if errors not in ("raise", "warn"):
+        raise ValueError(f'errors must be "raise" or "warn", not {errors!r}')
+    if isinstance(variables, str):
+        variables = [variables]
+    if isinstance(url, str):
+        # A signed URL is a secret: what identifies the file must not carry it.
+        url, storage_options = detach_secrets(url, storage_options)
+    with _source(url, storage_options) as source:
+        return scan_format(source, group=group, variables=variables, errors=errors)
+
+
+@contextmanager
+def _source(url: Location, storage_options: Mapping[str, Any] | None) -> Iterator[ByteSource]:
+    """An open source; one that the caller opened stays open."""
+    if isinstance(url, ByteSource):
+        yield url
+        return
+    with open_source(url, storage_options) as source:
+        yield source
+
+
+def read(
+    url: Location | VirtualGroup | VirtualArray,
+    path: str | None = None,
+    selection: Any = ...,
+    *,
+    start: Sequence[int] | None = None,
+    count: Sequence[int] | None = None,
+    out: npt.NDArray[Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    tally: Tally | None = None,
+) -> npt.NDArray[Any]:
+    """Read one hyperslab as an array: the stored values, as h5py gives them (no CF decoding).
+
+    Parameters
+    ----------
+    url
+        Where the archive is, or what `scan` returned (then nothing is scanned again).
+    path
+        The variable, e.g. `"forecast/tas"`.
+    selection
+        Integers, slices of any step, Ellipsis, index arrays and boolean arrays (each axis on its own).
+    start, count
+        Instead of a selection: the corner and the extent, as in the netCDF library. Without `count`, up to the end.
+    out
+        Where to put the values.
+    storage_options
+        See `scan`.
+    tally
+        Counts requests and bytes, if given.
+
+    Examples
+    --------
+    >>> insitu.read("era5.nc", "t2m", np.s_[0, ::-1, 100:200])  # doctest: +SKIP
+    """
+    if isinstance(url, VirtualArray):
+        array = url
+    else:
+        if path is None:
+            raise VariableError("which variable?", hint="Give its path as the second argument")
+        if isinstance(url, VirtualGroup):
+            group = url
+        else:
+            # Only this variable is looked at: a file may hold others that cannot be taken.
+            group = scan(url, variables=[path], storage_options=storage_options)
+        array = group.array(path)
+    if start is not None or count is not None:
+        if selection is not Ellipsis:
+            raise SelectionError("give either a selection or start and count")
+        selection = _box(array, start, count)
+    return read_array(array, selection, out=out, name=path, storage_options=storage_options, tally=tally)
+
+
+def _box(array: VirtualArray, start: Sequence[int] | None, count: Sequence[int] | None) -> Selection:
+    corner = [0] * array.ndim if start is None else [int(number) for number in np.atleast_1d(start)]
+    if len(corner) != array.ndim:
+        raise SelectionError(f"start {corner} must have {array.ndim} numbers")
+    extent = (
+        [n - s for n, s in zip(array.shape, corner, strict=True)] if count is None else np.atleast_1d(count).tolist()
+    )
+    return Selection.box(corner, extent, array.shape)

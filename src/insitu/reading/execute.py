@@ -1,0 +1,172 @@
+"""How do chunks become an output? Decoded straight into their place where they are contiguous there, else placed part by part.
+
+`Output` is the sink that fills an array; `Stream` the one that hands each wanted part to somebody else (a reduction), so that nothing
+of the selection's size is ever held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.codecs import Decoder
+from insitu.codecs.packing import unpack
+from insitu.model import Packing
+from insitu.reading.opened import Opened
+from insitu.reading.place import pick, put
+from insitu.reading.plan import ReadPlan
+from insitu.reading.report import Tally
+from insitu.reading.run import Grid, Position, Run, run_all
+from insitu.reading.touch import Picker, width
+from insitu.sources import ByteSource
+
+__all__ = ["execute", "execute_all", "stream"]
+
+Consumer = Callable[[int, tuple[Picker, ...], npt.NDArray[Any]], None]
+"""Is given the number of a plan's tile, where the part goes along each axis of that tile, and its values."""
+
+
+class Output:
+    """Fills an array."""
+
+    def __init__(self, plan: ReadPlan, grids: Sequence[Grid], out: npt.NDArray[Any]) -> None:
+        self.grids = grids
+        self.windows = [touched.window(out, plan.selection) for touched in plan.tiles]
+
+    def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
+        """A cell without bytes."""
+        if packing is not None:
+            value = unpack(np.asarray(value), packing)
+        put(self.windows[grid], self.grids[grid].at(self.grids[grid].outside, position), value)
+
+    def alone(
+        self,
+        grid: int,
+        position: Position,
+        decoder: Decoder,
+        data: memoryview,
+        source: ByteSource | None,
+        packing: Packing | None,
+    ) -> None:
+        """The bytes of a chunk that no other cell wants: decoded to its place where possible."""
+        here = self.grids[grid]
+        fetch = source.read_many if source is not None else None
+        if here.plain and here.all_exist and packing is None:
+            view = self.windows[grid][(..., *here.at(here.outside, position))]
+            if view.dtype == decoder.dtype:
+                if all(here.at(here.whole, position)):
+                    decoder(data, view, fetch)
+                    return
+                inside = here.at(here.inside, position)
+                if view.shape == _shape_of(inside, here.at(here.sizes, position)):
+                    decoder.place(data, inside, view, fetch)
+                    return
+        self.chunk(grid, position, here.spread(position, decoder(data, None, fetch)), packing)
+
+    def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
+        """A decoded chunk: what is wanted of it goes to its place."""
+        here = self.grids[grid]
+        part = pick(chunk, here.at(here.inside, position))
+        if packing is not None:
+            part = unpack(part, packing)
+        put(self.windows[grid], here.at(here.outside, position), part)
+
+
+def _shape_of(inside: tuple[slice, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Shape of what slices take; a slice of one element may stand for many (then the output is larger)."""
+    return tuple([len(range(*picker.indices(size))) for picker, size in zip(inside, sizes, strict=True)])
+
+
+class Stream:
+    """Hands each wanted part to a consumer."""
+
+    def __init__(self, plan: ReadPlan, grids: Sequence[Grid], consume: Consumer) -> None:
+        self.dtype = plan.array.dtype
+        self.grids = grids
+        self.consume = consume
+
+    def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
+        """A cell without bytes: one value, shown as often as the cell is large."""
+        here = self.grids[grid]
+        if packing is not None:
+            value = unpack(np.asarray(value), packing)
+        outside = here.at(here.outside, position)
+        shape = [width(picker) for picker in outside]
+        self.consume(grid, outside, np.broadcast_to(np.asarray(value, self.dtype), shape))
+
+    def alone(
+        self,
+        grid: int,
+        position: Position,
+        decoder: Decoder,
+        data: memoryview,
+        source: ByteSource | None,
+        packing: Packing | None,
+    ) -> None:
+        """The bytes of a chunk that no other cell wants."""
+        chunk = decoder(data, None, source.read_many if source is not None else None)
+        self.chunk(grid, position, self.grids[grid].spread(position, chunk), packing)
+
+    def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
+        """A decoded chunk: what is wanted of it, in the array's type."""
+        here = self.grids[grid]
+        part = pick(chunk, here.at(here.inside, position))
+        if packing is not None:
+            part = unpack(part, packing)
+        outside = here.at(here.outside, position)
+        shape = tuple([width(picker) for picker in outside])
+        part = part if part.shape == shape else np.broadcast_to(part, shape)
+        self.consume(grid, outside, part if part.dtype == self.dtype else part.astype(self.dtype))
+
+
+def execute(
+    plan: ReadPlan, out: npt.NDArray[Any], opened: Opened, name: str | None = None, tally: Tally | None = None
+) -> Tally:
+    """Fill `out` with what a plan reads.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    out
+        Of the selection's shape.
+    opened
+        Gives the bytes of a source.
+    name
+        The variable, for messages.
+    tally
+        Counts what was done.
+    """
+    return execute_all([(plan, out, name)], opened, tally)
+
+
+def execute_all(
+    jobs: Sequence[tuple[ReadPlan, npt.NDArray[Any], str | None]], opened: Opened, tally: Tally | None = None
+) -> Tally:
+    """Fill several outputs in one go: their chunks are fetched and decoded side by side."""
+    tally = tally if tally is not None else Tally()
+    runs = []
+    for plan, out, name in jobs:
+        if not plan.covered:
+            out[...] = plan.array.absent_value()
+        grids = _grids(plan)
+        runs.append(Run(plan, grids, Output(plan, grids, out), opened, name, tally))
+    run_all(runs)
+    return tally
+
+
+def stream(
+    plan: ReadPlan, consume: Consumer, opened: Opened, name: str | None = None, tally: Tally | None = None
+) -> Tally:
+    """Hand every wanted part to `consume`, which is called from several threads; places between tiles (Absent) are not handed out."""
+    tally = tally if tally is not None else Tally()
+    grids = _grids(plan)
+    run_all([Run(plan, grids, Stream(plan, grids, consume), opened, name, tally)])
+    return tally
+
+
+def _grids(plan: ReadPlan) -> list[Grid]:
+    return [Grid(touched, located) for touched, located in zip(plan.tiles, plan.located, strict=True)]

@@ -1,0 +1,59 @@
+"""Which bytes come in one request? Rows of one source, sorted by offset, in as few ranges as they lie together."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import TruncatedError
+from insitu.sources import ByteSource
+
+__all__ = ["fetch"]
+
+
+def fetch(
+    source: ByteSource, offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]
+) -> tuple[list[memoryview], int, int]:
+    """The bytes of each row; how many ranges and bytes it took.
+
+    Parameters
+    ----------
+    source
+        Where from.
+    offset
+        Ascending.
+    length
+        -1: up to the end of the object.
+    """
+    if len(offset) == 1 and length[0] >= 0:  # one chunk: no columns needed
+        low, size = int(offset[0]), int(length[0])
+        return [memoryview(_whole(source.read(low, size), low, size))], 1, size
+    if (length < 0).any():
+        length = np.where(length < 0, np.maximum(source.size() - offset, 0), length)
+    reach = np.maximum.accumulate(offset + length)
+    begins = np.ones(len(offset), bool)
+    begins[1:] = offset[1:] > reach[:-1]
+    starts = np.flatnonzero(begins)
+    lows = offset[starts]
+    sizes = reach[np.append(starts[1:], len(offset)) - 1] - lows
+    ranges = list(zip(lows.tolist(), sizes.tolist(), strict=True))
+    blocks = source.read_many(ranges) if len(ranges) > 1 else [source.read(*ranges[0])]
+    views = [memoryview(_whole(block, *wanted)) for block, wanted in zip(blocks, ranges, strict=True)]
+    if len(starts) == len(offset):  # nothing lay together
+        return views, len(ranges), int(sizes.sum())
+    which = np.cumsum(begins) - 1
+    inner = offset - lows[which]
+    ends = inner + length
+    data = [views[w][i:e] for w, i, e in zip(which.tolist(), inner.tolist(), ends.tolist(), strict=True)]
+    return data, len(ranges), int(sizes.sum())
+
+
+def _whole(block: bytes, offset: int, length: int) -> bytes:
+    if len(block) != length:
+        raise TruncatedError(
+            f"{length} bytes were asked for and {len(block)} came: the object ends there",
+            offset=offset,
+            length=length,
+            hint="It is shorter than when it was scanned, or was not fully transferred",
+        )
+    return block

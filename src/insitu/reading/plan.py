@@ -1,0 +1,159 @@
+"""Which bytes are fetched, in which order, and which chunk do they become?
+
+Locate first (the chunk table may page itself in), then pure columns: the touched cells of all tiles as rows, those with bytes sorted
+by source and offset, so that files are read forwards, neighbours come in one request, and cells that share a chunk stand together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import CodecError
+from insitu.model import INLINE, WHOLE, Located, Selection, Source, VirtualArray
+from insitu.model.axis import Indices
+from insitu.reading.touch import Touched, touched, width
+from insitu.reading.trim import trimmed
+
+__all__ = ["ReadPlan", "plan"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadPlan:
+    """The I/O of one read."""
+
+    array: VirtualArray
+    selection: Selection
+    tiles: tuple[Touched, ...]
+    located: tuple[Located, ...]
+    """For each tile where its rows lie; offset and length are those of the bytes to fetch."""
+    sources: tuple[Source, ...]
+    """What `source` refers to."""
+    tile: npt.NDArray[np.int32]
+    """The rows with bytes to fetch, in the order of fetching: which tile …"""
+    row: Indices
+    """… and which row of it."""
+    source: npt.NDArray[np.int32]
+    offset: Indices
+    length: Indices
+    """-1: up to the end of the object."""
+    resting: tuple[Indices, ...]
+    """For each tile the rows without bytes to fetch: Inline, Unwritten, Absent."""
+    covered: bool
+    """Whether the rows fill the whole output."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes to fetch, each chunk once."""
+        if not len(self.offset):
+            return 0
+        new = np.ones(len(self.offset), bool)
+        new[1:] = (np.diff(self.offset) != 0) | (np.diff(self.source) != 0)
+        return int(np.maximum(self.length[new], 0).sum())
+
+
+def plan(array: VirtualArray, selection: Selection, *, request_bytes: int = 1 << 14) -> ReadPlan:
+    """Plan a read.
+
+    Parameters
+    ----------
+    array, selection
+        What is wanted.
+    request_bytes
+        How many bytes could be fetched in the time that one more request costs: decides how uncompressed chunks are cut.
+    """
+    numbers: dict[Source, int] = {}
+    tiles, located, resting, columns = [], [], [], []
+    elements = 0
+    for number, wish in enumerate(touched(array, selection)):
+        wish = trimmed(wish, request_bytes)
+        rows = wish.tile.chunks.locate(np.ix_(*(part.cell for part in wish.parts)))
+        rows = _narrowed_to_parts(wish, rows)
+        source = np.asarray(rows.source)
+        stored = np.flatnonzero(source >= 0)
+        # A table's sources may be computed, one for each chunk: only those in use are looked at.
+        used, at = np.unique(source[stored], return_inverse=True)
+        pool = wish.tile.chunks.sources
+        known = np.array([numbers.setdefault(pool[n], len(numbers)) for n in used.tolist()] or [0], np.int32)
+        columns.append(
+            (
+                np.full(len(stored), number, np.int32),
+                stored,
+                known[at.reshape(-1)],
+                np.asarray(rows.offset[stored], np.int64),
+                np.asarray(rows.length[stored], np.int64),
+            )
+        )
+        resting.append(np.flatnonzero(source < 0))
+        tiles.append(wish)
+        located.append(rows)
+        elements += int(np.prod([sum(width(p) for p in part.outside) for part in wish.parts], dtype=object))
+    tile, row, source, offset, length = _joined(columns)
+    order = np.lexsort((offset, source))
+    return ReadPlan(
+        array=array,
+        selection=selection,
+        tiles=tuple(tiles),
+        located=tuple(located),
+        sources=tuple(numbers),
+        tile=tile[order],
+        row=row[order],
+        source=source[order],
+        offset=offset[order],
+        length=length[order],
+        resting=tuple(resting),
+        covered=elements == int(np.prod(selection.result_shape, dtype=object)),
+    )
+
+
+def _joined(columns: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    if not columns:
+        none = np.zeros(0, np.int64)
+        return none.astype(np.int32), none, none.astype(np.int32), none, none
+    if len(columns) == 1:
+        return columns[0]
+    return tuple(np.concatenate(column) for column in zip(*columns, strict=True))
+
+
+def _narrowed_to_parts(wish: Touched, rows: Located) -> Located:
+    """The byte ranges of just the trimmed parts, of a tile of uncompressed chunks."""
+    if not any(part.first.any() for part in wish.parts) and not _cut_short(wish):
+        return rows
+    cells = [part.cell for part in wish.parts]
+    full = [np.maximum(axis.show(c).stored, 1) for axis, c in zip(wish.tile.axes, cells, strict=True)]
+    itemsizes = np.array([encoding.dtype.itemsize for encoding in wish.tile.encodings])
+    stride = itemsizes[np.asarray(rows.encoding)].reshape(wish.grid)
+    shift = np.zeros(wish.grid, np.int64)
+    length = stride.copy()
+    for axis in reversed(range(len(cells))):
+        along = tuple(-1 if i == axis else 1 for i in range(len(cells)))
+        part = wish.parts[axis]
+        shift = shift + stride * part.first.reshape(along)
+        stride = stride * full[axis].reshape(along)
+        length = length * part.stored.reshape(along)
+    source = np.asarray(rows.source)
+    has_bytes = (source >= 0) | (source == INLINE)
+    short = has_bytes & (rows.length != WHOLE) & (rows.length < stride.reshape(-1))
+    if short.any():
+        row = int(np.flatnonzero(short)[0])
+        raise CodecError(
+            f"an uncompressed chunk of {int(stride.reshape(-1)[row])} bytes has only {int(rows.length[row])} in the file",
+            url=wish.tile.chunks.sources[int(source[row])].url if source[row] >= 0 else None,
+            offset=int(rows.offset[row]),
+            length=int(rows.length[row]),
+        )
+    return rows._replace(
+        offset=np.where(has_bytes, rows.offset + shift.reshape(-1), rows.offset),
+        length=np.where(has_bytes, length.reshape(-1), rows.length),
+    )
+
+
+def _cut_short(wish: Touched) -> bool:
+    """Whether some part asks for fewer elements than its chunk has stored."""
+    for part, axis in zip(wish.parts, wish.tile.axes, strict=True):
+        if not (part.stored == np.maximum(axis.show(part.cell).stored, 1)).all():
+            return True
+    return False

@@ -1,0 +1,97 @@
+"""What are the values of this part of a virtual array?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import SelectionError
+from insitu.model import Selection, VirtualArray
+from insitu.reading.execute import execute, execute_all
+from insitu.reading.opened import Opened
+from insitu.reading.plan import plan
+from insitu.reading.report import Tally
+
+__all__ = ["read_array", "read_arrays"]
+
+
+Request = tuple[VirtualArray, Any]
+"""An array, and what of it is wanted."""
+
+
+def read_array(
+    array: VirtualArray,
+    selection: Any = ...,
+    *,
+    out: npt.NDArray[Any] | None = None,
+    name: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    tally: Tally | None = None,
+) -> npt.NDArray[Any]:
+    """Read a selection of a virtual array.
+
+    Parameters
+    ----------
+    array
+        What to read from.
+    selection
+        Integers, slices of any step, Ellipsis, 1-D index or boolean arrays (each axis on its own), or a `Selection`.
+    out
+        Where to put the values: of the selection's shape, any type that the values can be cast to.
+    name
+        The variable, for messages.
+    storage_options
+        How to open the sources: see `insitu.sources.open_source`.
+    tally
+        Counts what was done, if given.
+    """
+    chosen = Selection.of(selection, array.shape)
+    values = _output(array, chosen, out)
+    if values.size:
+        with Opened(storage_options) as opened:
+            execute(plan(array, chosen), values, opened, name, tally)
+    return values
+
+
+def read_arrays(
+    requests: Sequence[Request],
+    *,
+    names: Sequence[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    tally: Tally | None = None,
+) -> list[npt.NDArray[Any]]:
+    """Read selections of several arrays in one go: all their chunks are fetched and decoded side by side.
+
+    Parameters
+    ----------
+    requests
+        Pairs of an array and a selection, as for `read_array`.
+    names
+        The variables, for messages.
+    storage_options, tally
+        As for `read_array`.
+    """
+    values, jobs = [], []
+    for number, (array, selection) in enumerate(requests):
+        chosen = Selection.of(selection, array.shape)
+        values.append(_output(array, chosen, None))
+        if values[-1].size:
+            jobs.append((plan(array, chosen), values[-1], names[number] if names is not None else None))
+    with Opened(storage_options) as opened:
+        execute_all(jobs, opened, tally)
+    return values
+
+
+def _output(array: VirtualArray, chosen: Selection, out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+    """The array to fill: the given one if it fits."""
+    shape = chosen.result_shape
+    if out is None:
+        return np.empty(shape, array.dtype)
+    if out.shape != shape:
+        raise SelectionError(f"out has shape {out.shape}, the selection {shape}")
+    if not np.can_cast(array.dtype, out.dtype, "same_kind"):
+        raise SelectionError(f"values of {array.dtype} cannot be put into an array of {out.dtype}")
+    return out

@@ -1,0 +1,268 @@
+"""How are the rows of a plan fetched and decoded?
+
+The rows are cut into batches of neighbours. A batch is one task: the bytes of a source come in as few requests as they lie together, and each chunk is decoded once. Tasks run on threads (the decoders release the GIL); a read of one batch runs where it is
+called, with no pool at all. The first error stops the rest. What becomes of a chunk is the business of a `Sink`: reading places it
+in an output, reducing folds it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, wait
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.codecs import Decoder, prepare
+from insitu.errors import InsituError, NotFoundError
+from insitu.model import ABSENT, INLINE, UNWRITTEN, Located, Packing
+from insitu.reading.fetch import fetch
+from insitu.reading.opened import Opened
+from insitu.reading.plan import ReadPlan
+from insitu.reading.pool import workers
+from insitu.reading.report import Tally
+from insitu.reading.touch import Touched
+from insitu.sources import ByteSource
+
+__all__ = ["Grid", "Run", "Sink", "run_all"]
+
+BATCH_BYTES = 4 << 20
+"""Encoded bytes of a task: enough to make the cost of a task small beside decoding, little enough to keep memory bounded."""
+BATCH_ROWS = 512
+UNKNOWN_BYTES = 256 << 10
+"""Taken for the size of an object whose size nothing says: a Zarr chunk."""
+
+Position = tuple[int, ...]
+"""Which row of each axis' columns a row of the combination is."""
+
+
+class Grid:
+    """One tile's part of a plan, unpacked for the loop over its rows."""
+
+    __slots__ = (
+        "all_exist", "encodings", "exists", "inside", "located", "outside", "packings", "plain", "shape", "sizes", "whole",
+    )  # fmt: skip
+
+    def __init__(self, touched: Touched, located: Located) -> None:
+        parts = touched.parts
+        self.located = located
+        self.shape = touched.grid
+        self.encodings = touched.tile.encodings
+        self.outside = [part.outside for part in parts]
+        self.inside = [part.inside for part in parts]
+        self.sizes = [part.stored.tolist() for part in parts]
+        self.whole = [part.whole.tolist() for part in parts]
+        self.exists = [part.exists for part in parts]
+        self.all_exist = all(self.exists)
+        self.plain = not any(isinstance(picker, np.ndarray) for part in parts for picker in part.outside)
+        used = np.unique(located.packing).tolist()
+        rows = {row: touched.tile.packings[row] for row in used}
+        self.packings: dict[int, Packing | None] = {n: None if row.identity else row for n, row in rows.items()}
+
+    def at(self, columns: Sequence[Sequence[Any]], position: Position) -> tuple[Any, ...]:
+        """One row of each axis' column."""
+        return tuple([column[i] for column, i in zip(columns, position, strict=True)])
+
+    def chunk_shape(self, position: Position) -> tuple[int, ...]:
+        """Shape of what the row's bytes decode to."""
+        sizes = self.at(self.sizes, position)
+        return sizes if self.all_exist else tuple(n for n, exists in zip(sizes, self.exists, strict=True) if exists)
+
+    def spread(self, position: Position, chunk: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """A decoded chunk with one axis for each of the tile: of length 1 where the chunk has none."""
+        if self.all_exist:
+            return chunk
+        sizes = self.at(self.sizes, position)
+        return chunk.reshape([n if exists else 1 for n, exists in zip(sizes, self.exists, strict=True)])
+
+    def positions(self, rows: npt.NDArray[np.int64]) -> list[Position]:
+        """Which row of each axis' columns these rows are."""
+        if not self.shape:
+            return [()] * len(rows)
+        return list(zip(*(index.tolist() for index in np.unravel_index(rows, self.shape)), strict=True))
+
+
+class Sink(Protocol):
+    """What becomes of chunks. Called from several threads, for different cells."""
+
+    def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
+        """A cell without bytes: every element is `value` (stored, if a packing is given)."""
+
+    def alone(
+        self,
+        grid: int,
+        position: Position,
+        decoder: Decoder,
+        data: memoryview,
+        source: ByteSource | None,
+        packing: Packing | None,
+    ) -> None:
+        """The bytes of a chunk that no other cell wants."""
+
+    def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
+        """A decoded chunk that several cells want, one axis for each of the tile."""
+
+
+class Run:
+    """One execution of a plan."""
+
+    def __init__(
+        self, plan: ReadPlan, grids: Sequence[Grid], sink: Sink, opened: Opened, name: str | None, tally: Tally
+    ) -> None:
+        self.plan = plan
+        self.grids = grids
+        self.sink = sink
+        self.opened = opened
+        self.name = name
+        self.tally = tally
+        self.stopped = threading.Event()
+
+    def rest(self) -> None:
+        """The rows without bytes to fetch."""
+        for number, (grid, rows) in enumerate(zip(self.grids, self.plan.resting, strict=True)):
+            located = grid.located
+            for row, position in zip(rows.tolist(), grid.positions(rows), strict=True):
+                source = int(located.source[row])
+                encoding, packing = grid.encodings[int(located.encoding[row])], grid.packings[int(located.packing[row])]
+                if source == ABSENT:
+                    self.sink.fill(number, position, self.plan.array.absent_value(), None)
+                elif source == UNWRITTEN:
+                    self.sink.fill(number, position, encoding.fill_value(), packing)
+                elif source == INLINE:
+                    begin = int(located.offset[row])
+                    data = memoryview(located.inline)[begin : begin + int(located.length[row])]
+                    decoder = prepare(encoding, grid.chunk_shape(position), int(located.filter_mask[row]))
+                    self.sink.alone(number, position, decoder, data, None, packing)
+
+    def batch(self, begin: int, end: int) -> None:
+        """Fetch and decode some rows."""
+        borders = np.flatnonzero(np.diff(self.plan.source[begin:end])) + begin + 1
+        pieces = list(zip([begin, *borders.tolist()], [*borders.tolist(), end], strict=True))
+        for first, last in pieces:
+            if self.stopped.is_set():
+                return
+            about = self.plan.sources[self.plan.source[first]]
+            try:
+                with self.opened.lease(about) as source:
+                    self._decode(first, last, source)
+            except NotFoundError as problem:
+                if not about.optional:
+                    raise problem.located(variable=self.name, url=about.url) from problem.__cause__
+                self._never_written(first, last)
+            except InsituError as problem:
+                raise problem.located(variable=self.name, url=about.url) from problem.__cause__
+
+    def _decode(self, begin: int, end: int, source: ByteSource) -> None:
+        """Fetch and decode some rows of one source."""
+        plan = self.plan
+        offset, length = plan.offset[begin:end], plan.length[begin:end]
+        at = 0
+        try:
+            data, requests, fetched = fetch(source, offset, length)
+            shared = _shared(offset, length)
+            decoded = 0
+            for number, here in _by_tile(plan.tile[begin:end], len(self.grids)):
+                grid, rows = self.grids[number], plan.row[begin:end][here]
+                located, last, chunk = grid.located, None, None
+                columns = zip(
+                    here.tolist(), grid.positions(rows), located.encoding[rows].tolist(), located.filter_mask[rows].tolist(),
+                    located.packing[rows].tolist(), strict=True,
+                )  # fmt: skip
+                for at, position, encoding, mask, packing in columns:
+                    if self.stopped.is_set():
+                        return
+                    decoder = prepare(grid.encodings[encoding], grid.chunk_shape(position), mask)
+                    if not shared[at]:
+                        decoded += decoder.nbytes
+                        self.sink.alone(number, position, decoder, data[at], source, grid.packings[packing])
+                        continue
+                    key = (offset[at], length[at], encoding, mask, decoder.stored)
+                    if key != last or chunk is None:
+                        chunk, last = decoder(data[at], None, source.read_many), key
+                        decoded += decoder.nbytes
+                    self.sink.chunk(number, position, grid.spread(position, chunk), grid.packings[packing])
+        except InsituError as problem:
+            raise problem.located(**self._whereabouts(begin + at)) from problem.__cause__
+        self.tally.add(requests, fetched, decoded, len(offset))
+
+    def _never_written(self, begin: int, end: int) -> None:
+        """The object of a key is not there: its chunks are Unwritten."""
+        for at in range(begin, end):
+            number, row = int(self.plan.tile[at]), self.plan.row[at]
+            grid = self.grids[number]
+            encoding, packing = int(grid.located.encoding[row]), int(grid.located.packing[row])
+            (position,) = grid.positions(np.array([row]))
+            self.sink.fill(number, position, grid.encodings[encoding].fill_value(), grid.packings[packing])
+
+    def _whereabouts(self, at: int) -> dict[str, Any]:
+        """What an error must say beside what went wrong."""
+        plan = self.plan
+        touched, row = plan.tiles[plan.tile[at]], plan.row[at]
+        position = np.unravel_index(row, touched.grid) if touched.grid else ()
+        return {
+            "chunk": tuple(int(part.cell[i]) for part, i in zip(touched.parts, position, strict=True)),
+            "offset": int(plan.offset[at]),
+            "length": int(plan.length[at]) if plan.length[at] >= 0 else None,
+        }
+
+
+def run_all(runs: Sequence[Run]) -> None:
+    """Run the batches of some plans together; the first error, or an interrupt, ends all once what is under way has finished."""
+    tasks = []
+    for run in runs:
+        run.rest()
+        tasks += [(run, begin, end) for begin, end in batches(run.plan)]
+    if len(tasks) == 1:
+        run, begin, end = tasks[0]
+        run.batch(begin, end)
+        return
+    pending: list[Future[None]] = []
+    try:
+        pool = workers()
+        pending = [pool.submit(run.batch, begin, end) for run, begin, end in tasks]
+        for future in pending:
+            future.result()
+    except BaseException:
+        for run in runs:
+            run.stopped.set()
+        for future in pending:
+            future.cancel()
+        wait(pending)  # nobody may write into an output after we have left
+        raise
+
+
+def batches(plan: ReadPlan) -> Iterator[tuple[int, int]]:
+    """Rows cut where a task is large enough; rows that share a chunk stay together."""
+    count = len(plan.row)
+    if not count:
+        return
+    size = np.where(plan.length < 0, UNKNOWN_BYTES, plan.length)
+    new = np.ones(count, bool)  # other bytes than the row before
+    new[1:] = (np.diff(plan.source) != 0) | (np.diff(plan.offset) != 0) | (np.diff(plan.length) != 0)
+    total = np.cumsum(np.where(new, size, 0))
+    firsts = np.append(np.flatnonzero(new), count)
+    begin = 0
+    while begin < count:
+        end = int(np.searchsorted(total, total[begin] - size[begin] + BATCH_BYTES, side="right"))
+        end = min(max(end, begin + 1), begin + BATCH_ROWS, count)
+        end = int(firsts[np.searchsorted(firsts, end)])  # not between two rows of one chunk
+        yield begin, end
+        begin = end
+
+
+def _by_tile(tiles: npt.NDArray[np.int32], count: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    """The rows of each tile among those of a batch."""
+    if count == 1:
+        yield 0, np.arange(len(tiles))
+        return
+    for number in np.unique(tiles).tolist():
+        yield number, np.flatnonzero(tiles == number)
+
+
+def _shared(offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> list[bool]:
+    """Which rows have the same bytes as a neighbour."""
+    same = np.zeros(len(offset) + 1, bool)
+    same[1:-1] = (np.diff(offset) == 0) & (np.diff(length) == 0)
+    return [bool(flag) for flag in same[1:] | same[:-1]]

@@ -1,0 +1,67 @@
+"""WHERE bytes come from: sources by range, and sources around sources.
+
+| name | what it reads |
+|---|---|
+| `open_source` | whatever a URL, a path or an open file names |
+| `LocalSource`, `MemorySource`, `FileLikeSource` | files, bytes, open files |
+| `HttpSource`, `ObjectSource`, `FilesystemSource` | web servers; S3, GCS, Azure; what only fsspec knows |
+| `Blocks`, `Counted` | another source, with a cache; with a request counter |
+
+The remote ones are imported when they are first asked for: a local scan should not wait for HTTP and cloud libraries.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from insitu.sources.blocks import Blocks
+from insitu.sources.coalesce import Merged, merge, worthwhile_gap
+from insitu.sources.counted import Counted
+from insitu.sources.filelike import FileLikeSource
+from insitu.sources.filesystem import FilesystemSource
+from insitu.sources.local import LocalSource
+from insitu.sources.memory import MemorySource
+from insitu.sources.options import detach_secrets
+from insitu.sources.protocol import ByteSource, Range, read_into
+from insitu.sources.redact import displayed
+from insitu.sources.resolve import is_local, open_source
+
+if TYPE_CHECKING:
+    from insitu.sources.http import HttpSource
+    from insitu.sources.object_store import ObjectSource
+    from insitu.sources.patience import Patience
+
+__all__ = [
+    "Blocks",
+    "ByteSource",
+    "Counted",
+    "FileLikeSource",
+    "FilesystemSource",
+    "HttpSource",
+    "LocalSource",
+    "MemorySource",
+    "Merged",
+    "ObjectSource",
+    "Patience",
+    "Range",
+    "detach_secrets",
+    "displayed",
+    "is_local",
+    "merge",
+    "open_source",
+    "read_into",
+    "worthwhile_gap",
+]
+
+_LATE = {
+    "HttpSource": "insitu.sources.http",
+    "ObjectSource": "insitu.sources.object_store",
+    "Patience": "insitu.sources.patience",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATE:
+        return getattr(import_module(_LATE[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,110 @@
+"""What did that cost in requests, round trips and bytes?
+
+A source around a source that writes it down: the test double for everything that promises to read little.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from insitu.model import Source
+from insitu.sources.protocol import ByteSource, Range, read_into
+from insitu.sources.threads import renew_after_fork
+
+__all__ = ["Counted"]
+
+
+class Counted:
+    """A source that counts what is asked of it.
+
+    It counts what its user asks for: a source inside that merges ranges makes fewer requests of them.
+
+    Examples
+    --------
+    >>> from insitu.sources import MemorySource
+    >>> source = Counted(MemorySource(bytes(100)))
+    >>> _ = source.read(0, 10), source.read_many([(20, 5), (90, 20)])
+    >>> source.requests, source.batches, source.bytes, source.ranges
+    (3, 2, 25, [(0, 10), (20, 5), (90, 20)])
+    """
+
+    def __init__(self, source: ByteSource) -> None:
+        self.source = source
+        self.renew()
+        renew_after_fork(self)
+        self.reset()
+
+    def renew(self) -> None:
+        """A new lock in a forked child."""
+        self._lock = threading.Lock()
+
+    def reset(self) -> None:
+        """Count from zero again."""
+        with self._lock:
+            self.batches = 0
+            """Calls that had to wait for storage: a `read`, or a whole `read_many`."""
+            self.bytes = 0
+            """Bytes that came."""
+            self.ranges: list[Range] = []
+            """Every range asked for, in order."""
+
+    @property
+    def requests(self) -> int:
+        """Ranges asked for."""
+        return len(self.ranges)
+
+    @property
+    def url(self) -> str:
+        """The inner source's."""
+        return self.source.url
+
+    def size(self) -> int:
+        """The inner source's; not counted, though it may cost an inner source its first request."""
+        return self.source.size()
+
+    def describe(self) -> Source:
+        """The inner source's."""
+        return self.source.describe()
+
+    def read(self, offset: int, length: int) -> bytes:
+        """One range: one request, one batch."""
+        data = self.source.read(offset, length)
+        self._note([(offset, length)], len(data))
+        return data
+
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Many ranges: as many requests, one batch."""
+        found = self.source.read_many(ranges)
+        if ranges:
+            self._note(ranges, sum(map(len, found)))
+        return found
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """One range into a buffer: one request, one batch."""
+        count = read_into(self.source, offset, buffer)
+        self._note([(offset, buffer.nbytes)], count)
+        return count
+
+    def close(self) -> None:
+        """Close the inner source."""
+        self.source.close()
+
+    def _note(self, ranges: Sequence[Range], count: int) -> None:
+        with self._lock:
+            self.batches += 1
+            self.bytes += count
+            self.ranges.extend(ranges)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Counted({self.source!r}: {self.requests} requests, {self.batches} batches, {self.bytes} bytes)"

@@ -1,0 +1,198 @@
+"""How is an open Python file read by range?
+
+By `seek` and `read` under a lock, because the file has one position. It stays the caller's: closing the source does
+not close it. An ordinary file on disk is taken by its descriptor instead, which needs neither.
+
+References need a URL, and the name of a file object is not one (a gzip file's name leads to other bytes). So each gets a
+`file-object://` URL of its own, under which it is found again while it lives.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import stat
+import threading
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Protocol, Self, runtime_checkable
+
+from insitu.errors import NotFoundError, SourceError
+from insitu.model import Source
+from insitu.sources.local import LocalSource
+from insitu.sources.protocol import ByteSource, Range
+from insitu.sources.ranges import clip
+from insitu.sources.threads import renew_after_fork
+
+__all__ = ["SCHEME", "FileLike", "FileLikeSource", "find_file", "from_file"]
+
+SCHEME = "file-object"
+_numbers = itertools.count(1)
+_files: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+
+
+@runtime_checkable
+class FileLike(Protocol):
+    """An open binary file that can be positioned."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Go to a position."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read from there."""
+
+
+def from_file(file: FileLike) -> ByteSource:
+    """The best source for an open file."""
+    raw = file.raw if type(file) is io.BufferedReader else file
+    # Only the plain classes: the descriptor of a gzip file, say, gives other bytes than the file does.
+    if type(raw) is io.FileIO and not raw.closed and isinstance(raw.name, str | bytes):
+        path = os.path.abspath(os.fsdecode(raw.name))
+        if _same_file(raw.fileno(), path):
+            return LocalSource.adopt(raw.fileno(), path)
+    return FileLikeSource(file)
+
+
+def _same_file(descriptor: int, path: str) -> bool:
+    """Whether the path still leads to the open file: it may be deleted, replaced, or relative to another directory."""
+    try:
+        there = os.stat(path)
+        return stat.S_ISREG(there.st_mode) and os.path.samestat(os.fstat(descriptor), there)
+    except OSError:
+        return False
+
+
+def find_file(url: str) -> FileLikeSource:
+    """A source on the living file object of that URL."""
+    file = _files.get(url)
+    if file is None:
+        raise NotFoundError(
+            "this file object is gone, or of another process", url=url, hint="Keep it open while it is read."
+        )
+    return FileLikeSource(file)
+
+
+class _Opened:
+    """One file object: all sources on it share its lock, because they share its position."""
+
+    def __init__(self, file: FileLike, url: str) -> None:
+        self.file, self.url = file, url
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        self.lock = threading.Lock()
+
+
+class _Register:
+    """Who has a lock already."""
+
+    def __init__(self) -> None:
+        self._opened: weakref.WeakValueDictionary[int, _Opened] = weakref.WeakValueDictionary()
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        self._lock = threading.Lock()
+
+    def enter(self, file: FileLike) -> _Opened:
+        with self._lock:
+            known = self._opened.get(id(file))
+            if known is None:
+                known = self._opened[id(file)] = _Opened(file, _url_of(file))
+            return known
+
+
+_register = _Register()
+
+
+def _url_of(file: FileLike) -> str:
+    for url, known in list(_files.items()):
+        if known is file:
+            return url
+    name = getattr(file, "name", None)
+    label = f"/{os.path.basename(name)}" if isinstance(name, str) and name else ""
+    url = f"{SCHEME}://{next(_numbers)}{label}"
+    with suppress(TypeError):  # a class without weak references is readable, only not found again
+        _files[url] = file
+    return url
+
+
+class FileLikeSource:
+    """An open file-like object (`io.BytesIO`, an fsspec file, a zip member) as a source.
+
+    Parameters
+    ----------
+    file
+        Opened for reading, in binary mode, able to `seek`.
+    """
+
+    def __init__(self, file: FileLike) -> None:
+        self._opened = _register.enter(file)
+        self._file, self._url = file, self._opened.url
+        try:
+            with self._opened.lock:
+                self._size = file.seek(0, os.SEEK_END)
+        except (OSError, ValueError) as error:
+            raise SourceError(
+                f"not a file that can be positioned: {error}", url=self._url, hint="Read it into bytes first."
+            ) from error
+
+    @property
+    def url(self) -> str:
+        """`file-object://`, a number, and the file's name if it has one."""
+        return self._url
+
+    def size(self) -> int:
+        """Bytes in the file when the source was made."""
+        return self._size
+
+    def describe(self) -> Source:
+        """Name and size; a file object tells no more."""
+        return Source(self._url, self._size)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """One range."""
+        return self.read_many([(offset, length)])[0]
+
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Many ranges, one after the other."""
+        with self._opened.lock:
+            return [self._piece(offset, length) for offset, length in ranges]
+
+    def close(self) -> None:
+        """Nothing: the file is the caller's."""
+
+    def _piece(self, offset: int, length: int) -> bytes:
+        start, left = clip(self._url, offset, length, self._size)
+        parts: list[bytes] = []
+        try:
+            if left:
+                self._file.seek(start)
+            while left > 0:
+                part = self._file.read(left)
+                if isinstance(part, str):
+                    raise SourceError("a text file", url=self._url, hint="Open it in binary mode ('rb').")
+                if not part:
+                    break
+                parts.append(part)
+                left -= len(part)
+        except SourceError:
+            raise
+        except (OSError, ValueError) as error:
+            raise SourceError(f"reading failed: {error}", url=self._url, offset=offset, length=length) from error
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"FileLikeSource({self._url!r})"

@@ -1,0 +1,101 @@
+"""How are bytes that are in memory already read like a file's?
+
+By slicing. A source made with a name is found again under `memory://name` while it lives, so that references to it can
+be followed in the same process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from insitu.errors import NotFoundError
+from insitu.model import Source
+from insitu.sources.protocol import Range
+from insitu.sources.ranges import clip
+
+__all__ = ["MemorySource"]
+
+Buffer = bytes | bytearray | memoryview
+
+_numbers = itertools.count(1)
+_alive: weakref.WeakValueDictionary[str, MemorySource] = weakref.WeakValueDictionary()
+
+
+class MemorySource:
+    """Bytes in memory as a source.
+
+    Parameters
+    ----------
+    data
+        The bytes. A `bytearray` or `memoryview` is not copied: leave it alone while the source is used.
+    name
+        The source's URL will be `memory://name`; numbered if left out.
+
+    Examples
+    --------
+    >>> MemorySource(b"abcdef").read(2, 3)
+    b'cde'
+    """
+
+    def __init__(self, data: Buffer, name: str | None = None) -> None:
+        self._view = memoryview(data).cast("B")
+        self._url = f"memory://{next(_numbers) if name is None else name}"
+        _alive[self._url] = self
+
+    @staticmethod
+    def find(url: str) -> MemorySource:
+        """The living source of that URL."""
+        try:
+            return _alive[url]
+        except KeyError:
+            raise NotFoundError("no such object in this process's memory", url=url) from None
+
+    @property
+    def url(self) -> str:
+        """`memory://` and the name."""
+        return self._url
+
+    def size(self) -> int:
+        """Bytes in memory."""
+        return self._view.nbytes
+
+    def describe(self) -> Source:
+        """The size: memory has no date."""
+        return Source(self._url, self._view.nbytes)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """One range."""
+        start, length = clip(self._url, offset, length, self._view.nbytes)
+        return bytes(self._view[start : start + length])
+
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Many ranges."""
+        return [self.read(offset, length) for offset, length in ranges]
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Fill `buffer` from `offset` on; the number of bytes put there."""
+        target = buffer.cast("B")
+        start, length = clip(self._url, offset, target.nbytes, self._view.nbytes)
+        target[:length] = self._view[start : start + length]
+        return length
+
+    def close(self) -> None:
+        """Nothing is held open: the bytes stay readable for others that found this source by its URL."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[type[MemorySource], tuple[bytes, str]]:
+        return MemorySource, (bytes(self._view), self._url.removeprefix("memory://"))
+
+    def __repr__(self) -> str:
+        return f"MemorySource({self._url!r}, {self._view.nbytes} bytes)"

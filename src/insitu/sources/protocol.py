@@ -1,0 +1,79 @@
+"""What must a place that holds bytes be able to do?
+
+Little: tell its size, give a range, give many ranges at once, say what identifies its present content. Scanners and
+readers know only this, so a third party adds a new kind of storage in one file, and caches and counters are sources
+around sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Protocol, Self, runtime_checkable
+
+from insitu.model import Source
+
+__all__ = ["ByteSource", "Range", "ReadsInto", "read_into"]
+
+Range = tuple[int, int]
+"""`(offset, length)` in bytes."""
+
+
+@runtime_checkable
+class ByteSource(Protocol):
+    """An object whose bytes can be read by range.
+
+    Ranges follow `pread`: fewer bytes than asked for come only at the end of the object, and none at all past it.
+    Whatever else goes wrong is an `insitu.errors.SourceError`. All methods may be called from many threads at once.
+    """
+
+    @property
+    def url(self) -> str:
+        """Where the object is; never holds credentials."""
+
+    def size(self) -> int:
+        """Bytes in the object."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        """One range."""
+
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Many ranges, in the order asked, concurrently where that helps."""
+
+    def describe(self) -> Source:
+        """What identifies the present content; costs nothing after the first read."""
+
+    def close(self) -> None:
+        """Give back what the source holds open; twice does no harm."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+@runtime_checkable
+class ReadsInto(Protocol):
+    """A source that can fill a given buffer without a copy."""
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Fill `buffer` from `offset` on; the number of bytes put there."""
+
+
+def read_into(source: ByteSource, offset: int, buffer: memoryview) -> int:
+    """Fill `buffer` from any source, without a copy where the source can.
+
+    Examples
+    --------
+    >>> from insitu.sources import MemorySource
+    >>> target = bytearray(3)
+    >>> read_into(MemorySource(b"abcdef"), 2, memoryview(target)), bytes(target)
+    (3, b'cde')
+    """
+    if isinstance(source, ReadsInto):
+        return source.read_into(offset, buffer)
+    flat = buffer.cast("B")
+    data = source.read(offset, flat.nbytes)
+    flat[: len(data)] = data
+    return len(data)

@@ -1,0 +1,84 @@
+"""What of a URL may be shown and stored?
+
+Everything but user names, passwords and signatures. URLs end up in references, error messages and logs, which people
+send each other; a signed URL in them would be a key left in the door.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+__all__ = ["displayed", "quoted", "redacted", "userinfo"]
+
+_PREFIXES = ("x-amz-", "x-goog-", "x-ms-", "x-obs-", "x-oss-")
+_SECRETS = frozenset({
+    "access_token", "accesskey", "accesskeyid", "access_key", "api-key", "api_key", "apikey", "auth",
+    "auth_token", "authorization", "awsaccesskeyid", "credential", "googleaccessid", "jwt", "key-pair-id",
+    "ossaccesskeyid", "passwd", "password", "policy", "sas", "secret", "security-token", "session_token",
+    "sig", "signature", "subscription-key", "token",
+})  # fmt: skip
+# These mean nothing secret by themselves, but belong to a signature when there is one, and change with it.
+_COMPANIONS = frozenset({
+    "expires", "se", "st", "sv", "sr", "sp", "spr", "ss", "srt", "si", "sip", "sdd", "skoid", "sktid",
+    "skt", "ske", "sks", "skv", "saoid", "suoid", "scid",
+})  # fmt: skip
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>)\]]+")
+_PAIR = re.compile(r"(?i)\b(authorization|x-amz-security-token|sig|signature|secret|token)(\"?\s*[=:]\s*)[^\s,;&]+")
+
+
+def displayed(url: str) -> str:
+    """A URL without user name, password and signature; a path as it is.
+
+    Examples
+    --------
+    >>> displayed("https://me:secret@host/a.nc?X-Amz-Signature=abc&version=3")
+    'https://host/a.nc?version=3'
+    """
+    if "://" not in url or ("@" not in url and "?" not in url):
+        return url
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # not a URL after all (an unclosed IPv6 bracket): show as little as can be
+        return url.partition("?")[0].rpartition("@")[2]
+    host = parts.netloc
+    # In abfs://container@account the part before the @ is a place, not a person.
+    if parts.scheme not in ("abfs", "abfss", "wasb", "wasbs"):
+        host = host.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, _public_query(parts.query), parts.fragment))
+
+
+def redacted(text: str) -> str:
+    """Free text (a library's error message, say) with the secrets of every URL in it taken out."""
+    return _PAIR.sub(r"\1\2***", _URL.sub(lambda found: displayed(found.group()), text))
+
+
+def userinfo(url: str) -> tuple[str, tuple[str, str] | None]:
+    """A URL without its user name and password, and those two by themselves.
+
+    Examples
+    --------
+    >>> userinfo("https://me:p%40ss@host/a.nc")
+    ('https://host/a.nc', ('me', 'p@ss'))
+    """
+    parts = urlsplit(url)
+    who, at, host = parts.netloc.rpartition("@")
+    if not at:
+        return url, None
+    name, _, password = who.partition(":")
+    bare = urlunsplit((parts.scheme, host, parts.path, parts.query, parts.fragment))
+    return bare, (unquote(name), unquote(password))
+
+
+def quoted(url: str) -> str:
+    """A URL with the characters that may not travel (spaces, say) percent-encoded, and what is encoded left alone."""
+    return quote(url, safe="%/:?#[]@!$&'()*+,;=~")
+
+
+def _public_query(query: str) -> str:
+    pairs = [pair for pair in query.split("&") if pair]
+    names = [unquote(pair.partition("=")[0]).lower() for pair in pairs]
+    secret = [name in _SECRETS or name.startswith(_PREFIXES) for name in names]
+    if any(secret):
+        secret = [hide or name in _COMPANIONS for hide, name in zip(secret, names, strict=True)]
+    return "&".join(pair for pair, hide in zip(pairs, secret, strict=True) if not hide)

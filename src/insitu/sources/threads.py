@@ -1,0 +1,116 @@
+"""Who makes the requests of a batch, and what becomes of them after a fork?
+
+One pool of threads for the whole process, so that ten sources read at once do not make 320 connections. The caller
+takes part in the work: a batch never waits for a pool that other batches keep busy, and a batch started from within
+the pool cannot lock up. A forked child has none of its parent's threads and may inherit locks that nobody will open
+again: there the pool is made anew, and so are the locks of whoever asked for it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+__all__ = ["WIDTH", "gather", "renew_after_fork"]
+
+WIDTH = 32
+"""Requests under way at once in this process."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Renewable(Protocol):
+    """Something that a forked child has to set up again."""
+
+    def renew(self) -> None:
+        """Make new locks; drop what is shared with the parent."""
+
+
+class _Pool:
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        self._lock = threading.Lock()
+        self._threads: ThreadPoolExecutor | None = None
+
+    def threads(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(WIDTH, thread_name_prefix="insitu-fetch")
+            return self._threads
+
+
+_pool = _Pool()
+_renewables: weakref.WeakSet[Renewable] = weakref.WeakSet()
+
+
+def renew_after_fork(thing: Renewable) -> None:
+    """Have `thing.renew()` called in forked children, for as long as `thing` lives."""
+    _renewables.add(thing)
+
+
+def _in_child() -> None:
+    for thing in list(_renewables):
+        thing.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+renew_after_fork(_pool)
+
+
+def gather(
+    function: Callable[[Item, threading.Event], Result], items: Sequence[Item], *, width: int = WIDTH
+) -> list[Result]:
+    """`function` of every item, on up to `width` threads; results in order.
+
+    The first error ends the batch: nothing more is begun, and the event that `function` is given is set, so that a
+    pause before a retry ends at once. An interrupt of the caller does the same, and does not wait for the others.
+    """
+    stop = threading.Event()
+    if len(items) < 2 or width < 2:
+        return [function(item, stop) for item in items]
+
+    results: dict[int, Result] = {}
+    errors: list[BaseException] = []
+    pending = iter(range(len(items)))
+    turn = threading.Lock()
+
+    def work() -> None:
+        try:
+            while not stop.is_set():
+                with turn:
+                    at = next(pending, None)
+                if at is None:
+                    return
+                results[at] = function(items[at], stop)
+        except BaseException as error:
+            # Noted before the others are told: what they raise because of it comes after it.
+            errors.append(error)
+            stop.set()
+            raise
+
+    threads = _pool.threads()
+    workers = [threads.submit(work) for _ in range(min(width, len(items)) - 1)]
+    failed = False
+    try:
+        work()
+        for worker in workers:
+            # One that never began has nothing left to do: all items are taken.
+            if not worker.cancel():
+                worker.result()
+    except Exception:
+        failed = True
+    finally:
+        stop.set()
+        for worker in workers:
+            worker.cancel()
+    if failed:
+        raise errors[0]
+    return [results[at] for at in range(len(items))]

@@ -1,0 +1,99 @@
+"""The command line as a stranger would use it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from insitu.cli.read import parse_slices
+from insitu.errors import SelectionError
+
+
+def insitu(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "import insitu.cli; insitu.cli.main()", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=None)
+    assert done.returncode == code, done.stderr
+    return done
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "small.h5"
+    with h5py.File(path, "w") as made:
+        made.create_dataset("g/values", data=np.arange(60).reshape(6, 10), chunks=(4, 5), compression="gzip")
+        made.create_dataset("one", data=1.5)
+        made["one"].attrs["units"] = "m"
+    return path
+
+
+def test_info(file: Path) -> None:
+    text = insitu("info", file, "--map", "--attributes").stdout
+    assert "values" in text
+    assert "zlib" in text
+    assert "one:units = 'm'" in text
+    assert "2 variables" in text
+
+
+def test_info_for_programs(file: Path) -> None:
+    tree = json.loads(insitu("info", file, "--json").stdout)
+    values = tree["groups"]["g"]["variables"]["values"]
+    assert values["shape"] == [6, 10]
+    assert values["chunks"]["stored"] == 4
+    assert tree["variables"]["one"]["attributes"] == {"units": "m"}
+
+
+def test_scan(file: Path) -> None:
+    text = insitu("scan", file).stdout
+    assert "5" in text.splitlines()[-1]  # four chunks and a scalar
+
+
+def test_read(file: Path, tmp_path: Path) -> None:
+    done = insitu("read", file, "g/values[1, ::3]", "-v")
+    assert done.stdout.strip() == "[10 13 16 19]"
+    assert "2 chunks" in done.stderr
+    target = tmp_path / "slab.npy"
+    insitu("read", file, "g/values", "..., [9, 0]", "-o", target)
+    np.testing.assert_array_equal(np.load(target), np.arange(60).reshape(6, 10)[:, [9, 0]])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["info", "nothing.nc"], "nothing.nc"),
+        (["read", "FILE", "missing"], "There are: "),
+        (["read", "FILE", "g/values", "7, 0"], "out of bounds for axis 0"),
+        (["read", "FILE", "g/values", "a:b"], "'a:b' is not a slice"),
+        (["info", __file__], "hdf5"),
+    ],
+)
+def test_errors_are_one_line(file: Path, arguments: list[str], message: str) -> None:
+    done = insitu(*[file if argument == "FILE" else argument for argument in arguments], code=1)
+    assert message in done.stderr.replace("\n", " ")
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_wrong_usage() -> None:
+    insitu("reed", code=2)
+    insitu("read", code=2)
+
+
+def test_demo(tmp_path: Path) -> None:
+    text = insitu("demo", tmp_path).stdout
+    assert text.count("equal to the netCDF") == 3
+    assert "where the chunks lie" in text
+    assert len(list(tmp_path.glob("*.nc"))) == 3
+
+
+def test_slices_as_numpy_writes_them() -> None:
+    assert parse_slices(None) is ...
+    assert parse_slices("0, -3:, ::2, [1, 2], ...") == (0, slice(-3, None), slice(None, None, 2), [1, 2], ...)
+    for wrong in ("x", "1:2:3:4", "[a]"):
+        with pytest.raises(SelectionError, match="is not a slice"):
+            parse_slices(wrong)

@@ -1,0 +1,23 @@
+"""What every test stands on: hypothesis profiles, and where real files by other people may lie."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("default", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus"
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """The folder of real files; tests that want it are skipped where it is absent."""
+    if not CORPUS.is_dir():
+        pytest.skip("no corpus of real files beside this checkout")
+    return CORPUS

@@ -1,0 +1,312 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from insitu.errors import (
+    AccessError,
+    NotFoundError,
+    SourceError,
+    StaleSourceError,
+    TimedOutError,
+)
+from insitu.sources import Blocks, HttpSource, Patience, open_source
+
+
+def test_the_first_answer_teaches_what_the_object_is(web, data):
+    source = HttpSource(web.url("file"))
+    assert source.read(100, 10) == data[100:110]
+    facts = source.describe()
+    assert (facts.size, facts.etag, facts.modified) == (len(data), '"v1"', 1767225600.0)
+    assert source.size() == len(data)
+    assert [method for method, _, _ in web.requests] == ["GET"]
+    assert web.ranges() == ["bytes=100-109"]
+    assert web.requests[0][2]["accept-encoding"] == "identity"
+
+
+def test_ranges_past_a_known_end_ask_nothing(web, data):
+    source = HttpSource(web.url("file"))
+    source.read(0, 1)
+    assert source.read(len(data) + 5, 10) == b""
+    assert source.read(len(data) - 5, 10) == data[-5:]
+    assert web.ranges()[1:] == [f"bytes={len(data) - 5}-{len(data) - 1}"]
+
+
+def test_a_batch_runs_at_once(web, data):
+    web.delay = 0.05
+    source = HttpSource(web.url("file"), gap=0)
+    ranges = [(at * 6000, 100) for at in range(33)]
+    assert source.read_many(ranges) == [data[offset : offset + 100] for offset, _ in ranges]
+    assert len(web.requests) == 33
+    assert web.most_under_way > 2
+
+
+def test_close_ranges_are_one_request(web, data):
+    source = HttpSource(web.url("file"))
+    ranges = [(1000, 50), (1060, 50), (150_000, 50), (1000, 10)]
+    assert source.read_many(ranges) == [data[offset : offset + length] for offset, length in ranges]
+    assert sorted(web.ranges()) == ["bytes=1000-1109", "bytes=150000-150049"]
+
+
+def test_connections_are_used_again(web):
+    source = HttpSource(web.url("chunked"))
+    ports = set()
+    original = web.behave
+    web.behave = lambda handler, *rest: (ports.add(handler.client_address[1]), original(handler, *rest))[1]
+    for at in range(10):
+        source.read(at * 1000, 100)
+    assert len(ports) == 1
+
+
+def test_a_server_without_ranges_is_asked_once(web, data):
+    source = HttpSource(web.url("whole"))
+    ranges = [(at * 20_000, 100) for at in range(10)]
+    assert source.read_many(ranges) == [data[offset : offset + 100] for offset, _ in ranges]
+    before = len(web.requests)
+    assert source.read(5, 5) == data[5:10]
+    assert source.size() == len(data)
+    assert len(web.requests) == before
+
+
+@pytest.mark.parametrize("mode", ["whole", "whole-chunked"])
+def test_a_large_object_without_ranges_is_refused(web, mode):
+    source = HttpSource(web.url(mode), whole=1000)
+    with pytest.raises(SourceError, match=r"sends no ranges.*too large to take whole"):
+        source.read(0, 10)
+
+
+@pytest.mark.parametrize(("mode", "requests"), [("busy", 3), ("limited", 2), ("cut", 3), ("reset", 2)])
+def test_passing_failures_are_retried(web, data, hasty, mode, requests):
+    source = HttpSource(web.url(mode), patience=hasty)
+    assert source.read(10, 1000) == data[10:1010]
+    assert len(web.requests) == requests
+
+
+@pytest.mark.parametrize("mode", ["500", "always-cut"])
+def test_failures_that_stay_are_raised(web, hasty, mode):
+    source = HttpSource(web.url(mode), patience=hasty)
+    with pytest.raises(SourceError, match=f"attempts 4.*in http://127.*/{mode}") as caught:
+        source.read(10, 1000)
+    assert (caught.value.offset, caught.value.place["length"]) == (10, 1000)
+    assert len(web.requests) == 4
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "builtin"),
+    [
+        ("404", NotFoundError, FileNotFoundError),
+        ("410", NotFoundError, FileNotFoundError),
+        ("401", AccessError, PermissionError),
+        ("403", AccessError, PermissionError),
+        ("400", SourceError, OSError),
+    ],
+)
+def test_refusals_are_not_retried(web, mode, kind, builtin):
+    source = HttpSource(web.url(mode))
+    with pytest.raises(kind) as caught:
+        source.read(0, 10)
+    assert isinstance(caught.value, builtin)
+    with pytest.raises(kind):
+        source.read_many([(0, 10), (100_000, 10)])
+    assert len([1 for _, path, _ in web.requests if path == f"/{mode}"]) <= 3
+
+
+def test_nobody_there(hasty):
+    source = HttpSource("http://127.0.0.1:9/x", patience=hasty)
+    with pytest.raises(SourceError, match="request failed"):
+        source.read(0, 10)
+
+
+@pytest.mark.parametrize("url", ["http:///nohost", "http://[bad/x", "http://host:port/x"])
+def test_what_is_no_url(url):
+    with pytest.raises(SourceError):
+        HttpSource(url, patience=Patience(attempts=1)).read(0, 1)
+
+
+def test_a_server_that_wants_a_long_pause_is_given_up_at_once(web, hasty):
+    with pytest.raises(TimedOutError, match=r"no success within 20 s.*503"):
+        HttpSource(web.url("patience"), patience=hasty).read(0, 10)
+    assert len(web.requests) == 1
+
+
+def test_a_server_that_trickles_meets_the_deadline(web):
+    source = HttpSource(web.url("trickle"), patience=Patience(deadline=0.2))
+    with pytest.raises(TimedOutError, match=r"after 0.2 s"):
+        source.read(0, 10_000)
+
+
+def test_a_silent_server_times_out(web):
+    web.delay = 1.0
+    source = HttpSource(web.url("file"), patience=Patience(read=0.05, attempts=2, first_pause=0.001))
+    with pytest.raises(TimedOutError):
+        source.read(0, 10)
+
+
+def test_redirects_are_followed_once(web, data):
+    source = HttpSource(web.url("moved"))
+    assert source.read(0, 10) == data[:10]
+    assert source.read_many([(50_000, 5), (190_000, 5)]) == [data[50_000:50_005], data[190_000:190_005]]
+    assert [path for _, path, _ in web.requests] == ["/moved", "/file", "/file", "/file"]
+    assert source.url == web.url("moved")
+
+
+def test_an_expired_redirect_is_asked_for_again(web, data):
+    source = HttpSource(web.url("expiring"))
+    assert [source.read(at, 5) for at in (0, 100, 200)] == [data[at : at + 5] for at in (0, 100, 200)]
+    assert [path for _, path, _ in web.requests] == [
+        "/expiring", "/ticket/1", "/ticket/1", "/expiring", "/ticket/2", "/ticket/2",
+    ]  # fmt: skip
+
+
+def test_keys_do_not_follow_to_another_host(web, data):
+    headers = {"Authorization": "Bearer s3cret", "X-Api-Key": "k", "User-Agent": "me", "Range": "bytes=0-1"}
+    source = HttpSource(web.url("elsewhere"), headers=headers)
+    assert source.read(0, 10) == data[:10]
+    first, second = (sent for _, _, sent in web.requests)
+    assert (first["authorization"], first["x-api-key"], first["user-agent"]) == ("Bearer s3cret", "k", "me")
+    assert "authorization" not in second
+    assert "x-api-key" not in second
+    assert second["user-agent"] == "me"
+    assert second["range"] == "bytes=0-9"
+
+
+@pytest.mark.parametrize(("mode", "said"), [("circle", "redirects"), ("out", "no web address")])
+def test_redirects_that_lead_nowhere(web, mode, said):
+    with pytest.raises(SourceError, match=said):
+        HttpSource(web.url(mode)).read(0, 10)
+
+
+@pytest.mark.parametrize("mode", ["changing", "growing"])
+def test_an_object_that_changes_between_reads_is_noticed(web, mode):
+    source = HttpSource(web.url(mode))
+    source.read(0, 10)
+    with pytest.raises(StaleSourceError, match="changed while it was read"):
+        source.read(10, 10)
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [("shifted", "another range"), ("placeless", "unknown place"), ("gzipped", "gzip encoding")],
+)
+def test_answers_to_another_question_are_refused(web, mode, said):
+    with pytest.raises(SourceError, match=said):
+        HttpSource(web.url(mode)).read(10, 10)
+
+
+def test_a_server_that_does_not_tell_the_size(web, data):
+    source = HttpSource(web.url("sizeless"))
+    assert source.read(len(data) - 5, 10) == data[-5:]
+    assert source.describe().size is None
+    assert source.size() == len(data)
+    assert web.requests[-1][0] == "HEAD"
+    with Blocks(HttpSource(web.url("sizeless")), block=1000, head=100) as blocks:
+        assert blocks.read_many([(5000, 10), (len(data) - 1, 7)]) == [data[5000:5010], data[-1:]]
+        assert blocks.read(8000, 10) == data[8000:8010]
+
+
+def test_an_empty_object(web):
+    source = HttpSource(web.url("empty"))
+    assert source.read(0, 10) == b""
+    assert source.size() == 0
+    assert source.describe().size == 0
+
+
+def test_credentials_are_sent_and_never_shown(web, data):
+    address = web.url("login").replace("://", "://me:secret@")
+    source = HttpSource(address)
+    assert source.read(0, 5) == data[:5]
+    assert "secret" not in source.url + repr(source) + repr(source.describe())
+
+    address = web.url("signed") + "?X-Amz-Signature=abc"
+    source = open_source(address)
+    assert source.read(0, 5) == data[:5]
+    assert source.url == web.url("signed")
+    with pytest.raises(AccessError) as caught:
+        open_source(web.url("403") + "?X-Amz-Signature=abc").read(0, 5)
+    assert "abc" not in str(caught.value)
+    with pytest.raises(SourceError) as caught:
+        HttpSource("http://me:secret@127.0.0.1:9/x?sig=abc", patience=Patience(attempts=1)).read(0, 5)
+    assert "secret" not in str(caught.value)
+    assert "abc" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_one_failure_ends_the_batch_soon(web):
+    patience = Patience(attempts=50, first_pause=5, longest_pause=5)
+    source = HttpSource(web.url("file"), patience=patience, gap=0)
+    original = web.behave
+
+    def behave(handler, mode, nth, headers, *rest):
+        refused = headers["range"] == "bytes=0-9"
+        return original(handler, "403" if refused else "500", nth, headers, *rest)
+
+    web.behave = behave
+    with pytest.raises(AccessError):
+        source.read_many([(at * 6000, 10) for at in range(30)])
+    # The pauses of the others ended with it: nobody asked a second time.
+    assert len(web.ranges()) == len(set(web.ranges()))
+
+
+def test_proxies_of_the_environment_are_used(web, data, monkeypatch):
+    from insitu.sources.connections import _connections
+
+    _connections.renew()
+    monkeypatch.setenv("http_proxy", f"http://user:pass@127.0.0.1:{web.server.server_port}")
+    monkeypatch.setenv("no_proxy", "direct.example")
+    original = web.behave
+    web.behave = lambda handler, mode, *rest: original(handler, "file", *rest)
+    assert HttpSource("http://far.example/object").read(0, 5) == data[:5]
+    assert web.requests[0][1] == "http://far.example/object"
+    assert web.requests[0][2]["proxy-authorization"].startswith("Basic ")
+    _connections.renew()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_forked_children_have_connections_and_threads_of_their_own(web, data):
+    code = """
+import os, sys, zlib
+from insitu.sources import HttpSource
+source = HttpSource(sys.argv[1], gap=0)
+ranges = [(at * 6000, 100) for at in range(30)]
+expected = source.read_many(ranges)
+source._lock.acquire()
+children = []
+for _ in range(2):
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if source.read_many(ranges) == expected else 1)
+    children.append(child)
+good = source.read_many(ranges) == expected
+print(good, [os.waitpid(child, 0)[1] for child in children])
+"""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", code, web.url("file")], env=env, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.strip() == "True [0, 0]", done.stderr
+
+
+def test_batches_within_batches_do_not_lock_up(web, data):
+    from insitu.sources.threads import WIDTH, gather
+
+    source = HttpSource(web.url("file"), gap=0)
+    ranges = [(at * 9000, 10) for at in range(20)]
+    found = gather(lambda item, stop: source.read_many(ranges), range(WIDTH + 8))
+    assert all(batch == [data[offset : offset + 10] for offset, _ in ranges] for batch in found)
+
+
+def test_threads_that_meet_a_whole_object_take_it_once(web, data):
+    source = HttpSource(web.url("whole"))
+    bodies = []
+    take = source._take
+    source._take = lambda *arguments: (bodies.append(1), take(*arguments))[1]
+    threads = [threading.Thread(target=source.read, args=(at, 10)) for at in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(bodies) == 1
