@@ -159,6 +159,36 @@ def test_absent_places_read_as_the_fill_value() -> None:
     np.testing.assert_array_equal(values_of(taken), taken.values)
 
 
+@pytest.mark.parametrize("state", ["stored", "inline", "unwritten", "text"])
+def test_scalars(state: str) -> None:
+    dtype = np.dtype(object) if state == "text" else np.dtype("<i4")
+    data = np.array(5, "<i4").tobytes()
+    codecs = (Codec("vlen-utf8"),) if state == "text" else ()
+    if state == "text":
+        data = bytes([1, 0, 0, 0, 2, 0, 0, 0]) + b"hi"
+    table = {
+        "unwritten": Columns.unwritten(()),
+        "inline": Columns.inlined((), data),
+        "stored": Columns((), (Source("f"),), np.asarray(0), np.asarray(2), np.asarray(4)),
+        "text": Columns.inlined((), data),
+    }[state]
+    fill = None if state == "text" else np.array(7, "<i4").tobytes()
+    array = VirtualArray.of(Tile((), (Encoding(dtype, codecs, None, fill),), table), dims=())
+    case = Case(array, np.array(0), {"f": b"xx" + data})
+    expected = {"unwritten": 7, "inline": 5, "stored": 5, "text": "hi"}[state]
+    assert values_of(case)[()] == expected
+    assert values_of(Case(array.expand_dims(0, "x", 3), case.values, case.disk)).tolist() == [expected] * 3
+
+
+def test_a_corner_of_an_axis_longer_than_memory() -> None:
+    axes = (Axis.regular(2**40, 2**40), Axis.regular(2**20, 2**20))
+    table = Columns((1, 1), (Source("f"),), np.asarray(0), np.asarray(0), np.asarray(2**60))
+    array = VirtualArray.of(Tile(axes, (Encoding(np.dtype("u1")),), table), dims=("x", "y"))
+    corner = plan(array, Selection.of(np.s_[5:8, 100:110], array.shape))
+    assert corner.offset.tolist() == [5 * 2**20 + 100 + i * 2**20 for i in range(3)]
+    assert corner.length.tolist() == [10] * 3
+
+
 def test_wrong_outputs_are_refused() -> None:
     case = chunked(np.arange(6, dtype="<i4"), (2,), "f")
     with pytest.raises(SelectionError, match="out has shape"):

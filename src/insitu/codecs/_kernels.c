@@ -305,7 +305,8 @@ static PyObject *py_unshuffle(PyObject *module, PyObject *const *args, Py_ssize_
     return fits ? Py_NewRef(Py_None) : NULL;
 }
 
-/* ---- unshuffle_box(src, elementsize, shape, start, dst) ---------------------------------------------------------- */
+/* ---- unshuffle_box(src, elementsize, shape, start, dst[, at, extent]) --------------------------------------------
+ * With `at` and `extent` the box goes to that place of dst, which saves making a view for every small chunk. */
 
 typedef struct {
     Py_ssize_t extent; /* elements of the box along this axis */
@@ -328,7 +329,7 @@ static void unshuffle_axes(const uint8_t *src, size_t plane, size_t size, uint8_
 static PyObject *py_unshuffle_box(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)module;
-    if (!wanted(nargs, 5, "unshuffle_box"))
+    if (nargs != 7 && !wanted(nargs, 5, "unshuffle_box"))
         return NULL;
     Py_ssize_t size = positive(args[1], "elementsize");
     if (size < 0)
@@ -340,8 +341,9 @@ static PyObject *py_unshuffle_box(PyObject *module, PyObject *const *args, Py_ss
         PyBuffer_Release(&src);
         return NULL;
     }
-    Py_ssize_t shape[MAX_DIMENSIONS], start[MAX_DIMENSIONS];
+    Py_ssize_t shape[MAX_DIMENSIONS], start[MAX_DIMENSIONS], at[MAX_DIMENSIONS], extent[MAX_DIMENSIONS];
     box_axis axes[MAX_DIMENSIONS];
+    uint8_t *target = dst.buf;
     int fine = 0, count = 0, empty = 0;
     Py_ssize_t total = 1, first = 0, step = 1;
     if (dst.ndim > MAX_DIMENSIONS) {
@@ -350,13 +352,27 @@ static PyObject *py_unshuffle_box(PyObject *module, PyObject *const *args, Py_ss
     }
     if (!sizes(args[2], shape, dst.ndim, "shape") || !sizes(args[3], start, dst.ndim, "start"))
         goto done;
+    if (nargs == 7 && (!sizes(args[5], at, dst.ndim, "at") || !sizes(args[6], extent, dst.ndim, "extent")))
+        goto done;
+    for (int i = 0; i < dst.ndim; i++) {
+        if (nargs == 5) {
+            extent[i] = dst.shape[i];
+            continue;
+        }
+        if (at[i] > dst.shape[i] || extent[i] > dst.shape[i] - at[i]) {
+            PyErr_Format(PyExc_ValueError, "axis %d: %zd elements at %zd do not go into %zd", i, extent[i], at[i],
+                         dst.shape[i]);
+            goto done;
+        }
+        target += at[i] * dst.strides[i];
+    }
     if (dst.itemsize != size) {
         PyErr_Format(PyExc_ValueError, "elements of %zd bytes do not go into an array of %zd", size, dst.itemsize);
         goto done;
     }
     for (int i = 0; i < dst.ndim; i++) {
-        if (start[i] > shape[i] || dst.shape[i] > shape[i] - start[i]) {
-            PyErr_Format(PyExc_ValueError, "axis %d: a box of %zd from %zd does not lie in %zd", i, dst.shape[i],
+        if (start[i] > shape[i] || extent[i] > shape[i] - start[i]) {
+            PyErr_Format(PyExc_ValueError, "axis %d: a box of %zd from %zd does not lie in %zd", i, extent[i],
                          start[i], shape[i]);
             goto done;
         }
@@ -365,7 +381,7 @@ static PyObject *py_unshuffle_box(PyObject *module, PyObject *const *args, Py_ss
             goto done;
         }
         total *= shape[i];
-        empty |= dst.shape[i] == 0;
+        empty |= extent[i] == 0;
     }
     if (total > PY_SSIZE_T_MAX / size || total * size != src.len) {
         PyErr_Format(PyExc_ValueError, "%zd bytes are not a chunk of %zd elements of %zd", src.len, total, size);
@@ -375,7 +391,7 @@ static PyObject *py_unshuffle_box(PyObject *module, PyObject *const *args, Py_ss
      * are what the vectors like. The melted axes are built backwards and turned round below. */
     for (int i = dst.ndim - 1; i >= 0; i--) {
         first += start[i] * step;
-        box_axis axis = {dst.shape[i], step, dst.strides[i]};
+        box_axis axis = {extent[i], step, dst.strides[i]};
         step *= shape[i];
         if (axis.extent == 1)
             continue;
@@ -396,7 +412,7 @@ static PyObject *py_unshuffle_box(PyObject *module, PyObject *const *args, Py_ss
     fine = 1;
     if (!empty) {
         Py_BEGIN_ALLOW_THREADS
-        unshuffle_axes((const uint8_t *)src.buf + first, (size_t)total, (size_t)size, dst.buf, axes, count);
+        unshuffle_axes((const uint8_t *)src.buf + first, (size_t)total, (size_t)size, target, axes, count);
         Py_END_ALLOW_THREADS
     }
 done:
@@ -574,7 +590,8 @@ static PyMethodDef methods[] = {
     {"unshuffle", (PyCFunction)(void (*)(void))py_unshuffle, METH_FASTCALL,
      "unshuffle(src, elementsize, dst)\n--\n\nByte planes to elements; trailing bytes stay as they are."},
     {"unshuffle_box", (PyCFunction)(void (*)(void))py_unshuffle_box, METH_FASTCALL,
-     "unshuffle_box(src, elementsize, shape, start, dst)\n--\n\nThe box of dst's shape at start of a shuffled chunk."},
+     "unshuffle_box(src, elementsize, shape, start, dst, at=None, extent=None)\n--\n\n"
+     "The box of dst's shape at start of a shuffled chunk; or of that extent, to that place of dst."},
     {"unpack_bits", (PyCFunction)(void (*)(void))py_unpack_bits, METH_FASTCALL,
      "unpack_bits(src, first, stride, bits, dst)\n--\n\nBig-endian bit fields, every stride bits, to integers."},
     {"fletcher32", py_fletcher32, METH_O, "fletcher32(data)\n--\n\nHDF5's Fletcher checksum."},

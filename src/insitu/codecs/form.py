@@ -84,8 +84,9 @@ class Step:
     """What the codec made of its form: what the next codec was given."""
     fills: bool = False
     """Whether `run` writes into a buffer of the form's exact size."""
-    box: Callable[[Data, tuple[int, ...], tuple[int, ...], NDArray[Any]], None] | None = None
-    """Decode only the box at `start` of a chunk of `shape`, straight into a strided array, where the codec can."""
+    box: Callable[..., None] | None = None
+    """Decode only the box at `start` of a chunk of `shape`, straight into a strided array, where the codec can: called with data, shape,
+    start and the array; or with a place in the array and the box's extent too."""
 
 
 Make = Callable[[Configuration, Form], Step]

@@ -37,8 +37,10 @@ def shuffle(configuration: Configuration, form: Form) -> Step:
     if box is None or form.dtype is None or form.dtype.itemsize != size:
         return Step("shuffle", run, form.as_bytes(), fills=form.exact)
 
-    def run_box(data: Data, shape: tuple[int, ...], start: tuple[int, ...], out: NDArray[Any]) -> None:
-        box(data, size, shape, start, out)
+    def run_box(
+        data: Data, shape: tuple[int, ...], start: tuple[int, ...], out: NDArray[Any], *place: tuple[int, ...]
+    ) -> None:
+        box(data, size, shape, start, out, *place)
 
     return Step("shuffle", run, form.as_bytes(), fills=form.exact, box=run_box)
 

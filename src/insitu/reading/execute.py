@@ -14,14 +14,19 @@ import numpy.typing as npt
 
 from insitu.codecs import Decoder
 from insitu.codecs.packing import unpack
+from insitu.codecs.scratch import borrow
+from insitu.errors import InsituError
 from insitu.model import Packing
+from insitu.reading.fetch import filled
+from insitu.reading.grid import Alike, Grid, Position
 from insitu.reading.opened import Opened
 from insitu.reading.place import pick, put
 from insitu.reading.plan import ReadPlan
 from insitu.reading.report import Tally
-from insitu.reading.run import Grid, Position, Run, run_all
+from insitu.reading.run import Run, run_all
 from insitu.reading.touch import Picker, width
 from insitu.sources import ByteSource
+from insitu.sources.protocol import ReadsInto
 
 __all__ = ["execute", "execute_all", "stream"]
 
@@ -29,8 +34,14 @@ Consumer = Callable[[int, tuple[Picker, ...], npt.NDArray[Any]], None]
 """Is given the number of a plan's tile, where the part goes along each axis of that tile, and its values."""
 
 
+BETWEEN = 3
+"""The thread's buffer for an uncompressed chunk on its way; the decoders use 0 to 2."""
+
+
 class Output:
     """Fills an array."""
+
+    takes_many = True
 
     def __init__(self, plan: ReadPlan, grids: Sequence[Grid], out: npt.NDArray[Any]) -> None:
         self.grids = grids
@@ -66,6 +77,36 @@ class Output:
                     return
         self.chunk(grid, position, here.spread(position, decoder(data, None, fetch)), packing)
 
+    def many(self, grid: int, alike: Alike, decoder: Decoder, data: Sequence[memoryview], source: ByteSource) -> None:
+        """Chunks of which the same box is wanted."""
+        window = self.windows[grid]
+        if window.dtype == decoder.dtype:
+            decoder.scatter(data, alike.start, alike.extent, window, alike.at, source.read_many)
+            return
+        inside = tuple([slice(s, s + n) for s, n in zip(alike.start, alike.extent, strict=True)])
+        for number, (chunk, place) in enumerate(zip(data, alike.at, strict=True)):
+            outside = tuple([slice(b, b + n) for b, n in zip(place, alike.extent, strict=True)])
+            try:
+                window[outside] = decoder(chunk, None, source.read_many)[inside]
+            except InsituError as problem:
+                raise problem.located(number=number) from problem.__cause__
+
+    def straight(self, grid: int, alike: Alike, decoder: Decoder, offset: Sequence[int], source: ReadsInto) -> bool:
+        """Uncompressed chunks: read into the output where they are contiguous there, else by way of the thread's buffer."""
+        window = self.windows[grid]
+        if window.dtype != decoder.dtype:
+            return False
+        inside = tuple([slice(s, s + n) for s, n in zip(alike.start, alike.extent, strict=True)])
+        for place, begin in zip(alike.at, offset, strict=True):
+            view = window[tuple([slice(b, b + n) for b, n in zip(place, alike.extent, strict=True)])]
+            if alike.extent == alike.shape and view.flags.c_contiguous:
+                filled(source, begin, view.reshape(-1).view(np.uint8))
+                continue
+            room = borrow(BETWEEN, decoder.nbytes)
+            filled(source, begin, room)
+            view[...] = room.view(decoder.dtype).reshape(alike.shape)[inside]
+        return True
+
     def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
         """A decoded chunk: what is wanted of it goes to its place."""
         here = self.grids[grid]
@@ -82,6 +123,8 @@ def _shape_of(inside: tuple[slice, ...], sizes: tuple[int, ...]) -> tuple[int, .
 
 class Stream:
     """Hands each wanted part to a consumer."""
+
+    takes_many = False
 
     def __init__(self, plan: ReadPlan, grids: Sequence[Grid], consume: Consumer) -> None:
         self.dtype = plan.array.dtype
@@ -109,6 +152,14 @@ class Stream:
         """The bytes of a chunk that no other cell wants."""
         chunk = decoder(data, None, source.read_many if source is not None else None)
         self.chunk(grid, position, self.grids[grid].spread(position, chunk), packing)
+
+    def many(self, grid: int, alike: Alike, decoder: Decoder, data: Sequence[memoryview], source: ByteSource) -> None:
+        """Chunks are handed over one by one."""
+        raise AssertionError("a stream takes chunks one by one")
+
+    def straight(self, grid: int, alike: Alike, decoder: Decoder, offset: Sequence[int], source: ReadsInto) -> bool:
+        """Chunks are decoded first."""
+        return False
 
     def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
         """A decoded chunk: what is wanted of it, in the array's type."""

@@ -7,8 +7,9 @@ import numpy.typing as npt
 
 from insitu.errors import TruncatedError
 from insitu.sources import ByteSource
+from insitu.sources.protocol import ReadsInto
 
-__all__ = ["fetch"]
+__all__ = ["fetch", "filled"]
 
 
 def fetch(
@@ -48,12 +49,23 @@ def fetch(
     return data, len(ranges), int(sizes.sum())
 
 
+def filled(source: ReadsInto, offset: int, target: npt.NDArray[np.uint8]) -> None:
+    """Fill a buffer, all of it."""
+    found = source.read_into(offset, target.data)
+    if found != target.nbytes:
+        raise _short(offset, target.nbytes, found)
+
+
 def _whole(block: bytes, offset: int, length: int) -> bytes:
     if len(block) != length:
-        raise TruncatedError(
-            f"{length} bytes were asked for and {len(block)} came: the object ends there",
-            offset=offset,
-            length=length,
-            hint="It is shorter than when it was scanned, or was not fully transferred",
-        )
+        raise _short(offset, length, len(block))
     return block
+
+
+def _short(offset: int, length: int, found: int) -> TruncatedError:
+    return TruncatedError(
+        f"{length} bytes were asked for and {found} came: the object ends there",
+        offset=offset,
+        length=length,
+        hint="It is shorter than when it was scanned, or was not fully transferred",
+    )

@@ -17,75 +17,38 @@ import numpy.typing as npt
 
 from insitu.codecs import Decoder, prepare
 from insitu.errors import InsituError, NotFoundError
-from insitu.model import ABSENT, INLINE, UNWRITTEN, Located, Packing
+from insitu.model import ABSENT, INLINE, UNWRITTEN, Packing
 from insitu.reading.fetch import fetch
+from insitu.reading.grid import Alike, Grid, Position
 from insitu.reading.opened import Opened
 from insitu.reading.plan import ReadPlan
 from insitu.reading.pool import workers
 from insitu.reading.report import Tally
-from insitu.reading.touch import Touched
 from insitu.sources import ByteSource
+from insitu.sources.protocol import ReadsInto
 
-__all__ = ["Grid", "Run", "Sink", "run_all"]
+__all__ = ["Run", "Sink", "run_all"]
 
 BATCH_BYTES = 4 << 20
 """Encoded bytes of a task: enough to make the cost of a task small beside decoding, little enough to keep memory bounded."""
 BATCH_ROWS = 512
+STRAIGHT_BYTES = 64 << 10
+"""Uncompressed chunks from this size on are read to their place one by one; smaller ones come together, with their neighbours."""
 UNKNOWN_BYTES = 256 << 10
 """Taken for the size of an object whose size nothing says: a Zarr chunk."""
-
-Position = tuple[int, ...]
-"""Which row of each axis' columns a row of the combination is."""
-
-
-class Grid:
-    """One tile's part of a plan, unpacked for the loop over its rows."""
-
-    __slots__ = (
-        "all_exist", "encodings", "exists", "inside", "located", "outside", "packings", "plain", "shape", "sizes", "whole",
-    )  # fmt: skip
-
-    def __init__(self, touched: Touched, located: Located) -> None:
-        parts = touched.parts
-        self.located = located
-        self.shape = touched.grid
-        self.encodings = touched.tile.encodings
-        self.outside = [part.outside for part in parts]
-        self.inside = [part.inside for part in parts]
-        self.sizes = [part.stored.tolist() for part in parts]
-        self.whole = [part.whole.tolist() for part in parts]
-        self.exists = [part.exists for part in parts]
-        self.all_exist = all(self.exists)
-        self.plain = not any(isinstance(picker, np.ndarray) for part in parts for picker in part.outside)
-        used = np.unique(located.packing).tolist()
-        rows = {row: touched.tile.packings[row] for row in used}
-        self.packings: dict[int, Packing | None] = {n: None if row.identity else row for n, row in rows.items()}
-
-    def at(self, columns: Sequence[Sequence[Any]], position: Position) -> tuple[Any, ...]:
-        """One row of each axis' column."""
-        return tuple([column[i] for column, i in zip(columns, position, strict=True)])
-
-    def chunk_shape(self, position: Position) -> tuple[int, ...]:
-        """Shape of what the row's bytes decode to."""
-        sizes = self.at(self.sizes, position)
-        return sizes if self.all_exist else tuple(n for n, exists in zip(sizes, self.exists, strict=True) if exists)
-
-    def spread(self, position: Position, chunk: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """A decoded chunk with one axis for each of the tile: of length 1 where the chunk has none."""
-        if self.all_exist:
-            return chunk
-        sizes = self.at(self.sizes, position)
-        return chunk.reshape([n if exists else 1 for n, exists in zip(sizes, self.exists, strict=True)])
-
-    def positions(self, rows: npt.NDArray[np.int64]) -> list[Position]:
-        """Which row of each axis' columns these rows are."""
-        if not self.shape:
-            return [()] * len(rows)
-        return list(zip(*(index.tolist() for index in np.unravel_index(rows, self.shape)), strict=True))
 
 
 class Sink(Protocol):
     """What becomes of chunks. Called from several threads, for different cells."""
+
+    takes_many: bool
+    """Whether chunks that are wanted alike may be handed over together."""
+
+    def many(self, grid: int, alike: Alike, decoder: Decoder, data: Sequence[memoryview], source: ByteSource) -> None:
+        """The bytes of chunks of which the same box is wanted, by nobody else, and which have no packing."""
+
+    def straight(self, grid: int, alike: Alike, decoder: Decoder, offset: Sequence[int], source: ReadsInto) -> bool:
+        """Uncompressed chunks that are still in the source; False: fetch them first."""
 
     def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
         """A cell without bytes: every element is `value` (stored, if a packing is given)."""
@@ -160,12 +123,27 @@ class Run:
         offset, length = plan.offset[begin:end], plan.length[begin:end]
         at = 0
         try:
+            if self._straight(begin, end, source):
+                return
             data, requests, fetched = fetch(source, offset, length)
             shared = _shared(offset, length)
+            any_shared = any(shared)
             decoded = 0
             for number, here in _by_tile(plan.tile[begin:end], len(self.grids)):
                 grid, rows = self.grids[number], plan.row[begin:end][here]
                 located, last, chunk = grid.located, None, None
+                if self.sink.takes_many and not any_shared and grid.axes is not None:
+                    for alike in grid.alike(rows):
+                        decoder = prepare(grid.encodings[alike.encoding], alike.shape, alike.mask)
+                        decoded += decoder.nbytes * len(alike.rows)
+                        at = int(here[alike.rows[0]])
+                        mine = [data[i] for i in here[alike.rows].tolist()]
+                        try:
+                            self.sink.many(number, alike, decoder, mine, source)
+                        except InsituError as problem:
+                            at = int(here[alike.rows[problem.place.pop("number", 0)]])
+                            raise
+                    continue
                 columns = zip(
                     here.tolist(), grid.positions(rows), located.encoding[rows].tolist(), located.filter_mask[rows].tolist(),
                     located.packing[rows].tolist(), strict=True,
@@ -186,6 +164,33 @@ class Run:
         except InsituError as problem:
             raise problem.located(**self._whereabouts(begin + at)) from problem.__cause__
         self.tally.add(requests, fetched, decoded, len(offset))
+
+    def _straight(self, begin: int, end: int, source: ByteSource) -> bool:
+        """Read uncompressed chunks to their place without a stop between; False where that cannot be, or is not worth it."""
+        plan = self.plan
+        length = plan.length[begin:end]
+        number = int(plan.tile[begin])
+        grid = self.grids[number]
+        if (
+            grid.axes is None
+            or not self.sink.takes_many
+            or length.min() < STRAIGHT_BYTES
+            or not isinstance(source, ReadsInto)
+        ):
+            return False
+        if (plan.tile[begin:end] != number).any():
+            return False
+        groups = list(grid.alike(plan.row[begin:end]))
+        decoders = [prepare(grid.encodings[alike.encoding], alike.shape, alike.mask) for alike in groups]
+        if any(decoder.steps or decoder.back is not None or decoder.dtype.hasobject for decoder in decoders):
+            return False
+        if any((length[alike.rows] != decoder.nbytes).any() for alike, decoder in zip(groups, decoders, strict=True)):
+            return False  # the decoder will say what is wrong
+        for alike, decoder in zip(groups, decoders, strict=True):
+            if not self.sink.straight(number, alike, decoder, plan.offset[begin:end][alike.rows].tolist(), source):
+                return False
+        self.tally.add(end - begin, int(length.sum()), int(length.sum()), end - begin)
+        return True
 
     def _never_written(self, begin: int, end: int) -> None:
         """The object of a key is not there: its chunks are Unwritten."""

@@ -103,17 +103,22 @@ def _in_order(picker: Picker, length: int) -> bool:
 
 def _alone(part: Part) -> Part:
     """Each wanted element a piece of its own."""
-    row, inner, outer = [], [], []
+    row: list[int] = []
+    inner: list[int] = []
+    outer: list[Picker] = []
     for number, (inside, outside) in enumerate(zip(part.inside, part.outside, strict=True)):
-        elements = inside if isinstance(inside, np.ndarray) else np.arange(max(part.stored[number], 1))[inside]
+        # A range, not an array: a stored axis may be longer than memory.
+        elements = (
+            inside.tolist() if isinstance(inside, np.ndarray) else range(max(int(part.stored[number]), 1))[inside]
+        )
         if isinstance(outside, np.ndarray):
-            places: list[Picker] = [slice(int(o), int(o) + 1) for o in outside]
+            places = [slice(int(o), int(o) + 1) for o in outside]
         elif len(elements) == 1:
             places = [outside]  # one element, for as many as the output has there
         else:
             places = [slice(o, o + 1) for o in range(outside.start, outside.stop)]
         row += [number] * len(elements)
-        inner += elements.tolist()
+        inner += elements
         outer += places
     rows = np.array(row, np.int64)
     ones = np.ones(len(rows), np.int64)
