@@ -7,4 +7,4 @@ import insitu
 
 def test_public_names() -> None:
     assert insitu.__all__ == sorted(insitu.__all__)
-    assert insitu.__all__ == ["errors", "read", "scan"]
+    assert insitu.__all__ == ["ChunkCache", "errors", "read", "scan"]

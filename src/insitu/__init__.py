@@ -2,6 +2,7 @@
 
 from insitu import errors
 from insitu.opening import read, scan
+from insitu.reading import ChunkCache
 
-__all__ = ["errors", "read", "scan"]
+__all__ = ["ChunkCache", "errors", "read", "scan"]
 __version__ = "0.1.0"

@@ -5,6 +5,7 @@ The only place that knows both how archives are found (`formats`) and how they a
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from insitu.errors import SelectionError, VariableError
 from insitu.formats import scan_format
 from insitu.model import Selection, VirtualArray, VirtualGroup
-from insitu.reading import Tally, read_array
+from insitu.reading import ChunkCache, Tally, read_array, read_points, summary
 from insitu.sources import ByteSource, detach_secrets, open_source
 
 __all__ = ["read", "scan"]
@@ -89,7 +90,10 @@ def read(
     *,
     start: Sequence[int] | None = None,
     count: Sequence[int] | None = None,
+    points: Sequence[Any] | None = None,
     out: npt.NDArray[Any] | None = None,
+    cache: ChunkCache | None = None,
+    verbose: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     tally: Tally | None = None,
 ) -> npt.NDArray[Any]:
@@ -105,12 +109,19 @@ def read(
         Integers, slices of any step, Ellipsis, index arrays and boolean arrays (each axis on its own).
     start, count
         Instead of a selection: the corner and the extent, as in the netCDF library. Without `count`, up to the end.
+    points
+        Instead of a selection: index arrays that are paired up (stations on a grid), or slices; each touched chunk is decoded once.
     out
         Where to put the values.
+    cache
+        Keeps decoded chunks for the next reads.
+    verbose
+        Say on standard error what the read did: type, shape, chunks, codecs, requests, bytes, seconds. The logger `insitu.read` says the
+        same at level DEBUG.
     storage_options
         See `scan`.
     tally
-        Counts requests and bytes, if given.
+        The same as an object: counts requests, bytes and seconds, if given.
 
     Examples
     --------
@@ -131,7 +142,18 @@ def read(
         if selection is not Ellipsis:
             raise SelectionError("give either a selection or start and count")
         selection = _box(array, start, count)
-    return read_array(array, selection, out=out, name=path, storage_options=storage_options, tally=tally)
+    tally = tally if tally is not None else Tally()
+    if points is not None:
+        if selection is not Ellipsis or out is not None:
+            raise SelectionError("points go with neither a selection nor an output")
+        values = read_points(array, points, name=path, storage_options=storage_options, tally=tally)
+    else:
+        values = read_array(
+            array, selection, out=out, name=path, storage_options=storage_options, tally=tally, cache=cache
+        )
+    if verbose:
+        print(summary(array, values.shape, tally, path), file=sys.stderr)
+    return values
 
 
 def _box(array: VirtualArray, start: Sequence[int] | None, count: Sequence[int] | None) -> Selection:

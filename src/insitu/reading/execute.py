@@ -17,6 +17,7 @@ from insitu.codecs.packing import unpack
 from insitu.codecs.scratch import borrow
 from insitu.errors import InsituError
 from insitu.model import Packing
+from insitu.reading.cache import ChunkCache
 from insitu.reading.fetch import filled
 from insitu.reading.grid import Alike, Grid, Position
 from insitu.reading.opened import Opened
@@ -174,7 +175,12 @@ class Stream:
 
 
 def execute(
-    plan: ReadPlan, out: npt.NDArray[Any], opened: Opened, name: str | None = None, tally: Tally | None = None
+    plan: ReadPlan,
+    out: npt.NDArray[Any],
+    opened: Opened,
+    name: str | None = None,
+    tally: Tally | None = None,
+    cache: ChunkCache | None = None,
 ) -> Tally:
     """Fill `out` with what a plan reads.
 
@@ -190,12 +196,17 @@ def execute(
         The variable, for messages.
     tally
         Counts what was done.
+    cache
+        Keeps decoded chunks.
     """
-    return execute_all([(plan, out, name)], opened, tally)
+    return execute_all([(plan, out, name)], opened, tally, cache)
 
 
 def execute_all(
-    jobs: Sequence[tuple[ReadPlan, npt.NDArray[Any], str | None]], opened: Opened, tally: Tally | None = None
+    jobs: Sequence[tuple[ReadPlan, npt.NDArray[Any], str | None]],
+    opened: Opened,
+    tally: Tally | None = None,
+    cache: ChunkCache | None = None,
 ) -> Tally:
     """Fill several outputs in one go: their chunks are fetched and decoded side by side."""
     tally = tally if tally is not None else Tally()
@@ -204,7 +215,7 @@ def execute_all(
         if not plan.covered:
             out[...] = plan.array.absent_value()
         grids = _grids(plan)
-        runs.append(Run(plan, grids, Output(plan, grids, out), opened, name, tally))
+        runs.append(Run(plan, grids, Output(plan, grids, out), opened, name, tally, cache))
     run_all(runs)
     return tally
 

@@ -6,6 +6,7 @@ by source and offset, so that files are read forwards, neighbours come in one re
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from insitu.model.axis import Indices
 from insitu.reading.touch import Touched, touched, width
 from insitu.reading.trim import trimmed
 
-__all__ = ["ReadPlan", "plan"]
+__all__ = ["ReadPlan", "plan", "plan_of"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,11 +66,16 @@ def plan(array: VirtualArray, selection: Selection, *, request_bytes: int = 1 <<
     request_bytes
         How many bytes could be fetched in the time that one more request costs: decides how uncompressed chunks are cut.
     """
+    wishes = (trimmed(wish, request_bytes) for wish in touched(array, selection))
+    return plan_of(array, selection, wishes)
+
+
+def plan_of(array: VirtualArray, selection: Selection, wishes: Iterable[Touched]) -> ReadPlan:
+    """Locate what is wanted, and put it in the order of fetching."""
     numbers: dict[Source, int] = {}
     tiles, located, resting, columns = [], [], [], []
     elements = 0
-    for number, wish in enumerate(touched(array, selection)):
-        wish = trimmed(wish, request_bytes)
+    for number, wish in enumerate(wishes):
         rows = wish.tile.chunks.locate(np.ix_(*(part.cell for part in wish.parts)))
         rows = _narrowed_to_parts(wish, rows)
         source = np.asarray(rows.source)

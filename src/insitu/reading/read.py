@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,11 @@ import numpy.typing as npt
 
 from insitu.errors import SelectionError
 from insitu.model import Selection, VirtualArray
+from insitu.reading.cache import ChunkCache
 from insitu.reading.execute import execute, execute_all
 from insitu.reading.opened import Opened
 from insitu.reading.plan import plan
-from insitu.reading.report import Tally
+from insitu.reading.report import Tally, log, summary
 
 __all__ = ["read_array", "read_arrays"]
 
@@ -30,6 +33,7 @@ def read_array(
     name: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
     tally: Tally | None = None,
+    cache: ChunkCache | None = None,
 ) -> npt.NDArray[Any]:
     """Read a selection of a virtual array.
 
@@ -47,12 +51,25 @@ def read_array(
         How to open the sources: see `insitu.sources.open_source`.
     tally
         Counts what was done, if given.
+    cache
+        Keeps decoded chunks for the next reads, if given.
     """
+    started = planned = perf_counter()
+    done = Tally()
     chosen = Selection.of(selection, array.shape)
     values = _output(array, chosen, out)
     if values.size:
         with Opened(storage_options) as opened:
-            execute(plan(array, chosen), values, opened, name, tally)
+            work = plan(array, chosen)
+            planned = perf_counter()
+            execute(work, values, opened, name, done, cache)
+    done.spent(planned - started, perf_counter() - started)
+    if log.isEnabledFor(logging.DEBUG):
+        log.debug(summary(array, values.shape, done, name))
+    if tally is not None:
+        counts = (done.requests, done.bytes_fetched, done.bytes_decoded, done.chunks)
+        tally.add(*counts, done.fetch_seconds, done.decode_seconds)
+        tally.spent(done.plan_seconds, done.total_seconds)
     return values
 
 
@@ -62,6 +79,7 @@ def read_arrays(
     names: Sequence[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     tally: Tally | None = None,
+    cache: ChunkCache | None = None,
 ) -> list[npt.NDArray[Any]]:
     """Read selections of several arrays in one go: all their chunks are fetched and decoded side by side.
 
@@ -71,7 +89,7 @@ def read_arrays(
         Pairs of an array and a selection, as for `read_array`.
     names
         The variables, for messages.
-    storage_options, tally
+    storage_options, tally, cache
         As for `read_array`.
     """
     values, jobs = [], []
@@ -81,7 +99,7 @@ def read_arrays(
         if values[-1].size:
             jobs.append((plan(array, chosen), values[-1], names[number] if names is not None else None))
     with Opened(storage_options) as opened:
-        execute_all(jobs, opened, tally)
+        execute_all(jobs, opened, tally, cache)
     return values
 
 

@@ -1,11 +1,17 @@
-"""What did a read do? Requests, bytes, chunks."""
+"""What did a read do? Requests, bytes, chunks, and the seconds of each phase."""
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-__all__ = ["Tally"]
+from insitu.model import VirtualArray
+
+__all__ = ["Tally", "log", "summary"]
+
+log = logging.getLogger("insitu.read")
 
 
 @dataclass(slots=True)
@@ -13,15 +19,58 @@ class Tally:
     """Counts of one or more reads; threads may share it."""
 
     requests: int = 0
+    """Byte ranges that were asked for; neighbouring chunks come in one."""
     bytes_fetched: int = 0
     bytes_decoded: int = 0
     chunks: int = 0
+    plan_seconds: float = 0.0
+    """To find out what to fetch."""
+    fetch_seconds: float = 0.0
+    """Summed over threads, as is `decode_seconds`."""
+    decode_seconds: float = 0.0
+    total_seconds: float = 0.0
+    """By the clock on the wall."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
-    def add(self, requests: int, fetched: int, decoded: int, chunks: int) -> None:
+    def add(
+        self,
+        requests: int,
+        fetched: int,
+        decoded: int,
+        chunks: int,
+        fetch_seconds: float = 0.0,
+        decode_seconds: float = 0.0,
+    ) -> None:
         """Count a batch."""
         with self._lock:
             self.requests += requests
             self.bytes_fetched += fetched
             self.bytes_decoded += decoded
             self.chunks += chunks
+            self.fetch_seconds += fetch_seconds
+            self.decode_seconds += decode_seconds
+
+    def spent(self, plan_seconds: float, total_seconds: float) -> None:
+        """Count the time of a read."""
+        with self._lock:
+            self.plan_seconds += plan_seconds
+            self.total_seconds += total_seconds
+
+
+def summary(array: VirtualArray, shape: Iterable[int], tally: Tally, name: str | None = None) -> str:
+    """One line that says what a read did."""
+    chains = dict.fromkeys(
+        "→".join(codec.name for codec in encoding.codecs) or "uncompressed"
+        for tile in array.tiles
+        for encoding in tile.encodings
+    )
+    parts = [
+        name or "array",
+        str(array.details.get("format", "")),
+        f"{array.dtype} {'×'.join(map(str, shape)) or 'scalar'} of {'×'.join(map(str, array.shape)) or 'scalar'}",
+        f"{tally.chunks} chunks, {' | '.join(chains)}",
+        f"{tally.requests} requests, {tally.bytes_fetched:,} bytes fetched, {tally.bytes_decoded:,} decoded",
+        f"{tally.total_seconds:.4f} s: plan {tally.plan_seconds:.4f}, on threads fetch {tally.fetch_seconds:.4f}, "
+        f"decode {tally.decode_seconds:.4f}",
+    ]
+    return " | ".join(part for part in parts if part)

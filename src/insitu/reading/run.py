@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
+from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy.typing as npt
 from insitu.codecs import Decoder, prepare
 from insitu.errors import InsituError, NotFoundError
 from insitu.model import ABSENT, INLINE, UNWRITTEN, Packing
+from insitu.reading.cache import ChunkCache
 from insitu.reading.fetch import fetch
 from insitu.reading.grid import Alike, Grid, Position
 from insitu.reading.opened import Opened
@@ -72,7 +74,14 @@ class Run:
     """One execution of a plan."""
 
     def __init__(
-        self, plan: ReadPlan, grids: Sequence[Grid], sink: Sink, opened: Opened, name: str | None, tally: Tally
+        self,
+        plan: ReadPlan,
+        grids: Sequence[Grid],
+        sink: Sink,
+        opened: Opened,
+        name: str | None,
+        tally: Tally,
+        cache: ChunkCache | None = None,
     ) -> None:
         self.plan = plan
         self.grids = grids
@@ -80,6 +89,7 @@ class Run:
         self.opened = opened
         self.name = name
         self.tally = tally
+        self.cache = cache
         self.stopped = threading.Event()
 
     def rest(self) -> None:
@@ -123,9 +133,14 @@ class Run:
         offset, length = plan.offset[begin:end], plan.length[begin:end]
         at = 0
         try:
+            if self.cache is not None:
+                self._decode_cached(begin, end, source, self.cache)
+                return
             if self._straight(begin, end, source):
                 return
+            started = perf_counter()
             data, requests, fetched = fetch(source, offset, length)
+            fetch_seconds = perf_counter() - started
             shared = _shared(offset, length)
             any_shared = any(shared)
             decoded = 0
@@ -163,7 +178,48 @@ class Run:
                     self.sink.chunk(number, position, grid.spread(position, chunk), grid.packings[packing])
         except InsituError as problem:
             raise problem.located(**self._whereabouts(begin + at)) from problem.__cause__
-        self.tally.add(requests, fetched, decoded, len(offset))
+        self.tally.add(requests, fetched, decoded, len(offset), fetch_seconds, perf_counter() - started - fetch_seconds)
+
+    def _decode_cached(self, begin: int, end: int, source: ByteSource, cache: ChunkCache) -> None:
+        """The same with a cache: only chunks that it does not have are fetched and decoded."""
+        plan, about = self.plan, source.describe()
+        jobs = []
+        for at in range(begin, end):
+            number, row = int(plan.tile[at]), plan.row[at : at + 1]
+            grid = self.grids[number]
+            encoding, mask = int(grid.located.encoding[row][0]), int(grid.located.filter_mask[row][0])
+            (position,) = grid.positions(row)
+            decoder = prepare(grid.encodings[encoding], grid.chunk_shape(position), mask)
+            key = (about, int(plan.offset[at]), int(plan.length[at]), grid.encodings[encoding], mask, decoder.stored)
+            jobs.append((number, position, decoder, key, grid.packings[int(grid.located.packing[row][0])]))
+        missing = np.array([key not in cache for _, _, _, key, _ in jobs], bool)
+        started = perf_counter()
+        data: list[memoryview] = []
+        requests = fetched = decoded = 0
+        if missing.any():
+            data, requests, fetched = fetch(source, plan.offset[begin:end][missing], plan.length[begin:end][missing])
+        fetch_seconds = perf_counter() - started
+        here = dict(zip((np.flatnonzero(missing) + begin).tolist(), data, strict=True))
+        for at, (number, position, decoder, key, packing) in enumerate(jobs, begin):
+            if self.stopped.is_set():
+                return
+            made = False
+
+            def make(decoder: Decoder = decoder, at: int = at) -> npt.NDArray[Any]:
+                nonlocal made
+                made = True
+                one = slice(at, at + 1)
+                # What the cache had a moment ago may have been pushed out since.
+                chunk = here[at] if at in here else fetch(source, plan.offset[one], plan.length[one])[0][0]
+                return decoder(chunk, None, source.read_many)
+
+            try:
+                chunk = cache.get(key, make)
+            except InsituError as problem:
+                raise problem.located(**self._whereabouts(at)) from problem.__cause__
+            decoded += decoder.nbytes if made else 0
+            self.sink.chunk(number, position, self.grids[number].spread(position, chunk), packing)
+        self.tally.add(requests, fetched, decoded, end - begin, fetch_seconds, perf_counter() - started - fetch_seconds)
 
     def _straight(self, begin: int, end: int, source: ByteSource) -> bool:
         """Read uncompressed chunks to their place without a stop between; False where that cannot be, or is not worth it."""
@@ -186,10 +242,11 @@ class Run:
             return False
         if any((length[alike.rows] != decoder.nbytes).any() for alike, decoder in zip(groups, decoders, strict=True)):
             return False  # the decoder will say what is wrong
+        started = perf_counter()
         for alike, decoder in zip(groups, decoders, strict=True):
             if not self.sink.straight(number, alike, decoder, plan.offset[begin:end][alike.rows].tolist(), source):
                 return False
-        self.tally.add(end - begin, int(length.sum()), int(length.sum()), end - begin)
+        self.tally.add(end - begin, int(length.sum()), int(length.sum()), end - begin, perf_counter() - started, 0.0)
         return True
 
     def _never_written(self, begin: int, end: int) -> None:

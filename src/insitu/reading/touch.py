@@ -19,7 +19,7 @@ from insitu.model.array import within
 from insitu.model.axis import Indices
 from insitu.model.tile import SPLIT_BYTES
 
-__all__ = ["Part", "Picker", "Touched", "touched", "width"]
+__all__ = ["Part", "Picker", "Touched", "part_of", "touched", "width"]
 
 Picker = slice | npt.NDArray[np.int64]
 """What to take along one axis: NumPy's own two ways."""
@@ -97,7 +97,7 @@ def touched(array: VirtualArray, selection: Selection) -> Iterator[Touched]:
         for dimension, axis_number in enumerate(tile.dimensions):
             place[axis_number] = dimension
             axis, origin = tile.axes[axis_number], int(near[number, dimension])
-            parts[axis_number] = _part(axis, selection.selectors[dimension], origin)
+            parts[axis_number] = part_of(axis, selection.selectors[dimension], origin)
         for axis_number, axis in enumerate(tile.axes):
             if place[axis_number] is None:
                 parts[axis_number] = _strided(axis, Stride(0, 1, 1), 0)
@@ -117,7 +117,8 @@ def _bounds(selector: int | Stride | Indices) -> tuple[int, int]:
     return (int(selector.min()), int(selector.max())) if len(selector) else (0, -1)
 
 
-def _part(axis: Axis, selector: int | Stride | Indices, origin: int) -> Part:
+def part_of(axis: Axis, selector: int | Stride | Indices, origin: int) -> Part:
+    """What a selector wants of an axis that begins at `origin` of the array's dimension."""
     if isinstance(selector, int):
         selector = Stride(selector, 1, 1)
     if isinstance(selector, Stride):

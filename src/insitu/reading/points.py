@@ -1,0 +1,241 @@
+"""What are the values at these points? Index arrays that are paired up, as for stations on a grid.
+
+Points that fall into one chunk are one wish: the chunk is fetched and decoded once, and gives all of them. Of large uncompressed chunks each
+point is cut out alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.codecs import Decoder
+from insitu.codecs.packing import unpack
+from insitu.errors import SelectionError
+from insitu.model import Packing, Selection, Stride, Tile, VirtualArray
+from insitu.model.axis import Indices
+from insitu.reading.grid import Alike, Grid, Position
+from insitu.reading.opened import Opened
+from insitu.reading.plan import plan_of
+from insitu.reading.report import Tally
+from insitu.reading.run import Run, run_all
+from insitu.reading.touch import Part, Touched, part_of
+from insitu.reading.trim import trimmed
+from insitu.sources import ByteSource
+from insitu.sources.protocol import ReadsInto
+
+__all__ = ["read_points"]
+
+SMALL_CHUNK = 1 << 16
+"""Uncompressed chunks up to this size are fetched whole: several points of one are cheaper so."""
+REQUEST_BYTES = 1 << 14
+
+
+def read_points(
+    array: VirtualArray,
+    keys: Sequence[Any],
+    *,
+    name: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    tally: Tally | None = None,
+) -> npt.NDArray[Any]:
+    """Read single points, or lines and planes through them.
+
+    Parameters
+    ----------
+    array
+        What to read from.
+    keys
+        For each dimension an integer array (they broadcast against each other and are paired up) or a slice. Missing ones are whole.
+    name, storage_options, tally
+        As for `read_array`.
+
+    Returns
+    -------
+    ndarray
+        The points' dimensions first, then the sliced ones.
+    """
+    keys = (*keys, *[slice(None)] * (array.ndim - len(keys)))
+    if len(keys) > array.ndim:
+        raise SelectionError(f"too many indices: {len(keys)} for {array.ndim} dimensions")
+    paired = [d for d, key in enumerate(keys) if not isinstance(key, slice)]
+    index = _paired([np.asarray(keys[d]) for d in paired], [array.shape[d] for d in paired], paired)
+    strides = {d: Stride.of(key, array.shape[d]) for d, key in enumerate(keys) if isinstance(key, slice)}
+    shape = (*(index[0].shape if index else ()), *(stride.length for stride in strides.values()))
+    out = np.empty(shape, array.dtype)
+    if not out.size:
+        return out
+    flat = [i.reshape(-1) for i in index]
+    # One axis for all points, then the sliced dimensions.
+    table = out.reshape(math.prod(shape[: len(shape) - len(strides)]), *(stride.length for stride in strides.values()))
+    groups = list(_groups(array, dict(zip(paired, flat, strict=True)), strides))
+    plan = plan_of(array, Selection.of(..., array.shape), [group.wish for group in groups])
+    if _has_gaps(array):
+        table[...] = array.absent_value()
+    grids = [Grid(touched, located) for touched, located in zip(plan.tiles, plan.located, strict=True)]
+    with Opened(storage_options) as opened:
+        run_all(
+            [Run(plan, grids, _Points(groups, grids, table), opened, name, tally if tally is not None else Tally())]
+        )
+    return out
+
+
+def _has_gaps(array: VirtualArray) -> bool:
+    """Whether the tiles leave places free."""
+    return sum(math.prod(tile.shape) for tile in array.tiles) < array.size
+
+
+def _paired(arrays: Sequence[npt.NDArray[Any]], lengths: Sequence[int], dimensions: Sequence[int]) -> list[Indices]:
+    """Index arrays of one shape, non-negative, within bounds."""
+    try:
+        full = np.broadcast_arrays(*arrays)
+    except ValueError:
+        raise SelectionError(f"index arrays of shapes {[a.shape for a in arrays]} cannot be paired up") from None
+    result = []
+    for values, length, dimension in zip(full, lengths, dimensions, strict=True):
+        if values.dtype.kind not in "iu":
+            raise SelectionError(f"axis {dimension}: {values.dtype} does not index")
+        index = values.astype(np.int64)
+        if index.size and (index.min() < -length or index.max() >= length):
+            raise SelectionError(f"a point is out of bounds for axis {dimension} with size {length}")
+        result.append(np.where(index < 0, index + length, index))
+    return result
+
+
+class _Group:
+    """Points of one tile that lie in one chunk, as far as the paired axes go."""
+
+    __slots__ = ("inner", "paired", "points", "sliced", "wish")
+
+    def __init__(
+        self, wish: Touched, points: Indices, inner: list[Indices], paired: list[int], sliced: list[int]
+    ) -> None:
+        self.wish = wish
+        self.points = points
+        """Their rows of the output."""
+        self.inner = inner
+        """For each paired axis where in the (fetched part of the) chunk."""
+        self.paired = paired
+        """Axes of the tile that are paired …"""
+        self.sliced = sliced
+        """… and sliced, in the order of the output; all others have one element."""
+
+
+def _groups(array: VirtualArray, index: Mapping[int, Indices], strides: Mapping[int, Stride]) -> Iterator[_Group]:
+    far, near = array.boxes(), array.origins
+    count = len(next(iter(index.values()))) if index else 1
+    for number, tile in enumerate(array.tiles):
+        inside = np.ones(count, bool)
+        for dimension, positions in index.items():
+            inside &= (positions >= near[number, dimension]) & (positions < far[number, dimension])
+        points = np.flatnonzero(inside)
+        if not len(points):
+            continue
+        axis_of = tile.dimensions
+        parts: dict[int, Part] = {}
+        for dimension, stride in strides.items():
+            parts[axis_of[dimension]] = part_of(tile.axes[axis_of[dimension]], stride, int(near[number, dimension]))
+        for i, axis in enumerate(tile.axes):
+            if i not in axis_of:
+                parts[i] = part_of(axis, 0, 0)
+        if not all(len(part.cell) for part in parts.values()):
+            continue
+        place = tuple(axis_of.index(i) if i in axis_of else None for i in range(len(tile.axes)))
+        paired, sliced = [axis_of[d] for d in index], [axis_of[d] for d in strides]
+        local = [positions[points] - near[number, dimension] for dimension, positions in index.items()]
+        yield from _in_chunks(tile, place, parts, points, paired, sliced, local)
+
+
+def _in_chunks(
+    tile: Tile, place: tuple[int | None, ...], parts: dict[int, Part], points: Indices, paired: list[int], sliced: list[int],
+    local: list[Indices],
+) -> Iterator[_Group]:  # fmt: skip
+    """The points of a tile by the chunk that they lie in."""
+    cells = [tile.axes[axis].find(positions) for axis, positions in zip(paired, local, strict=True)]
+    group = np.zeros(len(points), np.int64)
+    for axis, cell in zip(paired, cells, strict=True):
+        group = group * tile.axes[axis].count + cell
+    if _cut_out(tile):
+        group = np.arange(len(points))
+    order = np.argsort(group, kind="stable")
+    for mine in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+        here, inner = dict(parts), []
+        for axis, cell, positions in zip(paired, cells, local, strict=True):
+            one = cell[mine[:1]]
+            shown = tile.axes[axis].show(one)
+            inside = shown.skip + shown.step * (positions[mine] - tile.axes[axis].begin(one))
+            stored = int(max(shown.stored[0], 1))
+            whole = slice(0, stored) if len(mine) > 1 else slice(int(inside[0]), int(inside[0]) + 1)
+            here[axis] = Part(
+                cell=one, inside=(whole,), outside=(slice(0, 1),), stored=np.array([stored]), exists=bool(shown.stored[0]),
+                whole=np.zeros(1, bool), wanted=np.array([whole.stop - whole.start]), first=np.zeros(1, np.int64),
+            )  # fmt: skip
+            inner.append(inside)
+        wish = Touched(tile, tuple(here[i] for i in range(len(tile.axes))), place)
+        cut = trimmed(wish, REQUEST_BYTES) if len(mine) == 1 else wish
+        inner = [inside - cut.parts[axis].first[0] for inside, axis in zip(inner, paired, strict=True)]
+        yield _Group(cut, points[mine], inner, paired, sliced)
+
+
+def _cut_out(tile: Tile) -> bool:
+    """Whether the chunks are uncompressed and too large to fetch whole for a point."""
+    if not all(encoding.raw for encoding in tile.encodings):
+        return False
+    itemsize = max(encoding.dtype.itemsize for encoding in tile.encodings)
+    sizes = [int(axis.show(np.zeros(1, np.int64)).stored[0]) or 1 for axis in tile.axes if axis.count]
+    return math.prod(sizes) * itemsize > SMALL_CHUNK
+
+
+class _Points:
+    """The sink that places points."""
+
+    takes_many = False
+
+    def __init__(self, groups: Sequence[_Group], grids: Sequence[Grid], table: npt.NDArray[Any]) -> None:
+        self.groups = groups
+        self.grids = grids
+        self.table = table
+
+    def _place(self, grid: int, position: Position) -> tuple[Any, ...]:
+        group, here = self.groups[grid], self.grids[grid]
+        return (group.points, *(here.outside[axis][position[axis]] for axis in group.sliced))
+
+    def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
+        """A cell without bytes."""
+        self.table[self._place(grid, position)] = value if packing is None else unpack(np.asarray(value), packing)
+
+    def alone(
+        self,
+        grid: int,
+        position: Position,
+        decoder: Decoder,
+        data: memoryview,
+        source: ByteSource | None,
+        packing: Packing | None,
+    ) -> None:
+        """The bytes of a chunk that no other group wants."""
+        chunk = decoder(data, None, source.read_many if source is not None else None)
+        self.chunk(grid, position, self.grids[grid].spread(position, chunk), packing)
+
+    def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
+        """A decoded chunk: its points go to their rows."""
+        group, here = self.groups[grid], self.grids[grid]
+        others = [axis for axis in range(chunk.ndim) if axis not in group.paired and axis not in group.sliced]
+        turned = chunk.transpose(*others, *group.paired, *group.sliced)
+        pickers = (here.inside[axis][position[axis]] for axis in others)
+        single = tuple(picker.start for picker in pickers if isinstance(picker, slice))
+        slices = tuple(here.inside[axis][position[axis]] for axis in group.sliced)
+        values = turned[single][(*group.inner, *slices)]
+        self.table[self._place(grid, position)] = values if packing is None else unpack(values, packing)
+
+    def many(self, grid: int, alike: Alike, decoder: Decoder, data: Sequence[memoryview], source: ByteSource) -> None:
+        """Chunks are handed over one by one."""
+        raise AssertionError("points take chunks one by one")
+
+    def straight(self, grid: int, alike: Alike, decoder: Decoder, offset: Sequence[int], source: ReadsInto) -> bool:
+        """Chunks are decoded first."""
+        return False

@@ -1,0 +1,105 @@
+"""Decoded chunks are kept up to a number of bytes, and made once however many threads want them."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import insitu
+from insitu.errors import CodecError
+from insitu.reading import ChunkCache, Tally
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as made:
+        made.create_dataset(
+            "x", data=np.arange(1000.0).reshape(100, 10), chunks=(10, 10), compression="gzip", shuffle=True
+        )
+        made.create_dataset("plain", data=np.arange(1000.0), chunks=(100,))
+    return path
+
+
+# Of uncompressed chunks only the wanted part is fetched, and kept: another part is another fetch.
+@pytest.mark.parametrize(("name", "first_key"), [("x", np.s_[:]), ("plain", np.s_[5:95:3])])
+def test_a_second_read_fetches_nothing(file: Path, name: str, first_key: slice) -> None:
+    cache = ChunkCache(1 << 20)
+    group = insitu.scan(file)
+    first, second = Tally(), Tally()
+    one = insitu.read(group, name, first_key, cache=cache, tally=first)
+    other = insitu.read(group, name, np.s_[5:95:3], cache=cache, tally=second)
+    np.testing.assert_array_equal(one if name == "plain" else one[5:95:3], other)
+    assert first.chunks == (10 if name == "x" else 1)
+    assert (second.requests, second.bytes_fetched, second.bytes_decoded) == (0, 0, 0)
+    one[...] = 0  # the values are the caller's, not the cache's
+    np.testing.assert_array_equal(insitu.read(group, name, np.s_[5:95:3], cache=cache), other)
+
+
+def test_no_more_than_max_bytes_are_kept(file: Path) -> None:
+    cache = ChunkCache(3 * 800)
+    group = insitu.scan(file)
+    values = insitu.read(group, "x", cache=cache)
+    np.testing.assert_array_equal(values, np.arange(1000.0).reshape(100, 10))
+    assert cache.nbytes <= 3 * 800
+    assert ChunkCache(10).get("a", lambda: np.zeros(100)).shape == (100,)
+    cache.clear()
+    assert cache.nbytes == 0
+    with pytest.raises(ValueError, match="cannot hold"):
+        ChunkCache(-1)
+
+
+def test_a_changed_file_is_another_chunk(file: Path) -> None:
+    cache = ChunkCache(1 << 20)
+    insitu.read(file, "plain", cache=cache)
+    with h5py.File(file, "r+") as changed:
+        changed["plain"][...] = 7
+    assert (insitu.read(file, "plain", cache=cache) == 7).all()
+
+
+def test_threads_make_a_chunk_once() -> None:
+    cache, made, go = ChunkCache(1 << 20), [], threading.Event()
+
+    def make() -> np.ndarray:
+        go.wait(10)
+        made.append(1)
+        return np.arange(10)
+
+    with ThreadPoolExecutor(8) as pool:
+        waiting = [pool.submit(cache.get, "key", make) for _ in range(8)]
+        go.set()
+        assert all(future.result().tolist() == list(range(10)) for future in waiting)
+    assert len(made) == 1
+    assert (cache.hits, cache.misses) == (7, 1)
+
+
+def test_a_failure_reaches_everyone_and_is_not_kept(file: Path) -> None:
+    cache = ChunkCache(1 << 20)
+
+    def fail() -> np.ndarray:
+        raise zlib.error("no")
+
+    for _ in range(2):
+        with pytest.raises(zlib.error):
+            cache.get("key", fail)
+    group = insitu.scan(file)
+    chunk = group.arrays["x"].tiles[0].chunks[3, 0]
+    with file.open("r+b") as damaged:
+        damaged.seek(chunk.offset)
+        damaged.write(b"\0" * chunk.length)
+    with pytest.raises(CodecError, match=r"variable x, chunk \(3, 0\)"):
+        insitu.read(group, "x", cache=cache)
+
+
+def test_a_cache_travels_empty() -> None:
+    cache = ChunkCache(100)
+    cache.get("a", lambda: np.zeros(3))
+    again = pickle.loads(pickle.dumps(cache))
+    assert (again.max_bytes, again.nbytes) == (100, 0)
