@@ -16,6 +16,7 @@ import numpy.typing as npt
 from insitu.errors import CodecError
 from insitu.model import INLINE, WHOLE, Located, Selection, Source, VirtualArray
 from insitu.model.axis import Indices
+from insitu.reading.distance import request_bytes as cost_of_request
 from insitu.reading.touch import Touched, touched, width
 from insitu.reading.trim import trimmed
 
@@ -56,7 +57,7 @@ class ReadPlan:
         return int(np.maximum(self.length[new], 0).sum())
 
 
-def plan(array: VirtualArray, selection: Selection, *, request_bytes: int = 1 << 14) -> ReadPlan:
+def plan(array: VirtualArray, selection: Selection, *, request_bytes: int | None = None) -> ReadPlan:
     """Plan a read.
 
     Parameters
@@ -64,8 +65,11 @@ def plan(array: VirtualArray, selection: Selection, *, request_bytes: int = 1 <<
     array, selection
         What is wanted.
     request_bytes
-        How many bytes could be fetched in the time that one more request costs: decides how uncompressed chunks are cut.
+        How many bytes could be fetched in the time that one more request costs: decides how uncompressed chunks are cut. By default as
+        the sources' URLs suggest.
     """
+    if request_bytes is None:
+        request_bytes = cost_of_request(array.tiles[0].chunks.sources if array.tiles else ())
     wishes = (trimmed(wish, request_bytes) for wish in touched(array, selection))
     return plan_of(array, selection, wishes)
 

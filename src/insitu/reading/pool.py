@@ -1,4 +1,4 @@
-"""On which threads are chunks decoded? One pool for the process, made when first needed, and made anew after a fork."""
+"""On which threads are chunks decoded? One pool for the process (two, if some bytes come from far away), made when first needed, and anew after a fork."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from concurrent.futures import ThreadPoolExecutor
 
 __all__ = ["workers"]
 
+FAR = 16
+"""Tasks under way at once when the bytes come from far away: they mostly wait."""
+
 _lock = threading.Lock()
-_pool: ThreadPoolExecutor | None = None
+_pools: dict[bool, ThreadPoolExecutor] = {}
 
 
-def workers() -> ThreadPoolExecutor:
-    """The pool: a thread for each core that this process may use, and one more to keep the disk busy."""
-    global _pool
+def workers(far: bool = False) -> ThreadPoolExecutor:
+    """The pool: a thread for each core that this process may use, and one more to keep the disk busy; more for bytes from far away."""
     with _lock:
-        if _pool is None:
-            _pool = ThreadPoolExecutor(_cores() + 1, thread_name_prefix="insitu-read")
-        return _pool
+        pool = _pools.get(far)
+        if pool is None:
+            count = max(_cores() + 1, FAR if far else 0)
+            pool = _pools[far] = ThreadPoolExecutor(count, thread_name_prefix="insitu-read")
+        return pool
 
 
 def _cores() -> int:
@@ -29,9 +33,9 @@ def _cores() -> int:
 
 def _forget() -> None:
     """In a forked child the pool's threads do not exist; the lock may be held by one of them."""
-    global _lock, _pool
+    global _lock
     _lock = threading.Lock()
-    _pool = None
+    _pools.clear()
 
 
 if hasattr(os, "register_at_fork"):

@@ -20,6 +20,7 @@ from insitu.codecs import Decoder, prepare
 from insitu.errors import InsituError, NotFoundError
 from insitu.model import ABSENT, INLINE, UNWRITTEN, Packing
 from insitu.reading.cache import ChunkCache
+from insitu.reading.distance import is_far
 from insitu.reading.fetch import fetch
 from insitu.reading.grid import Alike, Grid, Position
 from insitu.reading.opened import Opened
@@ -282,7 +283,7 @@ def run_all(runs: Sequence[Run]) -> None:
         return
     pending: list[Future[None]] = []
     try:
-        pool = workers()
+        pool = workers(any(is_far(run.plan.sources) for run in runs))
         pending = [pool.submit(run.batch, begin, end) for run, begin, end in tasks]
         for future in pending:
             future.result()
