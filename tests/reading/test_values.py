@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from insitu.errors import CodecError, SelectionError, TruncatedError
-from insitu.model import Axis, Codec, Columns, Encoding, Selection, Source, Tile, VirtualArray
+from insitu.model import (
+    Axis,
+    Codec,
+    Columns,
+    Encoding,
+    Kind,
+    Packing,
+    Packings,
+    Selection,
+    Source,
+    Tile,
+    VirtualArray,
+    concatenate,
+)
 from insitu.reading import Opened, plan, read_array
 from insitu.reading.execute import execute
 from insitu.reading.run import BATCH_ROWS
@@ -196,3 +210,24 @@ def test_wrong_outputs_are_refused() -> None:
     with pytest.raises(SelectionError, match="cannot be put into"):
         read_array(case.array, out=np.empty(6, bool))
     assert read_array(case.array, slice(3, 3)).shape == (0,)
+
+
+@pytest.mark.parametrize("key", [np.s_[...], np.s_[3:17:2], np.s_[[0, 19, 5]], np.s_[4]])
+@pytest.mark.parametrize("codec", [True, False])
+def test_packings_are_undone_chunk_by_chunk(key: Any, codec: bool) -> None:
+    """Two files with a scale of their own each, joined: each part by its own packing."""
+    parts, values, disk = [], [], {}
+    for number, scale in enumerate((0.5, 0.25)):
+        stored = np.arange(10, dtype="<i2") + number
+        case = compressed(stored, 4, f"f{number}") if codec else chunked(stored, (4,), f"f{number}")
+        tile = case.array.tiles[0]
+        kind = Kind(dtype="float32", scale_dtype="float32")
+        packings = Packings.of([Packing(scale=scale, missing=(np.int16(3),), kind=kind)])
+        tile = Tile(tile.axes, tile.encodings, tile.chunks, packings)
+        parts.append(replace(VirtualArray.of(tile, dims=("x",)), dtype=np.dtype("f4")))
+        values.append(np.where(stored == 3, np.nan, stored * np.float32(scale)).astype("f4"))
+        disk |= case.disk
+    joined = concatenate(parts)
+    assert len(joined.tiles) == 1
+    expected = np.concatenate(values)
+    np.testing.assert_array_equal(values_of(Case(joined, expected, disk), key), expected[key])

@@ -248,8 +248,8 @@ class Decoder:
                 return
             inside = tuple([slice(s, s + n) for s, n in zip(start, extent, strict=True)])
             for number, (chunk, place) in enumerate(zip(data, at, strict=True)):  # noqa: B007 (for the error)
-                outside = tuple([slice(b, b + n) for b, n in zip(place, extent, strict=True)])
-                self.place(chunk, inside, out[(..., *outside)], fetch)
+                outside: tuple[Any, ...] = (..., *[slice(b, b + n) for b, n in zip(place, extent, strict=True)])
+                self.place(chunk, inside, out[outside], fetch)
         except CodecError as error:
             error.located(number=number)
             raise

@@ -1,8 +1,9 @@
 """How do one chunk's stored values become the values that are meant?
 
-A packing says which steps (`insitu.model.Kind`): text, sign, missing values, scale and offset, time. What each step does, in which type and with which
-rounding, is what xarray's decoding does, so that the bits agree. The row is prepared once for a stored type and remembered; a chunk then costs a few NumPy
-passes into the result, which release the GIL, and no temporary but a mask.
+A packing says which steps (`insitu.model.Kind`): text, sign, missing values, scale and offset, time. What each step
+does, in which type and with which rounding, is what xarray's decoding does, so that the bits agree. The row is prepared
+once for a stored type and remembered; a chunk then costs a few NumPy passes into the result, which release the GIL, and
+no temporary but a mask.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs import times
+from insitu.codecs.numbers import missing_dtype
 from insitu.errors import CodecError
 from insitu.model import Kind, Packing
 
-__all__ = ["Unpacker", "missing_dtype", "prepare", "unpack", "unpacked_dtype"]
+__all__ = ["Unpacker", "decode_text", "prepare", "unpack", "unpacked_dtype"]
+
+EXACT = 1 << 53
+"""From here on float64 does not tell all integers apart."""
 
 
 def unpack(stored: NDArray[Any], packing: Packing, out: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -31,7 +36,7 @@ def unpack(stored: NDArray[Any], packing: Packing, out: NDArray[Any] | None = No
     packing
         How to read it.
     out
-        Where to: the same shape, any strides, and a type that the decoded one can be cast to. It may be `stored` itself.
+        Where to: the same shape, any strides, a type that the decoded one can be cast to. It may be `stored` itself.
 
     Returns
     -------
@@ -91,7 +96,8 @@ def _prepared(key: tuple[Any, ...], stored: np.dtype[Any]) -> Unpacker:
         early = _as_stored(missing, signed, result)
         plain = early is not None
         wanted = missing if early is None else early
-    return Unpacker(kind, signed, masked, wanted, scaled, scale, offset, result, packing.epoch, plain)
+    fused = plain and scale is not None and np.result_type(result, scale) == result
+    return Unpacker(kind, signed, masked, wanted, scaled, scale, offset, result, packing.epoch, plain, fused)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,6 +117,8 @@ class Unpacker:
     epoch: int
     plain: bool
     """Whether missing values can be told before the cast, so that all is done in the result."""
+    fused: bool
+    """Whether NumPy scales in the decoded type, so that it can cast on the way."""
 
     def __call__(self, stored: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Unpack a chunk; see `unpack`."""
@@ -125,13 +133,15 @@ class Unpacker:
 
     def _directly(self, stored: NDArray[Any], out: NDArray[Any] | None) -> NDArray[Any]:
         """Mask and scale numbers in as few passes as there are steps."""
-        values = stored if stored.dtype == self.signed else stored.astype(self.signed)
+        values = stored
+        if stored.dtype != self.signed:
+            values = stored.view(self.signed) if stored.dtype.isnative else stored.astype(self.signed)
         hidden = None
         for value in self.missing:
             found = values == value
             hidden = found if hidden is None else np.logical_or(hidden, found, out=hidden)
         result = out if out is not None and out.dtype == self.dtype else np.empty(stored.shape, self.dtype)
-        if self.scale is not None and _loop(self.dtype, self.scale) == self.dtype:
+        if self.fused:
             # One pass: the ufunc casts block by block, with the same rounding as a cast of the whole.
             np.multiply(values, self.scale, out=result, dtype=self.dtype, casting="unsafe")
         else:
@@ -140,7 +150,8 @@ class Unpacker:
                 np.multiply(result, self.scale, out=result, casting="same_kind")
         if self.offset is not None:
             np.add(result, self.offset, out=result, casting="same_kind")
-        if hidden is not None and hidden.any():
+        # Looking whether there are any is a pass less where there are none, and a call more where the chunk is small.
+        if hidden is not None and (hidden.size < 4096 or hidden.any()):
             np.copyto(result, nothing(self.dtype), where=hidden)
         if out is not None and result is not out:
             np.copyto(out, result, casting="same_kind")
@@ -193,19 +204,10 @@ def nothing(dtype: np.dtype[Any]) -> Any:
     return np.nan
 
 
-def missing_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type that values of a type have when some of them may be missing."""
-    if dtype.kind in "fcmM":
-        return dtype
-    if dtype.kind in "iu":
-        return np.dtype(np.float32 if dtype.itemsize <= 2 else np.float64)
-    return np.dtype(object)
-
-
 def decode_text(stored: NDArray[Any], charset: str) -> NDArray[Any]:
     """Return the texts that bytes spell."""
     try:
-        texts = [value.decode(charset) for value in stored.ravel()]
+        texts = [value if isinstance(value, str) else value.decode(charset) for value in stored.ravel()]
     except (UnicodeDecodeError, LookupError, AttributeError) as error:
         raise CodecError(f"the text is not {charset}: {error}") from error
     result = np.empty(len(texts), object)
@@ -230,27 +232,24 @@ def _number(value: float | None, name: str | None) -> Any:
     return int(value) if name == "int" else np.dtype(name).type(value)
 
 
-def _loop(dtype: np.dtype[Any], number: Any) -> np.dtype[Any]:
-    """The type in which NumPy computes with an array and a number."""
-    return np.result_type(dtype, number)
-
-
 def _as_stored(missing: tuple[Any, ...], stored: np.dtype[Any], result: np.dtype[Any]) -> tuple[Any, ...] | None:
-    """The missing values as stored ones, without those that cannot occur; None if the cast may make values equal that were not."""
+    """The missing values as stored ones, without those that cannot occur.
+
+    None if the cast may make values equal that were not: then they are compared after it, as xarray does.
+    """
     if not np.can_cast(stored, result, "safe"):
         return None
     kept = []
     for value in missing:
         if not isinstance(value, (int, float, complex, np.number)):
-            continue
-        if isinstance(value, (int, np.integer)) and abs(int(value)) >= 1 << 53:
+            continue  # text is no number
+        if abs(value.item() if isinstance(value, np.generic) else value) >= EXACT and (
+            stored.kind in "iu" or isinstance(value, (int, np.integer))
+        ):
             return None
         with np.errstate(all="ignore"):
-            if isinstance(value, int) and stored.kind in "iu":
-                info = np.iinfo(stored)
-                if not info.min <= value <= info.max:
-                    continue
-            same = np.asarray(value).astype(stored)[()]
-        if same == value:
-            kept.append(same)
+            own = np.asarray(value)
+            same = own.astype(stored)
+        if same == own:
+            kept.append(same[()])
     return tuple(kept)

@@ -7,6 +7,7 @@ whoever registers them: data must not run code.
 from __future__ import annotations
 
 import asyncio
+import base64
 import threading
 from collections.abc import Coroutine
 from typing import Any
@@ -20,6 +21,10 @@ from insitu.errors import CodecError, UnknownCodecError
 __all__ = ["registered"]
 
 REFUSED = frozenset({"pickle"})
+
+
+FILL = "$fill"
+"""In a configuration: one element, base64, of what a never-written inner chunk of a shard holds. Not the codec's own, so it is taken out."""
 
 
 def registered(name: str, configuration: Configuration, form: Form) -> Step | None:
@@ -83,7 +88,8 @@ def _zarr(name: str, configuration: Configuration, form: Form) -> Step | None:
     except (KeyError, ValueError):
         # Some versions of zarr raise a KeyError, others an error of their own that is a ValueError.
         return None
-    codec = found.from_dict({"name": name, "configuration": dict(configuration)})
+    settings = {key: value for key, value in configuration.items() if key != FILL}
+    codec = found.from_dict({"name": name, "configuration": settings})
     from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec
     from zarr.core.array_spec import ArrayConfig, ArraySpec
     from zarr.core.buffer import default_buffer_prototype
@@ -91,7 +97,11 @@ def _zarr(name: str, configuration: Configuration, form: Form) -> Step | None:
 
     prototype = default_buffer_prototype()
     kind = parse_dtype(form.dtype, zarr_format=3)
-    given = ArraySpec(form.shape, kind, kind.default_scalar(), ArrayConfig("C", write_empty_chunks=True), prototype)
+    fill = kind.default_scalar()
+    if FILL in configuration:
+        element = np.frombuffer(base64.b64decode(configuration[FILL]), form.dtype, count=1)[0]
+        fill = kind.cast_scalar(element)
+    given = ArraySpec(form.shape, kind, fill, ArrayConfig("C", write_empty_chunks=True), prototype)
     codec = codec.evolve_from_array_spec(given)
     after = codec.resolve_metadata(given)
     to_array = isinstance(codec, ArrayArrayCodec)

@@ -1,8 +1,9 @@
 """How do numbers become times (CF)?
 
-"days since 1850-01-01" becomes datetime64 by integer arithmetic where the calendar is the usual one and the dates fit; else objects of cftime. What decides, and
-how numbers with a fraction are rounded, is xarray's rule. It looks at all values of a variable, so the decision is taken once (`decide`) and kept in
-the packing; `decode` then turns any part of the values into the same times.
+"days since 1850-01-01" becomes datetime64 by integer arithmetic where the calendar is the usual one and the dates fit;
+else objects of cftime. What decides, and how numbers with a fraction are rounded, is xarray's rule. It looks at all
+values of a variable, so the decision is taken once (`decide`) and kept in the packing; `decode` then turns any part of
+the values into the same times.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ NANOSECONDS = {
     "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "D": 86400 * 10**9,
 }  # fmt: skip
 UNITS = {
-    "nanoseconds": "ns", "microseconds": "us", "milliseconds": "ms", "seconds": "s", "minutes": "m", "hours": "h", "days": "D",
+    "nanoseconds": "ns", "microseconds": "us", "milliseconds": "ms", "seconds": "s", "minutes": "m", "hours": "h",
+    "days": "D",
 }  # fmt: skip
 RESOLUTIONS = ("s", "ms", "us", "ns")
 USUAL_CALENDARS = frozenset({"standard", "gregorian", "proleptic_gregorian"})
@@ -89,7 +91,7 @@ _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\
 
 @lru_cache(maxsize=1024)
 def reference(date: str) -> tuple[int, str]:
-    """Return a reference date as a number since 1970, in the coarsest unit that holds it, and that unit; a ValueError if it is none.
+    """Return a reference date, counted from 1970 in the coarsest unit that holds it, and that unit. Else a ValueError.
 
     Examples
     --------
@@ -140,6 +142,7 @@ def decide(
     name = calendar or "standard"
     unit, date = _since(units)
     if use_cftime:
+        _understood(units, name)
         return Clock("object", unit, epoch=units, calendar=name)
     try:
         return _by_numpy(numbers, unit, date, name, time_unit)
@@ -201,57 +204,78 @@ def _without_fraction(numbers: NDArray[Any], unit: str) -> tuple[NDArray[Any], s
 
 
 def _ticks(numbers: NDArray[Any], unit: str, base: str, fine: str | None, epoch: int) -> tuple[NDArray[np.int64], str]:
-    """Numbers, counted from `epoch` in the unit `fine`, as times: whole numbers, NaT where there is none. `_UnfitError` if they are out of range."""
+    """Numbers as times: counted from `epoch` in whole ones of the unit `fine`, NaT where there is none.
+
+    Raises `_UnfitError` if they are out of range.
+    """
     kind = numbers.dtype.kind
     if kind not in "iuf":
         raise CodecError(f"values of {numbers.dtype} are not times")
     ratio = NANOSECONDS[unit] // NANOSECONDS[base]
-    nat = np.isnan(numbers) if kind == "f" else numbers == NAT if kind == "i" else np.zeros(numbers.shape, bool)
-    there = numbers[~nat] if nat.any() else numbers
+    nat = np.isnan(numbers) if kind == "f" else numbers == NAT if kind == "i" else None
+    if nat is not None and not nat.any():
+        nat = None
     found = base
     if kind == "f":
-        scaled = numbers * np.int64(ratio) if ratio > 1 else numbers.copy()
-        if fine is None:
-            scaled, found = _without_fraction(scaled, base) if base != "ns" else (scaled, base)
-        else:
+        scaled = np.multiply(numbers, np.int64(ratio)) if ratio > 1 else numbers.copy()
+        if fine is not None:
             for _ in range(RESOLUTIONS.index(fine) - RESOLUTIONS.index(base)):
                 scaled *= 1000
             found = fine
-        shown = scaled[~nat] if nat.any() else scaled
-        if shown.size and not (float(shown.max()) < 2.0**63 and float(shown.min()) > -(2.0**63)):
+            # Values that nobody looked at may need a finer unit than was decided on: never cut them off in silence.
+            if fine != "ns" and (scaled % 1 > 0).any():
+                raise _UnfitError(f"they have a fraction of {fine}")
+        elif base != "ns":
+            scaled, found = _without_fraction(scaled, base)
+        low, high = _extremes(scaled, nat)
+        if not (low > -(2.0**63) and high < 2.0**63):
             raise _UnfitError("they are out of range")
         with np.errstate(invalid="ignore"):
-            ticks = scaled.astype(np.int64)
+            ticks = np.asarray(scaled).astype(np.int64)
+        low, high = int(low), int(high)
     else:
-        if there.size and max(abs(int(there.max())), abs(int(there.min()))) * ratio > LAST:
+        low, high = _extremes(numbers, nat)
+        low, high = int(low) * ratio, int(high) * ratio
+        if max(abs(low), abs(high)) > LAST:
             raise _UnfitError("they are out of range")
-        ticks = numbers.astype(np.int64) * np.int64(ratio)
-    if there.size:
-        shown = ticks[~nat] if nat.any() else ticks
-        if int(shown.max()) + epoch > LAST or int(shown.min()) + epoch < -LAST:
-            raise _UnfitError("they are out of range")
+        ticks = np.asarray(np.multiply(numbers.astype(np.int64), np.int64(ratio)))
+    if high + epoch > LAST or low + epoch < -LAST:
+        raise _UnfitError("they are out of range")
     if epoch:
-        ticks = ticks + np.int64(epoch)
-    if nat.any():
+        ticks = np.asarray(ticks + np.int64(epoch))
+    if nat is not None:
         ticks = np.where(nat, np.int64(NAT), ticks)
     return ticks, found
 
 
+def _extremes(numbers: NDArray[Any], nat: NDArray[np.bool_] | None) -> tuple[Any, Any]:
+    """The least and the greatest of the numbers that are there."""
+    there = numbers if nat is None else numbers[~nat]
+    return (there.min(), there.max()) if there.size else (0, 0)
+
+
 def _by_calendar(numbers: NDArray[Any], unit: str, units: str, calendar: str, time_unit: str) -> Clock:
+    _understood(units, calendar)
     clock = Clock("object", unit, epoch=units, calendar=calendar, cast="float64")
-    usual = calendar.lower() in USUAL_CALENDARS
+    if calendar.lower() not in USUAL_CALENDARS:
+        return clock
     finite = numbers[np.isfinite(numbers)] if numbers.dtype.kind == "f" else numbers
     if not finite.size:
         return clock
     first, last = _dates(np.array([finite.min(), finite.max()], np.float64), units, calendar)
     own = type(first)
     if first < own(1582, 10, 15):
-        text = "before the reform of the calendar (1582-10-15)"
-        return replace(clock, warning=_kept(text)) if usual else clock
+        return replace(clock, warning=_kept("before the reform of the calendar (1582-10-15)"))
     low, high = own(1677, 9, 21, 0, 12, 43, 145224), own(2262, 4, 11, 23, 47, 16, 854775)
     if time_unit == "ns" and (first < low or last > high):
         return replace(clock, warning=_kept("out of the range of datetime64[ns]; a coarser time_unit would hold them"))
-    return replace(clock, dtype=f"datetime64[{time_unit}]") if usual else clock
+    return replace(clock, dtype=f"datetime64[{time_unit}]")
+
+
+@lru_cache(maxsize=1024)
+def _understood(units: str, calendar: str) -> None:
+    """Raise now, not when values are read, if cftime does not know the units or the calendar."""
+    _dates(np.zeros(1), units, calendar)
 
 
 def _kept(reason: str) -> str:
@@ -291,7 +315,7 @@ def decide_timedelta(numbers: NDArray[Any] | None, unit: str, time_unit: str = "
     own = numpy_unit(unit)
     base = _finest(own)
     if numbers is None:
-        return Clock(f"timedelta64[{time_unit}]", own, base=base, fine=None if time_unit == "ns" else base)
+        return Clock(f"timedelta64[{_finest(base, time_unit)}]", own, base=base)
     try:
         ticks, fine = _ticks(numbers, own, base, None, 0)
     except _UnfitError as problem:

@@ -1,8 +1,9 @@
 """How do stored values become meant values (CF)?
 
-A packing is a row of numbers (scale, offset, missing values, epoch) and a `kind` (types, unit, calendar, unsigned flag). Files of
-one archive often differ in the numbers and share the kind, so a tile keeps one table of rows and a small pool of kinds: ten
-thousand files with a `scale_factor` of their own each cost ten thousand rows, not ten thousand objects.
+A packing is a row of numbers (scale, offset, missing values, epoch) and a `kind` (types, unit, calendar, unsigned
+flag). Files of one archive often differ in the numbers and share the kind, so a tile keeps one table of rows and a
+small pool of kinds: ten thousand files with a `scale_factor` of their own each cost ten thousand rows, not ten thousand
+objects.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ __all__ = ["IDENTITY", "Kind", "Packing", "Packings"]
 class Kind:
     """The part of a packing that is not numbers: which steps there are, and in which types they are taken.
 
-    The steps, each if it is there: text (`charset`), sign (`unsigned`), missing values (`masked`), scale and offset (`scaled`), time (`unit`), and
-    at last the decoded type (`dtype`).
+    The steps, each if it is there: text (`charset`), sign (`unsigned`), missing values (`masked`), scale and offset
+    (`scaled`), time (`unit`), and at last the decoded type (`dtype`).
     """
 
     dtype: str | None = None
@@ -35,7 +36,7 @@ class Kind:
     scaled: str | None = None
     """Type in which scale and offset are applied; None: that of the next step."""
     scale_dtype: str | None = None
-    """Type of the scale as the file holds it (it decides how NumPy rounds); `float` or `int`: a plain number; None: no scale."""
+    """Type of the scale as the file holds it (NumPy rounds by it); `float` or `int`: a plain number; None: no scale."""
     offset_dtype: str | None = None
     """The same for the offset."""
     unsigned: bool | None = None
@@ -63,7 +64,7 @@ class Packing:
     scale: float | None = None
     offset: float | None = None
     missing: tuple[Any, ...] = ()
-    """Stored values that mean missing, as scalars of the stored type where that can be; a plain `int` takes the type of what it is compared with."""
+    """Stored values that mean missing, as NumPy scalars; a plain `int` takes the type of what it is compared with."""
     kind: Kind = field(default_factory=Kind)
     epoch: int = 0
     """Of times without a calendar: the reference date, counted from 1970 in the unit of the decoded type."""
@@ -75,8 +76,8 @@ class Packing:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What tells it from every packing that decodes otherwise: equality does not, of `1` and `1.0`, or `0.0` and `-0.0`."""
-        numbers = struct.pack("<dd", self.scale or 0.0, self.offset or 0.0)
+        """What tells it from all that decode otherwise: equality does not tell 1 from 1.0, nor 0.0 from -0.0."""
+        numbers = struct.pack("<dd", *(0.0 if number is None else number for number in (self.scale, self.offset)))
         return self, numbers, tuple([type(value) for value in self.missing])
 
 
@@ -159,7 +160,7 @@ class Packings:
     @property
     def identity(self) -> bool:
         """Whether no row changes anything."""
-        return (
+        return self is IDENTITY or (
             all(kind == _NOTHING.kind for kind in self.kinds)
             and bool(np.isnan(self.scale).all() and np.isnan(self.offset).all())
             and not bool((self.missing_type >= 0).any())

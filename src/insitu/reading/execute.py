@@ -76,7 +76,11 @@ class Output:
                 if view.shape == _shape_of(inside, here.at(here.sizes, position)):
                     decoder.place(data, inside, view, fetch)
                     return
-        self.chunk(grid, position, here.spread(position, decoder(data, None, fetch)), packing)
+        # The stored chunk is only a step on the way to meant values: no memory of its own for it.
+        room = None
+        if packing is not None and decoder.records is None and not decoder.dtype.hasobject and decoder.back is None:
+            room = borrow(BETWEEN, decoder.nbytes).view(decoder.dtype).reshape(decoder.stored)
+        self.chunk(grid, position, here.spread(position, decoder(data, room, fetch)), packing)
 
     def many(self, grid: int, alike: Alike, decoder: Decoder, data: Sequence[memoryview], source: ByteSource) -> None:
         """Chunks of which the same box is wanted."""
@@ -111,10 +115,15 @@ class Output:
     def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
         """A decoded chunk: what is wanted of it goes to its place."""
         here = self.grids[grid]
-        part = pick(chunk, here.at(here.inside, position))
+        part, outside = pick(chunk, here.at(here.inside, position)), here.at(here.outside, position)
         if packing is not None:
+            if here.plain:
+                view = self.windows[grid][(..., *outside)]
+                if view.shape == part.shape:
+                    unpack(part, packing, view)
+                    return
             part = unpack(part, packing)
-        put(self.windows[grid], here.at(here.outside, position), part)
+        put(self.windows[grid], outside, part)
 
 
 def _shape_of(inside: tuple[slice, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:

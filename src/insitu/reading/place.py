@@ -24,7 +24,7 @@ def pick(chunk: npt.NDArray[Any], inside: tuple[Picker, ...]) -> npt.NDArray[Any
 def put(window: npt.NDArray[Any], outside: tuple[Picker, ...], values: Any) -> None:
     """Place values in the output."""
     if sum(isinstance(picker, np.ndarray) for picker in outside) <= 1:
-        window[outside] = values
+        window[(*outside, ...)] = values  # the Ellipsis: an array of one object must not be put as an object
         return
     # NumPy pairs several index arrays up, unless they are spread over the axes.
     grids = [p if isinstance(p, np.ndarray) else np.arange(p.start, p.stop) for p in outside]

@@ -6,16 +6,18 @@ Its cells, its encoding, and where its chunks lie, in the terms of the model.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.datatype import Datatype
 from insitu.formats.hdf5.file import File
 from insitu.formats.hdf5.layout import ChunkedLayout, CompactLayout, ContiguousLayout
 from insitu.formats.hdf5.objects import Dataset
-from insitu.formats.hdf5.pipeline import codec_of
+from insitu.formats.hdf5.pipeline import Filter, codec_of
 from insitu.model import Axis, ChunkTable, Codec, Columns, Encoding, Source, Tile, VirtualArray, scatter
 
 __all__ = ["virtual_array"]
@@ -55,10 +57,15 @@ def virtual_array(
         if layout.element != datatype.size:
             raise FormatError(f"chunks of elements of {layout.element} bytes, but the datatype has {datatype.size}")
         chunk = (*layout.chunk, *datatype.shape)
-    axes = tuple(Axis.regular(length, max(size, 1)) for length, size in zip(shape, chunk, strict=True))
+    axes = tuple([_axis(length, max(size, 1)) for length, size in zip(shape, chunk, strict=True)])
     grid = tuple(axis.count for axis in axes)
     tile = Tile(axes, (encoding,), _table(file, source, dataset, grid, shape))
     return VirtualArray.of(tile, dims=dims, attributes=attributes, fill_value=encoding.fill_value(), details=details)
+
+
+@lru_cache(maxsize=4096)
+def _axis(length: int, size: int) -> Axis:
+    return Axis.regular(length, size)
 
 
 def _details(dataset: Dataset, shape: tuple[int, ...]) -> dict[str, Any]:
@@ -89,11 +96,16 @@ def _details(dataset: Dataset, shape: tuple[int, ...]) -> dict[str, Any]:
 
 
 def _encoding(file: File, dataset: Dataset) -> Encoding:
-    datatype = dataset.datatype
-    codecs = tuple(codec_of(item, datatype.size) for item in dataset.filters)
-    fill = dataset.fill.value
-    if datatype.heaped:
-        return Encoding(datatype.dtype, (_heap_codec(file, datatype), *codecs), fill=fill)
+    if dataset.datatype.heaped:
+        codecs = tuple(codec_of(item, dataset.datatype.size) for item in dataset.filters)
+        return Encoding(dataset.datatype.dtype, (_heap_codec(file, dataset.datatype), *codecs), fill=dataset.fill.value)
+    return _plain_encoding(dataset.datatype, dataset.filters, dataset.fill.value)
+
+
+# Variables of an archive have few encodings among them. A datatype is found by its identity: it is remembered itself.
+@lru_cache(maxsize=1024)
+def _plain_encoding(datatype: Datatype, filters: tuple[Filter, ...], fill: bytes | None) -> Encoding:
+    codecs = tuple(codec_of(item, datatype.size) for item in filters)
     if fill is not None:
         if len(fill) != datatype.size:
             raise FormatError(f"a fill value of {len(fill)} bytes for elements of {datatype.size}")
@@ -104,6 +116,8 @@ def _encoding(file: File, dataset: Dataset) -> Encoding:
             fill = fill[:size]
         if not any(fill):
             fill = None
+    if datatype.texts:
+        codecs = (Codec("hdf5_text", {"texts": [list(text) for text in datatype.texts]}), *codecs)
     return Encoding(datatype.dtype, codecs, fill=fill)
 
 
@@ -160,6 +174,20 @@ def _chunk_table(source: Source, dataset: Dataset, grid: tuple[int, ...]) -> Chu
     extra = len(grid) - index.shape[1]
     if extra:  # axes of an array datatype: one cell each
         index = np.concatenate([index, np.zeros((len(index), extra), index.dtype)], axis=1)
-    if dataset.datatype.heaped:  # the codec of heap records comes before the filters, and is never skipped
-        mask = mask << 1
+    if dataset.datatype.heaped or dataset.datatype.texts:
+        mask = mask << 1  # our own codec comes before the filters, and is never skipped
+    if len(offset) == math.prod(grid) and _in_order(index, grid):
+        # The usual file: nothing has to be moved, and of many small variables that is much of the work.
+        masks = mask if isinstance(mask, int) else mask.reshape(grid)
+        first = np.zeros((1,) * len(grid), np.int8)
+        return Columns(grid, (source,), first, offset.reshape(grid), length.reshape(grid), np.asarray(masks))
     return scatter(grid, (source,), index, offset, length, mask)
+
+
+def _in_order(index: npt.NDArray[Any], grid: tuple[int, ...]) -> bool:
+    """Whether rows are all the cells of a grid, in C order."""
+    number: Any = 0
+    for axis, count in enumerate(grid):
+        if count > 1:
+            number = number * count + index[:, axis].astype(np.int64)
+    return isinstance(number, int) or bool((number == np.arange(len(index))).all())

@@ -168,10 +168,12 @@ def _records(file: File, header: _Header, nodes: list[tuple[int, int]], blocks: 
             verify(file, block[: 6 + count * size + 4], place, "B-tree node")
     if len(nodes) == 1:
         return np.frombuffer(blocks[0], np.uint8, most * size, 6).reshape(most, size)
-    table: Any = np.ndarray((len(nodes), most, size), np.uint8, b"".join(blocks), 6, (header.node_size, size, 1))
+    # As opaque records, which numpy copies whole; as bytes it would copy them one by one.
+    table: Any = np.ndarray((len(nodes), most), f"V{size}", b"".join(blocks), 6, (header.node_size, size))
     counts = np.array([count for _, count in nodes])
-    picked: Records = table[np.arange(most) < counts[:, None]]
-    return picked
+    picked = table[np.arange(most) < counts[:, None]]
+    records: Records = picked.view(np.uint8).reshape(-1, size)
+    return records
 
 
 def _children(

@@ -6,13 +6,16 @@ Whatever the index (format specification 3.0, VII), the answer is rows of (place
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from insitu.formats.hdf5.btree_v1 import read_chunk_tree
 from insitu.formats.hdf5.btree_v2 import read_tree
-from insitu.formats.hdf5.chunk_rows import ChunkRows, unsigned
+from insitu.formats.hdf5.chunk_rows import ChunkRows
 from insitu.formats.hdf5.dataspace import Dataspace
 from insitu.formats.hdf5.extensible_array import read_extensible_array
 from insitu.formats.hdf5.file import File
@@ -21,6 +24,9 @@ from insitu.formats.hdf5.layout import ChunkedLayout
 from insitu.formats.hdf5.walk import Walk
 
 __all__ = ["chunk_grid", "read_chunks"]
+
+BATCH = 1 << 16
+"""Elements decoded at once."""
 
 
 def chunk_grid(shape: tuple[int, ...], chunk: tuple[int, ...]) -> tuple[int, ...]:
@@ -103,35 +109,53 @@ def _tree(file: File, layout: ChunkedLayout, rows: ChunkRows, address: int) -> W
     width, rank = file.offset_size, len(layout.chunk)
 
     def decode(table: npt.NDArray[np.uint8], kind: int) -> None:
-        places = np.ascontiguousarray(table[:, -8 * rank :]).view("<u8").astype(np.int64)
         rest = table.shape[1] - 8 * rank - width
         if (kind == 10 and rest != 0) or (kind == 11 and not 5 <= rest <= 12):
             file.fail(f"has records of {table.shape[1]} bytes", address, "chunk B-tree")
-        if (places < 0).any():
-            file.fail("has chunks at impossible places", address, "chunk B-tree")
-        _add(file, layout, rows, places, table[:, : width + rest], "chunk B-tree")
+        records = table.view(_record(width, rest, rank)).reshape(-1)
+        _add(file, layout, rows, rows.places(records["place"], (1,) * rank), records, "chunk B-tree")
 
     yield from read_tree(file, address, (10, 11), decode, exact=True)
+
+
+@lru_cache(maxsize=64)
+def _record(width: int, rest: int, rank: int) -> np.dtype[Any]:
+    """What all indexes hold of a chunk: an address, with filters the stored size and the mask, and its place in some."""
+    fields: dict[str, tuple[Any, int]] = {"address": (f"<u{width}", 0)}
+    if rest:
+        # The size has rest - 4 bytes: read 4 or 8, and cut off what belongs to the next field.
+        fields["size"] = ("<u8" if rest >= 8 else "<u4", width)
+        fields["mask"] = ("<u4", width + rest - 4)
+    if rank:
+        fields["place"] = (("<u8", (rank,)), width + rest)
+    formats, offsets = zip(*fields.values(), strict=True)
+    return np.dtype(
+        {"names": list(fields), "formats": formats, "offsets": offsets, "itemsize": width + rest + 8 * rank}
+    )
 
 
 def _add(
     file: File,
     layout: ChunkedLayout,
     rows: ChunkRows,
-    places: npt.NDArray[np.int64],
-    table: npt.NDArray[np.uint8],
+    places: npt.NDArray[Any] | None,
+    records: npt.NDArray[Any],
     structure: str,
 ) -> None:
-    """Elements of any index: an address; with filters also a stored size (of varying width) and a mask."""
-    width = file.offset_size
-    address = unsigned(table[:, :width])
-    if table.shape[1] == width:
-        rows.add(places, address, np.full(len(table), layout.nbytes, np.int64), None, structure)
+    """Add records of any index to the rows."""
+    if places is None:
+        file.fail("has chunks at impossible places", layout.address or 0, structure)
+    address = records["address"].astype(np.uint64)
+    names = records.dtype.names or ()
+    if "size" not in names:
+        rows.add(places, address, np.full(len(records), layout.nbytes, np.int64), None, structure)
         return
-    length = unsigned(table[:, width:-4])
+    assert records.dtype.fields is not None
+    width = records.dtype.fields["mask"][1] - records.dtype.fields["size"][1]
+    length = records["size"].astype(np.uint64) & np.uint64((1 << 8 * width) - 1)
     if (length >> np.uint64(62)).any():
         file.fail("has chunks of impossible size", layout.address or 0, structure)
-    rows.add(places, address, length.astype(np.int64), unsigned(table[:, -4:]).astype(np.uint32), structure)
+    rows.add(places, address, length.astype(np.int64), records["mask"], structure)
 
 
 def _numbered(
@@ -148,19 +172,33 @@ def _numbered(
     if unlimited:
         order.insert(0, order.pop(unlimited))
     width = file.offset_size
-    for first, table in elements:
-        # What was never written has an address of all ones.
-        used = np.flatnonzero((table[:, :width] != 0xFF).any(axis=1))
-        if not len(used):
-            continue
-        if len(used) < len(table):
-            table = table[used]
-        rest = used.astype(np.int64) + first
-        index = np.empty((len(used), len(grid)), np.int64)
+    for numbers, table in _in_batches(elements):
+        rest = table.shape[1] - width
+        if rest and not 5 <= rest <= 12:
+            file.fail(f"has elements of {table.shape[1]} bytes", layout.address or 0, "chunk index")
+        records = table.view(_record(width, rest, 0)).reshape(-1)
+        used = records["address"] != file.undefined  # what was never written
+        if not used.all():
+            records, numbers = records[used], numbers[used]
+        index = np.empty((len(numbers), len(grid)), np.int64)
         for axis in reversed(order[1:]):
-            rest, index[:, axis] = np.divmod(rest, max(grid[axis], 1))
-        index[:, order[0]] = rest
-        _add(file, layout, rows, index, table, "chunk index")
+            numbers, index[:, axis] = np.divmod(numbers, max(grid[axis], 1))
+        index[:, order[0]] = numbers
+        _add(file, layout, rows, index, records, "chunk index")
+
+
+def _in_batches(elements: Elements) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]]:
+    """Runs of elements put together, so that many small ones cost no more than few large ones."""
+    start = 0
+    while start < len(elements):
+        end, count = start, 0
+        while end < len(elements) and (count < BATCH or end == start):
+            count += len(elements[end][1])
+            end += 1
+        some = elements[start:end]
+        numbers = [np.arange(first, first + len(table)) for first, table in some]
+        yield np.concatenate(numbers), np.concatenate([table for _, table in some])
+        start = end
 
 
 def _bare_edges(layout: ChunkedLayout, space: Dataspace, rows: ChunkRows, filters: int) -> None:

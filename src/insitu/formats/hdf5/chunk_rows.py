@@ -13,18 +13,7 @@ import numpy.typing as npt
 
 from insitu.formats.hdf5.file import File
 
-__all__ = ["ChunkRows", "unsigned"]
-
-
-def unsigned(columns: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
-    """Little-endian unsigned numbers from the last axis, whatever its width (1 to 8 bytes)."""
-    width = columns.shape[-1]
-    if width == 8:
-        wide = np.ascontiguousarray(columns)
-    else:
-        wide = np.zeros((*columns.shape[:-1], 8), np.uint8)
-        wide[..., :width] = columns
-    return wide.view("<u8")[..., 0]
+__all__ = ["ChunkRows"]
 
 
 def _signed(limit: int) -> type[np.signedinteger[Any]]:

@@ -6,7 +6,8 @@ half of the first byte, three bytes of bit fields and the size in bytes follow, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -18,10 +19,11 @@ from insitu.formats.hdf5.numeric import fixed_point, floating_point
 __all__ = ["NESTED", "Datatype", "parse_datatype"]
 
 DEPTH_LIMIT = 32
+TEXTS_LIMIT = 4096
 NESTED = "nested"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Datatype:
     """The type of the elements of a dataset or an attribute."""
 
@@ -39,8 +41,10 @@ class Datatype:
     """Of fixed-length strings: null-terminated, null-padded or space-padded."""
     base: Datatype | None = None
     """Of variable-length sequences: the type of their elements."""
-    names: MappingProxyType[str, int] | None = field(default=None, hash=False)
+    names: MappingProxyType[str, int] | None = None
     """Of enumerations: the values by name."""
+    texts: tuple[tuple[int, int, str], ...] = ()
+    """Offset, size and padding of the texts in an element whose end must be looked for."""
     note: str = ""
     """The tag of an opaque type; the kind of a reference (object, region, attribute); `NESTED` for a compound type with members
     that are neither numbers nor text."""
@@ -120,7 +124,9 @@ def _string(size: int, bits: int) -> Datatype:
     padding = {0: "null-terminated", 1: "null-padded", 2: "space-padded"}.get(bits & 15)
     if padding is None:
         raise FormatError(f"strings padded in way {bits & 15}", structure="datatype")
-    return Datatype("string", size, np.dtype(f"S{size}"), charset=_charset(bits >> 4 & 15), padding=padding)
+    texts = ((0, size, padding),) if size > 1 and padding != "null-padded" else ()
+    charset = _charset(bits >> 4 & 15)
+    return Datatype("string", size, np.dtype(f"S{size}"), charset=charset, padding=padding, texts=texts)
 
 
 def _opaque(body: bytes, at: int, size: int, bits: int) -> tuple[Datatype, int]:
@@ -149,6 +155,7 @@ def _compound(body: bytes, at: int, size: int, count: int, version: int, depth: 
     names: list[str] = []
     formats: list[Any] = []
     offsets: list[int] = []
+    texts: list[tuple[int, int, str]] = []
     note = ""
     width = 4 if version < 3 else (size.bit_length() + 7) // 8
     for _ in range(count):
@@ -169,6 +176,10 @@ def _compound(body: bytes, at: int, size: int, count: int, version: int, depth: 
             note = NESTED
         dims += member.shape
         dtype = np.dtype((member.dtype, dims)) if dims else member.dtype
+        if member.texts:
+            for number in range(min(math.prod(dims), TEXTS_LIMIT - len(texts))):
+                shift = offset + number * member.dtype.itemsize
+                texts += [(shift + start, length, padding) for start, length, padding in member.texts]
         if offset + dtype.itemsize > size:
             raise FormatError(f"member {name!r} lies outside its compound type", structure="datatype")
         names.append(name)
@@ -182,7 +193,7 @@ def _compound(body: bytes, at: int, size: int, count: int, version: int, depth: 
         if part.kind == "f" and 2 * part.itemsize == size and part.itemsize in (4, 8, np.dtype(np.longdouble).itemsize):
             return Datatype("number", size, np.dtype(f"{part.byteorder}c{size}")), at
     dtype = np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
-    return Datatype("compound", size, dtype, note=note), at
+    return Datatype("compound", size, dtype, texts=tuple(texts[:TEXTS_LIMIT]), note=note), at
 
 
 def _enumeration(body: bytes, at: int, count: int, version: int, depth: int) -> tuple[Datatype, int]:
@@ -225,7 +236,9 @@ def _array(body: bytes, at: int, size: int, version: int, depth: int) -> tuple[D
     shape = dims + base.shape
     if int(np.prod(shape, dtype=object)) * base.dtype.itemsize != size:
         raise FormatError(f"an array type of {size} bytes for {shape} elements", structure="datatype")
-    return Datatype(base.kind, size, base.dtype, shape, base.charset, base.padding, None, base.names, base.note), at
+    return Datatype(
+        base.kind, size, base.dtype, shape, base.charset, base.padding, None, base.names, base.texts, base.note
+    ), at
 
 
 def _complex(body: bytes, at: int, size: int, depth: int) -> tuple[Datatype, int]:

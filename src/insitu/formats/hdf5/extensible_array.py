@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from insitu.formats.hdf5.checksum import verify
 from insitu.formats.hdf5.file import File
@@ -49,8 +50,8 @@ class _DataBlock:
     first: int
     """The number of its first element."""
     count: int
-    pages: bytes
-    """Bit by bit: which pages were written; empty: not cut into pages."""
+    pages: npt.NDArray[np.uint8] | None
+    """For each page whether it was written; None: not cut into pages."""
 
 
 def read_extensible_array(file: File, address: int) -> Walk[Elements]:
@@ -90,7 +91,7 @@ def read_extensible_array(file: File, address: int) -> Walk[Elements]:
                 place = int.from_bytes(data[at : at + width], "little")
                 at += width
                 if place != file.undefined:
-                    blocks.append(_DataBlock(place, first + i * room, room, b""))
+                    blocks.append(_DataBlock(place, first + i * room, room, None))
         else:
             place = int.from_bytes(data[at : at + width], "little")
             at += width
@@ -133,12 +134,14 @@ def _super_blocks(file: File, header: _Header, outer: list[tuple[int, int, int]]
         if data[:4] != b"EASB":
             file.fail("has no signature", place, "extensible array super block")
         verify(file, data, place, "extensible array super block")
-        at = begin + count * bitmap
-        addresses = np.frombuffer(data, f"<u{width}", count, at).tolist()
+        # One bit a page, those of all data blocks without a gap, though there is room for whole bytes for each.
+        bits = np.unpackbits(np.frombuffer(data, np.uint8, count * bitmap, begin))
+        pages = room // header.page
+        addresses = np.frombuffer(data, f"<u{width}", count, begin + count * bitmap).tolist()
         for i, address in enumerate(addresses):
             if address != file.undefined and first + i * room < header.count:
-                pages = data[begin + i * bitmap : begin + (i + 1) * bitmap]
-                blocks.append(_DataBlock(address, first + i * room, room, pages))
+                written = bits[i * pages : (i + 1) * pages] if bitmap else None
+                blocks.append(_DataBlock(address, first + i * room, room, written))
     return blocks
 
 
@@ -148,11 +151,10 @@ def _data_blocks(file: File, header: _Header, blocks: list[_DataBlock], out: Ele
     # (first element, elements, address, where in it the elements begin)
     runs: list[tuple[int, int, int, int]] = []
     for block in blocks:
-        if not block.pages:
+        if block.pages is None:
             runs.append((block.first, block.count, block.address, prefix))
             continue
-        bits = np.unpackbits(np.frombuffer(block.pages, np.uint8))[: block.count // header.page]
-        for number in np.flatnonzero(bits).tolist():
+        for number in np.flatnonzero(block.pages).tolist():
             place = block.address + prefix + 4 + number * (header.page * header.size + 4)
             runs.append((block.first + number * header.page, header.page, place, 0))
     if len({run[2] for run in runs}) != len(runs):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from insitu.errors import FormatError
@@ -62,6 +63,7 @@ def _u16(body: bytes, at: int) -> int:
     return int.from_bytes(body[at : at + 2], "little")
 
 
+@lru_cache(maxsize=1024)
 def codec_of(item: Filter, itemsize: int) -> Codec:
     """The codec that a filter is.
 

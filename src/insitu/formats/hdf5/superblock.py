@@ -83,14 +83,14 @@ def _old(file: File, data: bytes, version: int, at: int) -> Superblock:
     base, _, end, driver = (_uint(data, place + i * width, width) for i in range(4))
     # Root group symbol table entry: name offset, then the object header's address (III.C).
     root = _uint(data, place + 5 * width, width)
-    _check(file, base, end, at)
-    if driver != file.undefined:
+    if driver != file.undefined:  # before the length is judged: of a set of files, one is always too short
         raise UnsupportedError(
             "the file is a member of a set of files (multi, split or family driver)",
             url=file.url,
             offset=at,
             hint="Repack the set into one file (h5repack, h5repart)",
         )
+    _check(file, base, end, at)
     return Superblock(version, root, None)
 
 

@@ -55,9 +55,15 @@ def _fixed_text(name: str, datatype: Datatype, space: Dataspace, data: bytes) ->
     if not space.shape and not datatype.shape:
         if name == "_FillValue":
             return data  # of characters; netCDF4 gives bytes for this one name
-        # One text: netCDF takes all its characters, and drops the NULs wherever they are.
+        # A text ends where HDF5 says that it ends, as h5py has it; netCDF would show what lies behind. It drops inner NULs.
+        if datatype.padding == "null-terminated":
+            data = data.split(b"\0", 1)[0]
+        elif datatype.padding == "space-padded":
+            data = data.rstrip(b" ")
         return data.decode("utf-8", "replace").replace("\0", "")
     texts = [data[at : at + size].split(b"\0", 1)[0].decode("utf-8", "replace") for at in range(0, len(data), size)]
+    if datatype.padding == "space-padded":
+        texts = [text.rstrip(" ") for text in texts]
     return texts[0] if len(texts) == 1 else texts
 
 

@@ -43,6 +43,10 @@ def damaged(problem: Exception, **place: Any) -> InsituError:
     return told
 
 
+BATCH_LIMIT = 64 << 20
+"""Bytes fetched at once; the nodes of all indexes of a file can be far more than that."""
+
+
 class Exact(list[tuple[int, int]]):
     """Ranges that are fetched as they are, without their neighbourhood, and not kept."""
 
@@ -84,15 +88,17 @@ class Reads(Protocol):
 class _Task:
     __slots__ = ("asked", "done", "error", "keep", "pending", "result", "results", "waiting", "walk")
 
+    results: list[Any]
+    pending: int
+    keep: bool
+    result: Any
+    error: InsituError | None
+
     def __init__(self, walk: Walk[Any]) -> None:
+        # What is not set here is set when it is needed: a file has a hundred walks, most of them short.
         self.walk = walk
         self.waiting: list[tuple[_Task, int]] = []
-        self.result: Any = None
-        self.error: InsituError | None = None
         self.done = False
-        self.pending = 0
-        self.results: list[Any] = []
-        self.keep = False
         self.asked = 0
 
 
@@ -115,15 +121,27 @@ def run(walk: Walk[T], reads: Reads) -> T:
             _advance(*ready.popleft(), ready, hungry, shared, reads)
         if not hungry:
             break
-        wanted, hungry = hungry, []
+        wanted, hungry = _affordable(hungry)
         fetched = reads.fetch([ranges for _, ranges in wanted])
         ready.extend((task, blocks, None) for (task, _), blocks in zip(wanted, fetched, strict=True))
-    if root.error is not None:
-        raise root.error
     if not root.done:
         raise FormatError("structures of the file wait for each other", url=reads.url, structure="object graph")
+    if root.error is not None:
+        raise root.error
     result: T = root.result
     return result
+
+
+def _affordable(
+    hungry: list[tuple[_Task, Ranges]],
+) -> tuple[list[tuple[_Task, Ranges]], list[tuple[_Task, Ranges]]]:
+    """As many requests as may be in memory at once (at least one), and the rest."""
+    total = 0
+    for number, (_, ranges) in enumerate(hungry):
+        total += sum([length for _, length in ranges])
+        if total > BATCH_LIMIT and number:
+            return hungry[:number], hungry[number:]
+    return hungry, []
 
 
 def _advance(

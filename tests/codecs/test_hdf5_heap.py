@@ -1,0 +1,45 @@
+"""Are all objects of a global heap collection found?"""
+
+from __future__ import annotations
+
+import pytest
+
+from insitu.codecs.hdf5_heap import collection_size, parse_collection
+from insitu.errors import FormatError
+
+
+def _collection(objects: dict[int, bytes], size: int = 4096, width: int = 8) -> bytes:
+    data = b"GCOL" + bytes([1, 0, 0, 0]) + size.to_bytes(width, "little") + bytes(8 - width)
+    for number, value in objects.items():
+        data += number.to_bytes(2, "little") + bytes(6) + len(value).to_bytes(width, "little") + bytes(8 - width)
+        data += value + bytes(-len(value) % 8)
+    return data.ljust(size, b"\0")
+
+
+@pytest.mark.parametrize("width", [4, 8])
+def test_objects(width: int) -> None:
+    objects = {1: b"one", 2: b"", 7: b"exactly8", 40: b"x" * 1000}
+    data = _collection(objects, width=width)
+    assert collection_size(data[:16], width) == 4096
+    assert parse_collection(data, width) == objects
+
+
+def test_full_to_the_end() -> None:
+    objects = {1: b"x" * 32}
+    assert parse_collection(_collection(objects, size=64)) == objects
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"GCOL",
+        b"JUNK" + bytes(100),
+        _collection({1: b"x"})[:100],
+        _collection({}, size=8),
+        b"GCOL\1\0\0\0" + (64).to_bytes(8, "little") + b"\1\0" + bytes(6) + (1 << 60).to_bytes(8, "little") + bytes(40),
+    ],
+)
+def test_damaged(data: bytes) -> None:
+    with pytest.raises(FormatError):
+        parse_collection(data)

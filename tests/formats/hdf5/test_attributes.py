@@ -1,0 +1,126 @@
+"""Are attributes what netCDF4 shows?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import netCDF4
+import numpy as np
+import pytest
+
+
+def _same(mine: Any, theirs: Any) -> None:
+    assert type(mine) is type(theirs), (mine, theirs)
+    np.testing.assert_array_equal(mine, theirs)
+    assert getattr(mine, "dtype", None) == getattr(theirs, "dtype", None)
+
+
+VALUES = {
+    "int8": np.int8(3),
+    "array": np.arange(3, dtype="i2"),
+    "one": np.array([1.5]),
+    "text": "été",
+    "empty text": "",
+    "texts": ["a", "bb", "ü", ""],
+    "uint64": np.uint64(2**63),
+    "float32": np.float32(1e20),
+    "nothing": np.array([], "f4"),
+}
+
+
+@pytest.mark.parametrize("count", [1, 40], ids=["compact", "dense"])
+def test_netcdf(tmp_path: Path, scan, count) -> None:
+    path = tmp_path / "x.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("x", 3)
+        variable = file.createVariable("v", "f4", ("x",))
+        for target in (file, variable):
+            for number in range(count):
+                for name, value in VALUES.items():
+                    target.setncattr(f"{name} {number}", value)
+            target.setncattr_string("varying", "length")
+    group = scan(path)
+    with netCDF4.Dataset(path) as file:
+        for mine, theirs in ((group.attributes, file), (group.arrays["v"].attributes, file["v"])):
+            assert list(mine) == theirs.ncattrs()  # in the order of creation
+            for name in theirs.ncattrs():
+                _same(mine[name], theirs.getncattr(name))
+
+
+@pytest.mark.parametrize("libver", ["earliest", "v108", "latest"])
+@pytest.mark.parametrize("more", [0, 30])
+def test_h5py(tmp_path: Path, scan, libver, more) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w", libver=libver) as file:
+        dataset = file.create_dataset("x", (2,), "f4")
+        attributes = dataset.attrs
+        attributes["text"] = "é"
+        attributes["texts"] = ["a", "b"]
+        attributes["fixed"] = np.bytes_(b"abc")
+        attributes["fixed array"] = np.array([b"ab", b"c"])
+        attributes["big endian"] = np.arange(3, dtype=">i4")
+        attributes["bool"] = True
+        attributes["half"] = np.float16(0.5)
+        attributes["large"] = np.arange(3000, dtype="f8")
+        attributes["reference"] = dataset.ref
+        for number in range(more):
+            attributes[f"more {number}"] = number
+    found = scan(path).arrays["x"].attributes
+    assert found["text"] == "é"
+    assert found["texts"] == ["a", "b"]
+    assert found["fixed"] == "abc"
+    assert found["fixed array"] == ["ab", "c"]
+    assert found["big endian"].dtype == np.dtype("i4")
+    assert found["bool"] == 1
+    np.testing.assert_array_equal(found["large"], np.arange(3000.0))
+    assert "reference" not in found  # as in netCDF4
+    assert len(found) == 8 + more
+    with h5py.File(path) as file:
+        for name in found:
+            value = file["x"].attrs[name]
+            value = value.decode() if isinstance(value, bytes) else value
+            assert np.array_equal(
+                np.asarray(found[name]).astype("O"),
+                np.asarray(value).astype("U" if np.asarray(value).dtype.kind in "SO" else "O").astype("O"),
+            )
+
+
+def test_hidden_ones_stay_hidden(tmp_path: Path, scan) -> None:
+    path = tmp_path / "x.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("y", 3)
+        file.createDimension("x", 3)
+        file.createVariable("x", "f4", ("x",)).units = "m"
+        file.createVariable("y", "f4", ("y", "x")).units = "m"
+        file.createVariable("c", "S1", ("x",), fill_value=b"-")
+    group = scan(path)
+    assert group.attributes == {}
+    assert group.arrays["x"].attributes == {"units": "m"}
+    assert group.arrays["y"].attributes == {"units": "m"}
+    assert group.arrays["c"].attributes == {"_FillValue": b"-"}
+
+
+def test_what_is_remembered_cannot_be_changed(tmp_path: Path, scan) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file.attrs["numbers"] = np.arange(3)
+        file.attrs["texts"] = np.array([b"a", b"b"])
+    first = scan(path).attributes
+    first["numbers"][0] = 99
+    first["texts"].append("c")
+    second = scan(path).attributes
+    assert second["numbers"].tolist() == [0, 1, 2]
+    assert second["texts"] == ["a", "b"]
+
+
+def test_a_type_that_is_not_read_is_told(tmp_path: Path, scan) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", (1,), "f4").attrs["odd"] = np.array(
+            [("a", 1)], [("s", h5py.string_dtype()), ("n", "i4")]
+        )
+    array = scan(path).arrays["x"]
+    assert "odd" not in array.attributes
+    assert "variable length" in array.details["unread_attributes"]["odd"]

@@ -1,0 +1,115 @@
+"""Does a damaged file give an error of ours, or the rest of it; never a hang, a crash or a gigabyte?"""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+import warnings
+from pathlib import Path
+
+import h5py
+import netCDF4
+import numpy as np
+import pytest
+
+from insitu.errors import FormatError, InsituError
+from insitu.formats import InsituWarning, scan_format
+from insitu.sources import MemorySource
+
+
+def _file(path: Path, libver: str) -> bytes:
+    with h5py.File(path, "w", libver=libver) as file:
+        file.attrs["title"] = "text"
+        file.create_dataset(
+            "a", data=np.arange(200).reshape(20, 10), chunks=(3, 4), compression="gzip", maxshape=(None, 10)
+        )
+        file.create_dataset("b", data=np.arange(200).reshape(20, 10), chunks=(3, 4), maxshape=(None, None))
+        file.create_dataset("c", data=np.arange(2000), chunks=(1,))
+        file["g/texts"] = ["one", "two"]
+        file["g/struct"] = np.zeros(3, [("x", "i4"), ("y", "S3")])
+        for number in range(20):
+            file["a"].attrs[f"attribute {number}"] = number
+            file[f"h/{number}"] = number
+    return path.read_bytes()
+
+
+def _netcdf(path: Path) -> bytes:
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("t", None)
+        file.createDimension("x", 4)
+        for name in ("t", "p", "q"):
+            variable = file.createVariable(name, "f4", ("t", "x")[: 1 if name == "t" else 2])
+            variable[:3] = 1
+            for number in range(10):
+                variable.setncattr(f"a{number}", "text")
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["earliest", "latest", "netcdf"])
+def test_changed_bytes(tmp_path: Path, kind) -> None:
+    whole = _netcdf(tmp_path / "x.nc") if kind == "netcdf" else _file(tmp_path / "x.h5", kind)
+    chance = random.Random(kind)
+    refused = 0
+    for _ in range(250):
+        data = bytearray(whole)
+        way = chance.randrange(4)
+        at = chance.randrange(len(data))
+        if way == 0:
+            data[at] ^= 1 << chance.randrange(8)
+        elif way == 1:
+            data[at : at + 8] = (1 << chance.randrange(64)).to_bytes(8, "little")[: len(data) - at]
+        elif way == 2:
+            data[at : at + 8] = b"\xff" * len(data[at : at + 8])
+        else:
+            del data[at:]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InsituWarning)
+            try:
+                scan_format(MemorySource(bytes(data)), errors=chance.choice(["raise", "warn"]))
+            except InsituError:
+                refused += 1
+    assert refused > 50
+
+
+def test_changed_metadata_is_noticed_where_there_is_a_checksum(tmp_path: Path) -> None:
+    """Every byte of a version 2 object header matters."""
+    whole = _file(tmp_path / "x.h5", "latest")
+    at = whole.index(b"OHDR", whole.index(b"OHDR") + 1)
+    for place in range(at, at + 60):
+        data = bytearray(whole)
+        data[place] ^= 0x10
+        with pytest.raises(FormatError):
+            scan_format(MemorySource(bytes(data)))
+
+
+def test_impossible_sizes_take_no_memory(tmp_path: Path) -> None:
+    whole = _file(tmp_path / "x.h5", "earliest")
+    tracemalloc.start()
+    for huge in (1 << 31, 1 << 40, 1 << 60, (1 << 63) - 1):
+        for at in range(0, 3000, 120):
+            data = bytearray(whole)
+            data[at : at + 8] = huge.to_bytes(8, "little")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", InsituWarning)
+                try:
+                    scan_format(MemorySource(bytes(data)), errors="warn")
+                except InsituError:
+                    continue
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 50 << 20
+
+
+def test_one_bad_variable_leaves_the_rest(tmp_path: Path) -> None:
+    whole = bytearray(_file(tmp_path / "x.h5", "earliest"))
+    with h5py.File(tmp_path / "x.h5") as file:
+        address = h5py.h5o.get_info(file["c"].id).addr
+    whole[address] = 77
+    with pytest.raises(FormatError) as caught:
+        scan_format(MemorySource(bytes(whole)))
+    assert caught.value.place["variable"] == "c"
+    assert caught.value.offset == address
+    with pytest.warns(InsituWarning, match="c"):
+        group = scan_format(MemorySource(bytes(whole)), errors="warn")
+    assert set(group.arrays) == {"a", "b"}
+    assert set(group.problems) == {"c"}

@@ -1,0 +1,110 @@
+"""Is every datatype what h5py makes of it?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from insitu.errors import FormatError, UnsupportedError
+from insitu.formats import InsituWarning
+from insitu.formats.hdf5.datatype import parse_datatype
+
+PLAIN = [f"{order}{kind}" for order in "<>" for kind in ("i1", "u2", "i4", "u8", "f2", "f4", "f8", "c8", "c16")]
+COMPOUND = np.dtype([("a", "<f4"), ("b", ">i2", (2, 3)), ("s", "S5"), ("n", [("x", "i1"), ("y", "<f8")])])
+
+
+@pytest.mark.parametrize("libver", ["earliest", "v108", "latest"])
+def test_same_as_h5py(tmp_path: Path, scan, libver) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w", libver=libver) as file:
+        for name in PLAIN:
+            file.create_dataset(name, (2,), name)
+        file.create_dataset("bool", (2,), bool)
+        file.create_dataset("fixed", (2,), "S7")
+        file.create_dataset("compound", (2,), COMPOUND)
+        file.create_dataset(
+            "padded", (2,), np.dtype({"names": ["x"], "formats": ["i2"], "offsets": [3], "itemsize": 9})
+        )
+        file.create_dataset("opaque", (2,), "V6")
+        file.create_dataset("long", (2,), np.longdouble)
+    arrays = scan(path).arrays
+    with h5py.File(path) as file:
+        for name, dataset in file.items():
+            assert arrays[name].dtype == dataset.dtype, name
+            assert arrays[name].shape == dataset.shape
+
+
+def test_enumerations_texts_sequences_and_references(tmp_path: Path, scan) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("enum", (2,), h5py.enum_dtype({"low": 1, "high": -3}, "i2"))
+        file.create_dataset("text", (2,), h5py.string_dtype())
+        file.create_dataset("ascii", (2,), h5py.string_dtype("ascii"), chunks=(1,), compression="gzip")
+        file.create_dataset("sequence", (2,), h5py.vlen_dtype("<i4"))
+        file.create_dataset("reference", (2,), h5py.ref_dtype)
+        file.create_dataset("region", (2,), h5py.regionref_dtype)
+        file.create_dataset("array", (2,), np.dtype(("f4", (3, 4))))
+        times = np.array([0, 1], "M8[s]")
+        file.create_dataset("time", data=times.astype(h5py.opaque_dtype(times.dtype)))
+    arrays = scan(path).arrays
+    assert (arrays["enum"].dtype, arrays["enum"].details["enum"]) == (np.int16, {"low": 1, "high": -3})
+    codecs = {name: array.tiles[0].encodings[0].codecs for name, array in arrays.items()}
+    assert codecs["text"][0].name == "hdf5_vlen"
+    assert codecs["text"][0].configuration["kind"] == "string"
+    assert [codec.name for codec in codecs["ascii"]] == ["hdf5_vlen", "zlib"]
+    assert codecs["ascii"][0].configuration["charset"] == "ascii"
+    assert codecs["sequence"][0].configuration["base"] == "<i4"
+    assert (arrays["reference"].dtype, arrays["reference"].details["reference"]) == (np.dtype("V8"), "object")
+    assert arrays["region"].details["reference"] == "region"
+    assert (arrays["array"].shape, arrays["array"].dtype) == ((2, 3, 4), np.float32)
+    assert arrays["time"].dtype == np.dtype("M8[s]")
+
+
+def test_committed_types(tmp_path: Path, scan) -> None:
+    for libver in ("earliest", "latest"):
+        path = tmp_path / f"{libver}.h5"
+        with h5py.File(path, "w", libver=libver) as file:
+            file["type"] = COMPOUND
+            file.create_dataset("x", (2,), dtype=file["type"])
+            file["x"].attrs.create("a", np.zeros((), COMPOUND), dtype=file["type"])
+        group = scan(path)
+        assert list(group.arrays) == ["x"]
+        assert group.arrays["x"].dtype == COMPOUND
+        assert group.arrays["x"].attributes["a"].dtype.names == COMPOUND.names
+
+
+def test_what_numpy_cannot_say_is_refused_by_name(tmp_path: Path, scan) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file["good"] = np.arange(3)
+        twelve = h5py.h5t.STD_I16LE.copy()
+        twelve.set_precision(12)
+        h5py.h5d.create(file.id, b"twelve bits", twelve, h5py.h5s.create_simple((3,)))
+        mixed = np.dtype([("x", "i4"), ("s", h5py.string_dtype())])
+        file.create_dataset("mixed", (2,), mixed)
+    with pytest.raises(UnsupportedError, match="mixed"):
+        scan(path)
+    with pytest.warns(InsituWarning) as told:
+        group = scan(path, errors="warn")
+    assert list(group.arrays) == ["good"]
+    assert set(group.problems) == {"twelve bits", "mixed"}
+    assert len(told) == 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        bytes(8),
+        bytes([0x1F]) + bytes(20),
+        bytes([0x10, 0, 0, 0, 4, 0, 0, 0, 30, 0, 10, 0]),  # bits beyond the number
+        bytes([0x16, 2, 0, 0, 4, 0, 0, 0]) + b"name without end",
+        bytes([0x19, 0, 0, 0, 16, 0, 0, 0]) * 100,  # nested without end
+    ],
+)
+def test_damaged_messages(body: bytes) -> None:
+    with pytest.raises(FormatError):
+        parse_datatype(body)

@@ -1,0 +1,80 @@
+"""Where does data lie that is not chunked?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from insitu.errors import FormatError, UnsupportedError
+from insitu.formats import InsituWarning
+from insitu.formats.hdf5.layout import ChunkedLayout, ContiguousLayout, parse_layout
+from insitu.model import Inline, Stored, Unwritten
+
+
+@pytest.mark.parametrize("libver", ["earliest", "v108", "latest"])
+def test_contiguous_compact_and_never_written(tmp_path: Path, scan, libver) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w", libver=libver) as file:
+        file["contiguous"] = np.arange(6.0).reshape(2, 3)
+        file["scalar"] = np.float32(2.5)
+        file.create_dataset("unwritten", (3,), "i2")
+        file.create_dataset("empty", (0, 3), "i2")
+        create = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        create.set_layout(h5py.h5d.COMPACT)
+        h5py.h5d.create(file.id, b"compact", h5py.h5t.STD_I16BE, h5py.h5s.create_simple((4,)), create)
+        file["compact"][...] = [1, 2, 3, 4]
+        offsets = {name: file[name].id.get_offset() for name in ("contiguous", "scalar")}
+    arrays = scan(path).arrays
+    contiguous = arrays["contiguous"].tiles[0].chunks[0, 0]
+    assert isinstance(contiguous, Stored)
+    assert (contiguous.offset, contiguous.length) == (offsets["contiguous"], 48)
+    scalar = arrays["scalar"].tiles[0].chunks[()]
+    assert isinstance(scalar, Stored)
+    assert (arrays["scalar"].shape, scalar.offset, scalar.length) == ((), offsets["scalar"], 4)
+    assert arrays["compact"].tiles[0].chunks[0] == Inline(np.array([1, 2, 3, 4], ">i2").tobytes())
+    assert arrays["unwritten"].tiles[0].chunks[0] == Unwritten()
+    assert arrays["empty"].tiles[0].chunks.shape == (0, 1)
+    assert arrays["contiguous"].details["chunks"] is None
+
+
+def test_null_dataspace(tmp_path: Path, scan) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = h5py.Empty("f4")
+    array = scan(path).arrays["x"]
+    assert (array.shape, array.dtype, array.details["null"]) == ((0,), np.float32, True)
+
+
+def test_external_and_virtual_are_refused_by_name(tmp_path: Path, scan) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w", libver="latest") as file:
+        file["good"] = np.arange(3)
+        file.create_dataset("external", (3,), "f4", external=[(str(tmp_path / "raw.bin"), 0, 12)])
+        layout = h5py.VirtualLayout((3,), "f4")
+        layout[...] = h5py.VirtualSource("other.h5", "x", (3,))
+        file.create_virtual_dataset("virtual", layout)
+    with pytest.raises(UnsupportedError, match="external"):
+        scan(path)
+    with pytest.warns(InsituWarning):
+        group = scan(path, errors="warn")
+    assert list(group.arrays) == ["good"]
+    assert set(group.problems) == {"external", "virtual"}
+    # What cannot be taken does not hinder the rest.
+    assert list(scan(path, variables=["good"]).arrays) == ["good"]
+
+
+def test_versions_1_and_2_put_the_address_first() -> None:
+    chunked = bytes([1, 3, 2]) + bytes(5) + (100).to_bytes(8, "little")
+    chunked += b"".join(n.to_bytes(4, "little") for n in (4, 5, 8))
+    assert parse_layout(chunked, 8, 8) == ChunkedLayout((4, 5), 8, "btree_v1", 100)
+    contiguous = bytes([2, 1, 1]) + bytes(5) + b"\xff" * 4 + (4).to_bytes(4, "little")
+    assert parse_layout(contiguous, 4, 4) == ContiguousLayout(None, None)
+
+
+@pytest.mark.parametrize("body", [bytes([9, 1]), bytes([3, 2, 1]), bytes([4, 2, 0, 2, 9, 1, 1])])
+def test_damaged_messages(body: bytes) -> None:
+    with pytest.raises(FormatError):
+        parse_layout(body + bytes(8), 8, 8)

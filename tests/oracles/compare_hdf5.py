@@ -1,0 +1,287 @@
+"""Does a scan of an HDF5 file say what h5py says, dataset by dataset?
+
+For every dataset that h5py finds: is it there; do shape, dtype, dimension names, attributes and fill value agree; does each chunk
+lie where `get_chunk_info` says, with its size and filter mask; are the values the same, bit for bit, whole and by hyperslab?
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import h5py
+import numpy as np
+from compare_chunks import chunk_problem
+from equality import different_attributes, different_values, same_dtype
+from finding import Finding
+
+import insitu
+from insitu.errors import InsituError
+
+with suppress(ImportError):
+    import hdf5plugin  # noqa: F401  h5py then reads the plugin filters too
+
+__all__ = ["compare"]
+
+NOT_A_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
+NON_COORDINATE = "_nc4_non_coord_"
+HIDDEN = frozenset(
+    (
+        "CLASS",
+        "NAME",
+        "REFERENCE_LIST",
+        "DIMENSION_LIST",
+        "_Netcdf4Dimid",
+        "_Netcdf4Coordinates",
+        "_nc3_strict",
+        "_NCProperties",
+    )
+)
+MOST_BYTES = 1 << 26
+"""A dataset larger than this is compared by a corner of it."""
+
+
+def compare(path: str) -> list[Finding]:
+    """Hold one file beside h5py."""
+    try:
+        oracle = h5py.File(path, "r")
+    except OSError as error:
+        return _alone(path, f"h5py: {error}")
+    with oracle:
+        try:
+            group = _scan(path)
+        except InsituError as error:
+            return [Finding("", "refused", f"{type(error).__name__}: {error}")]
+        except Exception as error:
+            return [Finding("", "crashed", f"scan: {type(error).__name__}: {error}")]
+        return list(_compare_groups(oracle, group, "", group, ()))
+
+
+def _scan(path: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore"
+        )  # errors="warn" warns for each variable that it leaves out; `problems` holds them
+        return insitu.scan(path, errors="warn")
+
+
+def _alone(path: str, why: str) -> list[Finding]:
+    """Without an oracle: scan and read everything; only that nothing crashes can be seen."""
+    try:
+        group = _scan(path)
+        findings = [Finding("", "unchecked", why)]
+        for name, array in _arrays(group, ""):
+            if array.dtype.itemsize * float(np.prod(array.shape, dtype="f8")) <= MOST_BYTES:
+                try:
+                    insitu.read(group, name)
+                except InsituError as error:
+                    findings.append(Finding(name, "refused", f"{type(error).__name__}: {error}"))
+        return findings
+    except InsituError as error:
+        return [Finding("", "refused", f"{type(error).__name__}: {error} ({why})")]
+    except Exception as error:
+        return [Finding("", "crashed", f"{type(error).__name__}: {error} ({why})")]
+
+
+def _arrays(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, array in group.arrays.items():
+        yield f"{prefix}{name}", array
+    for name, child in group.groups.items():
+        yield from _arrays(child, f"{prefix}{name}/")
+
+
+def _compare_groups(oracle: h5py.Group, ours: Any, prefix: str, root: Any, above: tuple[int, ...]) -> Iterator[Finding]:
+    """Compare a group and all below it. `above`: the groups on the way here, so that a cycle of links ends."""
+    try:
+        above = (*above, h5py.h5o.get_info(oracle.id).addr)
+        theirs, unreadable = _attributes(oracle)
+    except RuntimeError as error:
+        yield Finding(prefix, "unchecked", f"h5py: {error}")
+        return
+    if problem := _attribute_problem(ours, theirs, unreadable):
+        yield Finding(prefix, "wrong", problem)
+    seen = set()
+    for name in oracle:
+        path = f"{prefix}{name}"
+        try:
+            item = oracle[name]
+        except (KeyError, OSError, RuntimeError, ValueError) as error:
+            seen |= {name}
+            if name in ours.arrays or name in ours.groups:
+                yield Finding(path, "unchecked", f"h5py: {error}")
+            continue
+        if isinstance(item, h5py.Group):
+            seen.add(name)
+            if h5py.h5o.get_info(item.id).addr in above:
+                continue
+            if name in ours.groups:
+                yield from _compare_groups(item, ours.groups[name], f"{path}/", root, above)
+            elif reason := _problem(root, path):
+                yield Finding(path, "refused", reason)
+            else:
+                yield Finding(path, "wrong", "group missing")
+        elif isinstance(item, h5py.Dataset):
+            shown = name.removeprefix(NON_COORDINATE)
+            if f"{NON_COORDINATE}{name}" in oracle:
+                continue  # a dimension without a variable: the name belongs to the other one
+            seen.add(shown)
+            yield from _compare_dataset(item, ours, shown, f"{prefix}{shown}", root)
+    for name in [*ours.arrays, *ours.groups]:
+        if name not in seen:
+            yield Finding(f"{prefix}{name}", "wrong", "not in the file")
+
+
+def _problem(root: Any, path: str) -> str:
+    problems = {name.strip("/"): reason for name, reason in root.problems.items()}
+    return str(problems.get(path.strip("/"), ""))
+
+
+def _compare_dataset(theirs: h5py.Dataset, ours: Any, name: str, path: str, root: Any) -> Iterator[Finding]:
+    if name not in ours.arrays:
+        if reason := _problem(root, path):
+            yield Finding(path, "refused", reason)
+        elif "NAME" in theirs.attrs and np.bytes_(theirs.attrs["NAME"]).startswith(NOT_A_VARIABLE):
+            return
+        else:
+            yield Finding(path, "wrong", "dataset missing")
+        return
+    try:
+        problems = [problem for problem in _differences(theirs, ours.arrays[name], path, root) if problem]
+    except InsituError as error:
+        yield Finding(path, "refused", f"{type(error).__name__}: {error}")
+    except Exception as error:
+        yield Finding(path, "crashed", f"{type(error).__name__}: {error}")
+    else:
+        unchecked = [problem for problem in problems if problem.startswith("h5py:")]
+        if len(problems) > len(unchecked):
+            yield Finding(path, "wrong", "; ".join(problem for problem in problems if problem not in unchecked)[:500])
+        elif unchecked:
+            yield Finding(path, "unchecked", "; ".join(unchecked))
+        else:
+            yield Finding(path, "equal")
+
+
+def _differences(theirs: h5py.Dataset, array: Any, path: str, root: Any) -> Iterator[str]:
+    try:
+        dtype = theirs.dtype
+    except (TypeError, ValueError, OSError) as error:
+        yield f"h5py: {error}"
+        return
+    shape = theirs.shape if theirs.shape is not None else array.shape
+    inner = dtype.shape  # of an array type: the axes inside each element
+    # Along an unlimited dimension that other variables have made longer, netCDF shows fill values behind what is stored.
+    grown = shape != array.shape and tuple(array.details.get("stored_shape", ())) == shape
+    if array.shape not in (shape, (*shape, *inner)) and not grown:
+        yield f"shape {array.shape}, not {shape}"
+        return
+    if h5py.check_ref_dtype(dtype):
+        dtype = array.dtype  # a reference is an address: any form of it will do
+    if not same_dtype(array.dtype, dtype) and not (inner and same_dtype(array.dtype, dtype.base)):
+        yield f"dtype {array.dtype}, not {dtype}"
+    attributes, unreadable = _attributes(theirs)
+    yield _attribute_problem(array, attributes, unreadable)
+    yield _dimension_problem(theirs, array)
+    yield from _fill_problem(theirs, array)
+    if theirs.shape is not None:
+        if not grown:
+            yield chunk_problem(theirs, array)
+        yield from _value_problems(theirs, array, path, root)
+
+
+def _attributes(item: Any) -> tuple[dict[str, Any], set[str]]:
+    """The attributes that netCDF does not hide, and the names of those that h5py cannot read."""
+    readable, unreadable = {}, set()
+    for name in item.attrs:
+        if name in HIDDEN:
+            continue
+        try:
+            value = item.attrs[name]
+            kind = item.attrs.get_id(name).get_type()
+        except (OSError, TypeError, ValueError, RuntimeError, KeyError):
+            unreadable.add(name)
+            continue
+        if isinstance(kind, h5py.h5t.TypeVlenID) and np.asarray(value).size and not kind.get_super().dtype.isnative:
+            unreadable.add(name)  # h5py (3.16) forgets to swap the bytes of variable-length attributes
+        readable[name] = None if isinstance(value, h5py.Empty) else value
+    return readable, unreadable
+
+
+def _attribute_problem(ours: Any, theirs: dict[str, Any], unreadable: set[str]) -> str:
+    # References and what h5py cannot read have no value to compare: they may be there or not.
+    loose = unreadable | {name for name, value in theirs.items() if _has_references(value)}
+    loose |= set(ours.details.get("unread_attributes", ()))  # those that the scan says it cannot take
+    shown = {name: value for name, value in ours.attributes.items() if name not in loose}
+    expected = {name: value for name, value in theirs.items() if name not in loose}
+    return different_attributes(shown, expected, strict=False)
+
+
+def _has_references(value: Any) -> bool:
+    if isinstance(value, h5py.Reference | h5py.RegionReference):
+        return True
+    dtype = getattr(value, "dtype", None)
+    if dtype is None or not isinstance(value, np.ndarray | np.generic):
+        return False
+    if dtype.names:
+        return any(_has_references(value[name]) for name in dtype.names)
+    return dtype.kind == "O" and any(_has_references(element) for element in np.asarray(value).reshape(-1)[:3])
+
+
+def _dimension_problem(theirs: h5py.Dataset, array: Any) -> str:
+    for axis, shown in enumerate(array.dims[: theirs.ndim if theirs.shape is not None else 0]):
+        try:
+            scales = theirs.dims[axis].values()
+        except (RuntimeError, KeyError, ValueError, OSError):
+            return ""
+        if scales and not any(_named(theirs.parent, shown, scale) for scale in scales):
+            return f"dimension {axis} is {shown!r}, not {scales[0].name!r}"
+    return ""
+
+
+def _named(group: h5py.Group, name: str, scale: h5py.Dataset) -> bool:
+    """Whether a scale is found under this name here or in a group above (a scale may have several names)."""
+    while True:
+        if any(candidate in group and group[candidate] == scale for candidate in (name, NON_COORDINATE + name)):
+            return True
+        if group == group.file:
+            return False
+        group = group.parent
+
+
+def _fill_problem(theirs: h5py.Dataset, array: Any) -> Iterator[str]:
+    try:
+        if theirs.id.get_create_plist().fill_value_defined() != h5py.h5d.FILL_VALUE_USER_DEFINED:
+            return
+        fill = theirs.fillvalue
+    except (RuntimeError, TypeError, ValueError, OSError):
+        return
+    if theirs.dtype.kind == "O" or theirs.dtype.subdtype:
+        return
+    expected = np.asarray(fill, theirs.dtype)
+    if problem := different_values(np.asarray(array.fill_value), expected):
+        yield f"fill value {array.fill_value!r}: {problem}"
+
+
+def _value_problems(theirs: h5py.Dataset, array: Any, path: str, root: Any) -> Iterator[str]:
+    if theirs.dtype.kind == "O" and h5py.check_ref_dtype(theirs.dtype):
+        insitu.read(root, path)
+        return
+    large = theirs.size * theirs.dtype.itemsize > MOST_BYTES
+    stored: Any = tuple(slice(length) for length in theirs.shape) if theirs.shape != array.shape[: theirs.ndim] else ...
+    selection: Any = tuple(slice(0, 50) for _ in theirs.shape) if large else stored
+    try:
+        expected = theirs[()] if not theirs.shape else theirs[...] if 0 in theirs.shape else theirs[selection]
+    except (OSError, RuntimeError, TypeError, ValueError, MemoryError, UnicodeDecodeError) as error:
+        yield f"h5py: {error}"
+        return
+    read = insitu.read(root, path, selection)
+    yield different_values(read, expected)
+    if theirs.ndim and theirs.size and not large:
+        whole = np.asarray(expected)
+        steps = tuple(slice(length // 3, length, 2 if length > 4 else 1) for length in theirs.shape)
+        yield from (
+            f"{steps}: {problem}"
+            for problem in [different_values(insitu.read(root, path, steps), whole[steps])]
+            if problem
+        )

@@ -1,0 +1,154 @@
+"""Does a scan of a NetCDF-4 file show the names, dimensions, attributes and values that xarray shows?
+
+xarray with `decode_cf=False`, engine netcdf4, else h5netcdf. A group that the engine cannot open is left to the other oracle.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import h5py
+import netCDF4
+import numpy as np
+import xarray
+from differences import allowed
+from equality import different_attributes, different_values
+from finding import Finding
+
+import insitu
+from insitu.errors import InsituError
+from insitu.model.chunks import UNWRITTEN, Unwritten
+
+__all__ = ["compare"]
+
+MOST_BYTES = 1 << 26
+
+
+def compare(path: str, engine: str) -> list[Finding]:
+    """Hold one file beside xarray with one engine; every group."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            root = insitu.scan(path, errors="warn")
+        except InsituError as error:
+            return [Finding("", "refused", f"{type(error).__name__}: {error}")]
+        except Exception as error:
+            return [Finding("", "crashed", f"scan: {type(error).__name__}: {error}")]
+        strict = _made_by_netcdf(path)
+        return [_judged(finding, strict) for finding in _groups(path, engine, root, root, "")]
+
+
+def _made_by_netcdf(path: str) -> bool:
+    try:
+        with h5py.File(path) as file:
+            return "_NCProperties" in file.attrs
+    except (OSError, RuntimeError):
+        return False
+
+
+def _groups(path: str, engine: str, root: Any, group: Any, prefix: str) -> Iterator[Finding]:
+    options: dict[str, Any] = {"phony_dims": "access"} if engine == "h5netcdf" else {}
+    try:
+        oracle = xarray.open_dataset(path, group=f"/{prefix}", engine=engine, decode_cf=False, cache=False, **options)
+    except Exception as error:  # any of many: it is the oracle that fails here, and it is reported
+        yield Finding(prefix, "unchecked", f"{engine}: {type(error).__name__}: {error}")
+    else:
+        with oracle:
+            yield from _variables(oracle, root, group, prefix, engine)
+    for name, child in group.groups.items():
+        yield from _groups(path, engine, root, child, f"{prefix}{name}/")
+
+
+def _variables(oracle: xarray.Dataset, root: Any, group: Any, prefix: str, engine: str) -> Iterator[Finding]:
+    if problem := _attribute_problem(oracle.attrs, group):
+        yield Finding(prefix, "wrong", f"{engine}: {problem}")
+    problems = {name.strip("/"): reason for name, reason in root.problems.items()}
+    for name, variable in oracle.variables.items():
+        path = f"{prefix}{name}"
+        if name in group.arrays:
+            yield from _variable(variable, group.arrays[name], root, path, engine)
+        elif path in problems:
+            yield Finding(path, "refused", problems[path])
+        else:
+            yield Finding(path, "wrong", f"{engine}: variable missing")
+    for name in group.arrays:
+        if name not in oracle.variables:
+            yield Finding(f"{prefix}{name}", "wrong", f"{engine}: not shown by xarray")
+
+
+def _undefined(array: Any) -> bool:
+    """Whether nothing was written and no fill value is defined: netCDF4 then gives what was in memory before."""
+    tile = array.tiles[0] if len(array.tiles) else None
+    if tile is None or any(encoding.fill is not None for encoding in tile.encodings):
+        return False
+    if not tile.chunks.shape:
+        return isinstance(tile.chunks[()], Unwritten)
+    cells = np.indices(tile.chunks.shape).reshape(len(tile.chunks.shape), -1)
+    return bool((tile.chunks.locate(list(cells)).source == UNWRITTEN).all())
+
+
+def _attribute_problem(theirs: Mapping[Any, Any], ours: Any) -> str:
+    loose = {name for name, value in theirs.items() if not _has_value(value)} | set(
+        ours.details.get("unread_attributes", ())
+    )
+    shown = {name: value for name, value in ours.attributes.items() if name not in loose}
+    expected = {name: value for name, value in theirs.items() if name not in loose}
+    return different_attributes(shown, expected, strict=True)
+
+
+def _alike(ours: np.dtype[Any], theirs: np.dtype[Any]) -> bool:
+    """Whether two dtypes mean the same: xarray shows native byte order always, and strings as whatever fits the values."""
+    if ours.kind in "SOU" and theirs.kind in "SOUT":
+        return True
+    if ours.names is not None and theirs.names is not None:  # padding is no difference
+        return ours.names == theirs.names and all(_alike(ours[name], theirs[name]) for name in ours.names)
+    return ours == theirs or (ours.names is None and ours.newbyteorder("=") == theirs)
+
+
+def _has_value(value: Any) -> bool:
+    return not isinstance(value, h5py.Empty | h5py.Reference | netCDF4.EnumType)
+
+
+def _variable(theirs: Any, ours: Any, root: Any, path: str, engine: str) -> Iterator[Finding]:
+    try:
+        problems = [problem for problem in _differences(theirs, ours, root, path, engine) if problem]
+    except InsituError as error:
+        yield Finding(path, "refused", f"{type(error).__name__}: {error}")
+    except Exception as error:
+        yield Finding(path, "crashed", f"{type(error).__name__}: {error}")
+    else:
+        findings = [Finding(path, "wrong", f"{engine}: {problem}") for problem in problems]
+        yield from findings or [Finding(path, "equal")]
+
+
+def _differences(theirs: Any, ours: Any, root: Any, path: str, engine: str) -> Iterator[str]:
+    if ours.dims != theirs.dims and not (engine == "h5netcdf" and any("phony_dim" in name for name in ours.dims)):
+        yield f"dims {ours.dims}, not {theirs.dims}"
+    if ours.shape != theirs.shape:
+        yield f"shape {ours.shape}, not {theirs.shape}"
+        return
+    if not _alike(ours.dtype, theirs.dtype):
+        yield f"dtype {ours.dtype}, not {theirs.dtype}"
+    yield _attribute_problem(theirs.attrs, ours)
+    if theirs.nbytes > MOST_BYTES or _undefined(ours):
+        return
+    try:
+        expected = theirs.values
+    except Exception as error:  # the oracle's, and reported
+        yield f"oracle: {type(error).__name__}: {error}"
+        return
+    yield different_values(insitu.read(root, path), expected)
+
+
+def _judged(finding: Finding, made_by_netcdf: bool) -> Finding:
+    """The finding with a milder verdict where the oracle failed, or the difference is meant."""
+    engine, _, problem = finding.why.partition(": ")
+    if finding.verdict != "wrong":
+        return finding
+    if problem.startswith("oracle: "):
+        return Finding(finding.name, "unchecked", finding.why)
+    if reason := allowed(problem, made_by_netcdf):
+        return Finding(finding.name, "differs", f"{engine}: {problem} ({reason})")
+    return finding

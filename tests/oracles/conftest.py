@@ -1,0 +1,41 @@
+"""Where do the oracles' files come from, and what was found in them?
+
+The comparison modules of this folder and the makers in `tests/fixtures` are imported by name. Each comparison runs once over all
+files of a set, in a worker process (see `isolation.py`); the tests look their file up.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "fixtures")]
+
+from finding import Finding  # noqa: E402
+from isolation import findings_of, generate  # noqa: E402
+
+Found = Callable[[str, Sequence[str]], Mapping[str, list[Finding]]]
+
+
+@pytest.fixture(scope="session")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Every generated file, by name."""
+    return generate(tmp_path_factory.mktemp("generated"))
+
+
+@pytest.fixture(scope="session")
+def found(generated: dict[str, Path]) -> Found:
+    """Give the findings of one comparison over some of the generated files, by name."""
+    kept: dict[str, dict[str, list[Finding]]] = {}
+
+    def of(comparison: str, names: Sequence[str]) -> Mapping[str, list[Finding]]:
+        if comparison not in kept:
+            paths = [generated[name] for name in names]
+            kept[comparison] = {path.stem: findings for path, findings in findings_of(comparison, paths)}
+        return kept[comparison]
+
+    return of

@@ -1,0 +1,128 @@
+"""When are two values the same, read by two libraries?
+
+Bit for bit, NaN included. What is not a difference: the byte order that an array is *returned* in, `str` beside UTF-8 `bytes`, a
+scalar beside an array of one element, an enumeration beside its integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+__all__ = ["different_attributes", "different_values", "same_dtype"]
+
+
+def _text(value: Any) -> Any:
+    """A string as `str`, whatever it was; anything else as it is."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    return str(value) if isinstance(value, str) else value
+
+
+def _replaced(value: Any) -> Any:
+    """The text as netCDF4 shows it when it is not UTF-8."""
+    return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace") if isinstance(value, str) else value
+
+
+def _plain(values: Any) -> np.ndarray[Any, Any]:
+    """An array of one of three kinds: numbers in native order, `object` of str, `object` of arrays."""
+    array = np.asarray(values)
+    if array.dtype.kind in "SUT":
+        array = array.astype(object)
+    if array.dtype.kind == "O":
+        out = np.empty(array.shape, object)
+        flat = out.reshape(-1)
+        for index, value in enumerate(array.reshape(-1)):
+            flat[index] = _text("" if value is None else value)
+        return flat.reshape(array.shape)
+    if array.dtype.names is None and not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return array
+
+
+def different_values(ours: Any, theirs: Any) -> str:
+    """Say how two arrays differ; "" if they do not."""
+    left, right = _plain(ours), _plain(theirs)
+    if left.shape != right.shape:
+        return f"shape {left.shape}, not {right.shape}"
+    if left.dtype.names is not None or right.dtype.names is not None:
+        if left.dtype.names != right.dtype.names:
+            return f"fields {left.dtype.names}, not {right.dtype.names}"
+        for name in left.dtype.names or ():
+            if problem := different_values(left[name], right[name]):
+                return f"field {name}: {problem}"
+        return ""
+    if left.dtype.kind == "O" or right.dtype.kind == "O":
+        for index, (a, b) in enumerate(zip(left.reshape(-1), right.reshape(-1), strict=True)):
+            if isinstance(a, str) or isinstance(b, str):
+                if a != b and a != _replaced(b):
+                    return f"element {index} is {a!r:.60}, not {b!r:.60}"
+            elif any(np.ndim(one) == 0 and np.asarray(one).dtype.kind == "O" for one in (a, b)):
+                continue  # a reference: an address, which has no value beyond the library that gave it
+            elif problem := different_values(a, b):
+                return f"element {index}: {problem}"
+        return ""
+    if left.dtype.kind == "b" or right.dtype.kind == "b":
+        left, right = left.astype("i1"), right.astype("i1")
+    if left.dtype.itemsize != right.dtype.itemsize or (
+        left.dtype.kind != right.dtype.kind and "V" not in (left.dtype.kind, right.dtype.kind)
+    ):
+        return f"dtype {left.dtype}, not {right.dtype}"
+    if not left.dtype.itemsize:
+        return ""
+    a, b = _bytes(left), _bytes(right)
+    if np.array_equal(a, b):
+        return ""
+    bad = np.flatnonzero((a != b).any(axis=1))
+    first = int(bad[0])
+    return f"{len(bad)} of {len(a)} elements, first {first}: {left.reshape(-1)[first]!r:.40}, not {right.reshape(-1)[first]!r:.40}"
+
+
+def _bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The bytes of each element, one row each."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return np.frombuffer(flat.tobytes(), "u1").reshape(flat.size, flat.dtype.itemsize)
+
+
+def same_dtype(ours: Any, theirs: Any) -> bool:
+    """Whether two dtypes are the same to NumPy; padding and metadata (an enumeration's names) aside."""
+    left, right = np.dtype(ours), np.dtype(theirs)
+    if left.names is not None and right.names is not None:
+        return left.names == right.names and all(same_dtype(left[name], right[name]) for name in left.names)
+    if left.subdtype and right.subdtype:
+        return left.shape == right.shape and same_dtype(left.base, right.base)
+    return left == right or {left.str, right.str} in ({"|b1", "|i1"}, {"|b1", "|u1"})
+
+
+def different_attributes(ours: Mapping[str, Any], theirs: Mapping[str, Any], *, strict: bool) -> str:
+    """Say how two sets of attributes differ; "" if they do not. `strict`: dtype and form (scalar, array) count too."""
+    if missing := [name for name in theirs if name not in ours]:
+        return f"attributes missing: {missing[:5]}"
+    if extra := [name for name in ours if name not in theirs]:
+        return f"attributes too many: {extra[:5]}"
+
+    for name, value in theirs.items():
+        if problem := _different(ours[name], value, strict):
+            return f"attribute {name}: {problem}"
+    return ""
+
+
+def _different(ours: Any, theirs: Any, strict: bool) -> str:
+    if strict and isinstance(theirs, str | list) and type(ours) is not type(theirs):
+        return f"{ours!r:.60} ({type(ours).__name__}), not {theirs!r:.60} ({type(theirs).__name__})"
+    left, right = _plain(ours), _plain(theirs)
+    if not strict:
+        if left.size == 0 or right.size == 0 or theirs is None:
+            return (
+                ""
+                if left.size == right.size or (_empty(ours) and _empty(theirs))
+                else f"{ours!r:.60}, not {theirs!r:.60}"
+            )
+        left, right = left.reshape(-1), right.reshape(-1)
+    return different_values(left, right)
+
+
+def _empty(value: Any) -> bool:
+    return value is None or (isinstance(value, str | bytes) and not value) or np.size(value) == 0
