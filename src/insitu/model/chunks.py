@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -136,21 +137,40 @@ def state_of(table: ChunkTable, cell: int | tuple[int, ...]) -> ChunkState:
     return Stored(table.sources[source], offset, length, mask, encoding, packing)
 
 
+_KINDS = tuple(
+    (kind, int(np.iinfo(kind).min), int(np.iinfo(kind).max)) for kind in (np.int8, np.int16, np.int32, np.int64)
+)
+
+
+def _kind_for(low: int, high: int) -> type[np.signedinteger[Any]]:
+    """The narrowest signed type for values from `low` to `high`."""
+    for kind, least, most in _KINDS:
+        if least <= low and high <= most:
+            return kind
+    raise ModelError(f"a column with values from {low} to {high} does not fit 64 bits")
+
+
+@lru_cache(maxsize=4096)
+def _constant(value: int, ndim: int) -> npt.NDArray[Any]:
+    """A column of one value. Files have many, and few different ones: shared, and so not to be written to."""
+    column = np.full((1,) * ndim, value, _kind_for(value, value))
+    column.flags.writeable = False
+    return column
+
+
 def narrowed(column: npt.ArrayLike, ndim: int) -> npt.NDArray[Any]:
     """An integer column in the narrowest signed type, of one element if all are equal."""
+    if isinstance(column, int):
+        return _constant(column, ndim)
     array = np.asarray(column)
-    if array.ndim == 0:
-        array = array.reshape((1,) * ndim)
+    if array.size == 1:
+        return _constant(int(array.flat[0]), ndim)
     if array.size == 0:
         return np.zeros(array.shape, np.int8)
     low, high = int(array.min()), int(array.max())
-    if low == high and array.size > 1:
-        array = array.reshape(-1)[:1].reshape((1,) * ndim)
-    for kind in (np.int8, np.int16, np.int32, np.int64):
-        limits = np.iinfo(kind)
-        if limits.min <= low and high <= limits.max:
-            return np.ascontiguousarray(array, kind).reshape(array.shape)
-    raise ModelError(f"a column with values from {low} to {high} does not fit 64 bits")
+    if low == high:
+        return _constant(low, ndim)
+    return np.ascontiguousarray(array, _kind_for(low, high))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -169,14 +189,15 @@ class Columns:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(int(count) for count in self.shape))
+        ndim = len(self.shape)
         for name in COLUMN_NAMES:
-            column = np.asarray(getattr(self, name))
-            if column.ndim and (
-                column.ndim != len(self.shape)
-                or any(have not in (1, want) for have, want in zip(column.shape, self.shape, strict=True))
-            ):
-                raise ModelError(f"column {name} of shape {column.shape} does not fit a grid of {self.shape}")
-            object.__setattr__(self, name, narrowed(column, len(self.shape)))
+            column = getattr(self, name)
+            if not isinstance(column, int):
+                column = np.asarray(column)
+                have = column.shape
+                if column.ndim and have != self.shape and (column.ndim != ndim or any(map(_misfit, have, self.shape))):
+                    raise ModelError(f"column {name} of shape {have} does not fit a grid of {self.shape}")
+            object.__setattr__(self, name, narrowed(column, ndim))
         if self.source.size and int(self.source.max()) >= len(self.sources):
             raise ModelError(f"source {int(self.source.max())} of {len(self.sources)}")
 
@@ -266,6 +287,10 @@ class Columns:
             name: np.ascontiguousarray(getattr(self, name)).reshape(getattr(self, name).shape) for name in COLUMN_NAMES
         }
         return _assembled, (self.shape, self.sources, columns, self.inline)
+
+
+def _misfit(have: int, want: int) -> bool:
+    return have not in (1, want)
 
 
 COLUMN_NAMES = ("source", "offset", "length", "filter_mask", "encoding", "packing")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import gt
 from typing import Any
 
 import numpy as np
@@ -96,16 +97,19 @@ def scatter(
     written = len(index)
     if not written:
         return Columns.unwritten(shape)
-    if index.shape != (written, len(shape)) or (index < 0).any() or (index >= np.array(shape, np.int64)).any():
+    if index.shape != (written, len(shape)):
+        raise ModelError(f"cells of {index.shape[-1]} axes for a grid of {shape}")
+    # As unsigned numbers the negative ones are huge, so one look finds both.
+    if any(map(gt, index.astype(np.int64, copy=False).view(np.uint64).max(axis=0).tolist(), (n - 1 for n in shape))):
         raise ModelError(f"a written cell lies outside the grid of {shape}")
-    columns = [np.broadcast_to(np.asarray(column), (written,)) for column in (offset, length, filter_mask)]
+    columns = [_column(column, written) for column in (offset, length, filter_mask)]
     number = np.zeros(written, np.int64)
     for axis, count in enumerate(shape):
         number *= count
         number += index[:, axis]
-    if written == total and (np.diff(number) == 1).all():  # every cell in order: the usual file
+    if written == total and (written == 1 or (number[1:] > number[:-1]).all()):  # every cell in order: the usual file
         offsets, lengths, masks = (_shaped(column, shape) for column in columns)
-        return Columns(shape, sources, np.asarray(0), offsets, lengths, masks)
+        return Columns(shape, sources, 0, offsets, lengths, masks)  # type: ignore[arg-type]
     if total <= _DENSE_SHARE * written or total <= 1024:
         source = np.full(total, UNWRITTEN, np.int8)
         source[number] = 0
@@ -121,8 +125,12 @@ def scatter(
     return Sparse(shape, sources, number[order], *(narrowed(column[order], 1) for column in columns))
 
 
-def _shaped(column: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """A column of the whole grid, or one element where all rows are the same element."""
-    if column.strides == (0,):
-        return column[:1].reshape((1,) * len(shape))
-    return column.reshape(shape)
+def _column(values: npt.ArrayLike, written: int) -> npt.NDArray[Any]:
+    """One number for each written cell."""
+    column = np.asarray(values)
+    return column if column.shape == (written,) else np.broadcast_to(column, (written,))
+
+
+def _shaped(column: npt.NDArray[Any], shape: tuple[int, ...]) -> Any:
+    """A column of the whole grid, or one number where all rows are the same element."""
+    return int(column[0]) if column.strides == (0,) or column.size == 1 else column.reshape(shape)
