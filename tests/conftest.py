@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import hdf5plugin  # noqa: F401  (before netCDF4: loaded after it, its filters fail when h5py writes)
 import pytest
 from hypothesis import HealthCheck, settings
 

@@ -2,9 +2,40 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import pytest
+
 import insitu
+
+NAMES = [
+    "ChunkCache",
+    "check",
+    "errors",
+    "open_dataset",
+    "open_datatree",
+    "open_mfdataset",
+    "options",
+    "read",
+    "reduce",
+    "refresh",
+    "scan",
+]
 
 
 def test_public_names() -> None:
-    assert insitu.__all__ == sorted(insitu.__all__)
-    assert insitu.__all__ == ["ChunkCache", "errors", "read", "scan"]
+    assert insitu.__all__ == NAMES
+    for name in NAMES:
+        assert getattr(insitu, name) is not None
+        assert name in dir(insitu)
+    with pytest.raises(AttributeError, match="nothing_like_it"):
+        _ = insitu.nothing_like_it
+
+
+def test_a_scan_imports_nothing_heavy() -> None:
+    code = (
+        "import insitu, sys; print([m for m in ('xarray', 'pyarrow', 'zarr', 'obstore', 'pandas') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,8 +1,50 @@
 """Open any archive of scientific arrays as one dataset, without copying it."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from insitu import errors
 from insitu.opening import read, scan
 from insitu.reading import ChunkCache
 
-__all__ = ["ChunkCache", "errors", "read", "scan"]
+if TYPE_CHECKING:
+    from insitu.keeping import check, refresh
+    from insitu.reducing.front import reduce
+    from insitu.xarray_bridge import open_dataset, open_datatree, open_mfdataset
+    from insitu.xarray_bridge.options import options
+
+__all__ = [
+    "ChunkCache",
+    "check",
+    "errors",
+    "open_dataset",
+    "open_datatree",
+    "open_mfdataset",
+    "options",
+    "read",
+    "reduce",
+    "refresh",
+    "scan",
+]
 __version__ = "0.1.0"
+
+# Imported when first asked for: a scan from the command line should not wait for xarray and Arrow.
+_LATE = {
+    "check": "insitu.keeping",
+    "open_dataset": "insitu.xarray_bridge",
+    "open_datatree": "insitu.xarray_bridge",
+    "open_mfdataset": "insitu.xarray_bridge",
+    "options": "insitu.xarray_bridge",
+    "reduce": "insitu.reducing.front",
+    "refresh": "insitu.keeping",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATE:
+        return getattr(import_module(_LATE[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,6 +5,8 @@ The only place that knows both how archives are found (`formats`) and how they a
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +22,7 @@ from insitu.model import Selection, VirtualArray, VirtualGroup
 from insitu.reading import ChunkCache, Tally, read_array, read_points, summary
 from insitu.sources import ByteSource, detach_secrets, open_source
 
-__all__ = ["read", "scan"]
+__all__ = ["may_be_many", "read", "scan"]
 
 Location = str | PathLike[str] | ByteSource
 Errors = Literal["raise", "warn"]
@@ -32,6 +34,7 @@ def scan(
     group: str | None = None,
     variables: Collection[str] | None = None,
     errors: Errors = "raise",
+    format: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> VirtualGroup:
     """Find where every chunk of an archive lies and how it is encoded. Reads metadata only.
@@ -39,7 +42,8 @@ def scan(
     Parameters
     ----------
     url
-        A path, a URL (`http://`, `https://`, `s3://`, `gs://`, `az://`), or an open source of bytes.
+        A path, a URL (`http://`, `https://`, `s3://`, `gs://`, `az://`), or an open source of bytes: an archive file, a Zarr store
+        (directory, prefix, zip), or a saved set of references.
     group
         Scan this group only.
     variables
@@ -47,6 +51,8 @@ def scan(
     errors
         `"raise"`: a variable that cannot be taken is an error. `"warn"`: it is left out, with a warning, and its reason is kept in
         `problems`.
+    format
+        The format of a file by name, if its first bytes should not decide.
     storage_options
         Credentials and endpoints: `anon`, `key`, `secret`, `token`, `endpoint_url`, `region`, `headers`; or a mapping of URL prefix →
         such options.
@@ -66,11 +72,48 @@ def scan(
         raise ValueError(f'errors must be "raise" or "warn", not {errors!r}')
     if isinstance(variables, str):
         variables = [variables]
+    if isinstance(url, PathLike):
+        url = os.fspath(url)
     if isinstance(url, str):
         # A signed URL is a secret: what identifies the file must not carry it.
         url, storage_options = detach_secrets(url, storage_options)
+        if format is None and may_be_many(url):
+            found = _many(url, group, variables, errors, storage_options)
+            if found is not None:
+                return found
     with _source(url, storage_options) as source:
-        return scan_format(source, group=group, variables=variables, errors=errors)
+        return scan_format(source, group=group, variables=variables, errors=errors, format=format)
+
+
+# Names of things that are more than one file of one format: reference sets and Zarr stores.
+_COLLECTED = re.compile(r"(\.(json|parq|parquet|insitu|zarr|zip)(\.(zst|gz))?|/)$", re.IGNORECASE)
+_COLLECTING = re.compile(r"(reference\+json|reference\+parquet|virtualizarr)://", re.IGNORECASE)
+
+
+def may_be_many(url: str) -> bool:
+    """Whether a reference set or a Zarr store may lie at a URL: by its name, and on this machine by a look."""
+    return bool(_COLLECTED.search(url.partition("?")[0]) or _COLLECTING.match(url)) or os.path.isdir(url)
+
+
+def _many(
+    url: str,
+    group: str | None,
+    variables: Collection[str] | None,
+    errors: str,
+    storage_options: Mapping[str, Any] | None,
+) -> VirtualGroup | None:
+    """The reference set or the Zarr store at a URL; None if there is none."""
+    from insitu import references  # not at the top: Arrow takes longer to import than a file to scan
+    from insitu.formats import zarr
+    from insitu.formats.choosing import below, picked
+
+    if references.matches(url):
+        found = references.open_references(url, errors=errors, storage_options=storage_options)
+        if found is not None:
+            return picked(below(found, group, url=url), variables, url=url)
+    if zarr.matches(url):
+        return zarr.open_zarr(url, group=group, variables=variables, errors=errors, storage_options=storage_options)
+    return None
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import threading
 import time
@@ -16,8 +17,14 @@ from insitu.sources.patience import Patience
 
 DATA = np.random.default_rng(7).integers(0, 256, 200_000, dtype=np.uint8).tobytes()
 
+_DATE = "Thu, 01 Jan 2026 00:00:00 GMT"
+
 HASTY = Patience(connect=5, read=5, deadline=20, attempts=4, first_pause=0.001, longest_pause=0.01)
 """Retries without the waiting."""
+
+
+def path_end(path: str) -> str:
+    return path.partition("?")[0].rstrip("/").rpartition("/")[2]
 
 
 class Web:
@@ -122,12 +129,59 @@ class Web:
             return handler.connection.close()
         if mode == "empty":
             return self.send(handler, mode, nth, b"", headers, body)
+        if mode == "conditional" and headers.get("if-match", '"v1"') != '"v1"':
+            return plain(412)
+        if mode == "broken-conditions" and "if-match" in headers:
+            return plain(412)
+        if mode == "dated" and headers.get("if-unmodified-since", _DATE) != _DATE:
+            return plain(412)
+        if mode == "headless" and nth <= 2:
+            handler.close_connection = True
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\nServer: x\r\nContent-Len"[: 40 + nth])
+            return None
+        if mode == "cookie" and "known=1" not in headers.get("cookie", ""):
+            return plain(302, Location="/sign-on")
+        if mode == "sign-on":
+            if headers.get("authorization") != "Basic bWU6c2VjcmV0":
+                return plain(401)
+            return plain(302, Location="/cookie", Set_Cookie="known=1; Path=/")
+        if mode == "bearer" and headers.get("authorization") != "Bearer t0ken":
+            return plain(401)
+        if mode == "frankfurt" and "/eu-central-1/s3/" not in headers.get("authorization", ""):
+            return plain(301, X_Amz_Bucket_Region="eu-central-1")
+        if mode == "malformed" and "/eu-central-1/s3/" not in headers.get("authorization", ""):
+            page = b"<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-central-1</Region></Error>"
+            handler.send_response(400)
+            handler.send_header("Content-Length", str(len(page)))
+            handler.end_headers()
+            handler.wfile.write(page)
+            return None
+        if mode == "slow-head":
+            return self.trickle_head(handler)
+        if mode == "index":
+            page = b'<a href="../">up</a><a href="?C=M">by date</a><a href="sub/">s</a><a href="a%20b.nc">a</a>'
+            if path_end(handler.path) == "sub":
+                page = b'<a href="/index/">up</a><a href="c.nc">c</a><a href="d.txt">d</a>'
+            return self.send(handler, "whole", nth, page, headers, body)
         return self.send(handler, mode, nth, DATA, headers, body)
+
+    def trickle_head(self, handler: BaseHTTPRequestHandler) -> None:
+        """An answer whose head never ends, a byte at a time."""
+        handler.close_connection = True
+        handler.wfile.write(b"HTTP/1.1 206 Partial\r\nX-Long: ")
+        for _ in range(500):
+            handler.wfile.write(b"x")
+            time.sleep(0.02)
 
     def send(
         self, handler: BaseHTTPRequestHandler, mode: str, nth: int, data: bytes, headers: dict[str, str], body: bool
     ) -> None:
-        found = re.fullmatch(r"bytes=(\d+)-(\d+)", headers.get("range", ""))
+        asked = headers.get("range", "")
+        if (suffix := re.fullmatch(r"bytes=-(\d+)", asked)) and mode != "prefixes-only" and data:
+            asked = f"bytes={max(len(data) - int(suffix[1]), 0)}-{len(data) - 1}"
+        if mode == "gzipped":
+            data = gzip.compress(data[:100_000], mtime=0) + gzip.compress(data[100_000:], mtime=0)
+        found = re.fullmatch(r"bytes=(\d+)-(\d+)", asked)
         status, total = 200, str(len(data))
         part = data
         if found and not mode.startswith("whole"):
@@ -149,15 +203,20 @@ class Web:
         handler.send_response(status)
         if status == 206 and mode != "placeless":
             handler.send_header("Content-Range", f"bytes {first}-{last}/{total}")
-        handler.send_header("ETag", f'"{nth}"' if mode == "changing" else '"v1"')
-        handler.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
+        if mode != "dated":
+            handler.send_header("ETag", f'"{nth}"' if mode == "changing" else '"v1"')
+        handler.send_header("Last-Modified", _DATE)
         if mode == "gzipped":
             handler.send_header("Content-Encoding", "gzip")
+        if mode == "brotli":
+            handler.send_header("Content-Encoding", "br")
+        if mode == "double":
+            handler.send_header("Transfer-Encoding", "gzip, chunked")
         chunked = mode in ("chunked", "whole-chunked")
         if chunked:
             handler.send_header("Transfer-Encoding", "chunked")
-        else:
-            handler.send_header("Content-Length", str(len(part)))
+        elif mode != "double":
+            handler.send_header("Content-Length", str(len(part) + (5 if mode == "longer" and nth == 1 else 0)))
         handler.end_headers()
         if not body:
             return None

@@ -17,7 +17,9 @@ from insitu.errors import SourceError
 from insitu.sources import (
     Blocks,
     ByteSource,
+    Cached,
     Counted,
+    DiskCache,
     FileLikeSource,
     FilesystemSource,
     HttpSource,
@@ -26,11 +28,12 @@ from insitu.sources import (
     ObjectSource,
     open_source,
     read_into,
+    read_tail,
 )
 
 KINDS = [
     "local", "opened", "bytes", "filelike", "http", "http-whole", "http-capped", "http-chunked", "http-sizeless",
-    "object-memory", "object-local", "filesystem", "blocks", "exact", "counted",
+    "object-memory", "object-local", "filesystem", "blocks", "exact", "counted", "cached", "cached-web",
 ]  # fmt: skip
 RANDOM = random.Random(3)
 RANGES = [(RANDOM.randrange(0, 201_000), RANDOM.choice([0, 1, 7, 300, 3000, 20_000])) for _ in range(60)]
@@ -54,6 +57,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path, data: bytes, hasty) -
         "blocks": lambda: Blocks(MemorySource(data), block=1000, head=500),
         "exact": lambda: Blocks(MemorySource(data), rounding="exact", head=500, capacity=50_000),
         "counted": lambda: Counted(MemorySource(data)),
+        "cached": lambda: Cached(LocalSource(path), DiskCache(tmp_path / "cache", 1 << 20)),
     }
     if kind == "opened":
         with path.open("rb") as file, open_source(file) as made:
@@ -62,6 +66,10 @@ def source(request: pytest.FixtureRequest, tmp_path: Path, data: bytes, hasty) -
     elif kind.startswith("http"):
         web = request.getfixturevalue("web")
         with HttpSource(web.url(kind.partition("-")[2] or "file"), patience=hasty) as made:
+            yield made
+    elif kind == "cached-web":
+        web = request.getfixturevalue("web")
+        with Cached(HttpSource(web.url("file"), patience=hasty), DiskCache(tmp_path / "cache", 1 << 20)) as made:
             yield made
     else:
         with makers[kind]() as made:
@@ -123,6 +131,16 @@ def test_into_a_buffer(source, data):
     assert target == data[5:15]
     assert read_into(source, len(data) - 4, memoryview(target)) == 4
     assert target == data[-4:] + data[9:15]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_tail(source, data, first):
+    if first:
+        source.read(0, 1)
+    assert read_tail(source, 5) == data[-5:]
+    assert read_tail(source, 0) == b""
+    assert read_tail(source, 2**60) == data
+    assert source.size() == len(data)
 
 
 def test_threads_read_at_once(source, data):

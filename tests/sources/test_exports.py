@@ -7,9 +7,9 @@ def test_public_names():
     assert sources.__all__ == sorted(sources.__all__)
     assert all(getattr(sources, name) is not None for name in sources.__all__)
     assert set(sources.__all__) == {
-        "Blocks", "ByteSource", "Counted", "FileLikeSource", "FilesystemSource", "HttpSource", "LocalSource",
-        "MemorySource", "Merged", "ObjectSource", "Patience", "Range", "detach_secrets", "displayed", "is_local",
-        "merge", "open_source", "read_into", "worthwhile_gap",
+        "Blocks", "ByteSource", "Cached", "Counted", "DiskCache", "FileLikeSource", "FilesystemSource", "HttpSource",
+        "LocalSource", "MemorySource", "Merged", "ObjectSource", "Patience", "Range", "Trace", "detach_secrets", "displayed",
+        "expand", "is_local", "merge", "open_source", "read_into", "read_tail", "request_bytes", "trace", "worthwhile_gap",
     }  # fmt: skip
 
 

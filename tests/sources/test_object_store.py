@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from urllib.parse import unquote
 
 import pytest
 from obstore.exceptions import GenericError, PermissionDeniedError, PreconditionError, UnauthenticatedError
@@ -10,7 +11,7 @@ from obstore.store import LocalStore, MemoryStore
 
 import insitu.sources.object_store as object_store
 from insitu.errors import AccessError, NotFoundError, SourceError, StaleSourceError, TimedOutError
-from insitu.sources import ObjectSource, open_source
+from insitu.sources import HttpSource, ObjectSource, open_source
 
 
 @pytest.fixture
@@ -161,7 +162,7 @@ def test_a_forked_child_gets_an_error_and_does_not_hang(tmp_path):
 import os, sys
 from obstore.store import LocalStore
 from insitu.errors import SourceError
-from insitu.sources import ObjectSource
+from insitu.sources import HttpSource, ObjectSource
 source = ObjectSource(LocalStore(sys.argv[1]), "x")
 source.read(0, 1)
 child = os.fork()
@@ -176,3 +177,66 @@ print(os.waitpid(child, 0)[1])
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run([sys.executable, "-c", code, tmp_path], env=env, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "0", done.stderr
+
+
+@pytest.mark.parametrize("bucket", ["frankfurt", "malformed"])
+@pytest.mark.parametrize("region", [None, "us-west-2"])
+def test_the_region_is_found(web, data, monkeypatch, bucket, region):
+    for name in list(os.environ):
+        if name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    options = {"key": "AKID", "secret": "hush", "endpoint_url": web.url("").rstrip("/"), "region": region}
+    source = open_source(f"s3://{bucket}/key", options)
+    assert source.read(5, 5) == data[5:10]
+    asked = len(web.requests)
+    assert open_source(f"s3://{bucket}/other", options).read_many([(0, 5), (100_000, 5)])[0] == data[:5]
+    assert len(web.requests) == asked + 2
+
+
+def test_a_store_that_sends_whole_objects(web, data):
+    options = {"anon": True, "endpoint_url": web.url("").rstrip("/"), "region": "x"}
+    source = open_source("s3://whole/key", options)
+    assert source.read(100_000, 5) == data[100_000:100_005]
+    assert source.read_many([(0, 5), (190_000, 5)]) == [data[:5], data[190_000:190_005]]
+    source._whole, source._body = 1000, None
+    with pytest.raises(SourceError, match="too large to take whole"):
+        source.read(0, 5)
+
+
+def test_web_addresses_of_buckets(data, monkeypatch):
+    for url in (
+        "https://bucket.s3.eu-west-1.amazonaws.com/a/b.nc",
+        "https://s3.eu-west-1.amazonaws.com/bucket/a/b.nc",
+        "https://s3.dualstack.eu-west-1.amazonaws.com/bucket/a/b.nc",
+        "https://bucket.s3-eu-west-1.amazonaws.com/a/b.nc",
+    ):
+        source = open_source(url, {"anon": True})
+        assert isinstance(source, ObjectSource)
+        assert (source._bucket.place, source._path, source.url) == ("s3://bucket", "a/b.nc", url)
+        assert source._store.config["region"] == "eu-west-1"
+        # Without a word about credentials it is a web page like any other.
+        assert isinstance(open_source(url), HttpSource)
+        assert isinstance(open_source(f"{url}?X-Amz-Signature=x", {"anon": True}), HttpSource)
+    for url in ("https://storage.googleapis.com/bucket/a.nc", "https://bucket.storage.googleapis.com/a.nc"):
+        source = open_source(url, {"token": "anon"})
+        assert (source._bucket.place, source._path) == ("gs://bucket", "a.nc")
+    source = open_source("https://acc.blob.core.windows.net/box/a.nc", {"anon": True})
+    assert (source._bucket.place, source._path) == ("az://box", "a.nc")
+    assert source._store.config["account_name"] == "acc"
+
+
+def test_google_over_the_wire(web, data, monkeypatch):
+    """No emulator at hand sends what obstore wants to hear; this shows the address, the signature and the ranges."""
+    for name in list(os.environ):
+        if name.startswith("GOOGLE_"):
+            monkeypatch.delenv(name)
+    options = {"token": "ya29.hush", "endpoint_url": web.url("").rstrip("/"), "requester_pays": "my-project"}
+    source = open_source("gs://file/some/key.nc", options)
+    assert source.read_many([(0, 10), (150_000, 5)]) == [data[:10], data[150_000:150_005]]
+    sent = web.requests[0][2]
+    assert sent["authorization"] == "Bearer ya29.hush"
+    assert sent["x-goog-user-project"] == "my-project"
+    assert {unquote(path) for _, path, _ in web.requests} == {"/file/some/key.nc"}
+    anonymous = open_source("gs://file/key", {"token": "anon", "endpoint_url": options["endpoint_url"]})
+    assert anonymous.read(5, 5) == data[5:10]
+    assert "authorization" not in web.requests[-1][2]

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from insitu.errors import InsituError, NotFoundError, SourceError, UnsupportedError
+from insitu.errors import InsituError, NotFoundError, SourceError, StaleSourceError, UnsupportedError
+from insitu.model import Source
 from insitu.sources import (
     FileLikeSource,
     FilesystemSource,
@@ -64,7 +66,7 @@ def test_azure_accounts_in_urls():
 
 @pytest.mark.parametrize("url", ["s3://bucket", "s3://bucket/", "gs:///key"])
 def test_urls_that_name_no_object(url):
-    with pytest.raises(SourceError, match="names no object"):
+    with pytest.raises(SourceError, match="names no"):
         open_source(url, {"anon": True})
 
 
@@ -147,3 +149,29 @@ def test_without_fsspec(monkeypatch):
     with pytest.raises(InsituError) as caught:
         open_source("sftp://user:secret@host/x")
     assert "secret" not in str(caught.value)
+
+
+def test_a_file_that_is_not_the_one_recorded(path):
+    recorded = open_source(path).describe()
+    assert open_source(path, expected=recorded).read(0, 3) == b"abc"
+    assert open_source(path, expected=Source(str(path))).read(0, 3) == b"abc"
+    os.utime(path, ns=(0, int(recorded.modified) * 10**9))
+    assert open_source(path, expected=recorded).read(0, 3) == b"abc"
+    os.utime(path, ns=(0, int(recorded.modified) * 10**9 + 10**9 + 5))
+    with pytest.raises(StaleSourceError, match="not the one that was scanned"):
+        open_source(path, expected=recorded)
+    path.write_bytes(b"abcdefg")
+    with pytest.raises(StaleSourceError, match="its size was 6 and is now 7"):
+        open_source(str(path), expected=recorded)
+
+
+def test_what_a_request_costs(path):
+    from insitu.sources import Blocks, Counted, request_bytes
+
+    local = open_source(path)
+    assert request_bytes(local) == request_bytes(str(path)) == 16384
+    far = HttpSource("https://host-that-costs/x")
+    assert request_bytes(Counted(Blocks(far))) == request_bytes("https://host-that-costs/x") > 16384
+    far._pace.answered(1e-3)
+    assert request_bytes("https://host-that-costs/x") == 4096
+    assert request_bytes("s3://bucket-that-costs/x") > 16384

@@ -57,6 +57,8 @@ def demo(
     results.print(Rule("one slab, read where it lies"))
     for path in files:
         _slab(path)
+    results.print(Rule("all of it as one dataset"))
+    _one_dataset(files)
     results.print(
         f"\nTry: [bold]insitu info {files[0]} --map[/]   or   [bold]insitu read {files[0]} 'tas[0, ::10, ::20]'[/]"
     )
@@ -82,6 +84,28 @@ def _slab(path: Path) -> None:
         f"equal to the netCDF library's: [green]{same}[/]"
     )
     results.print(f"  {np.array2string(values[0], separator=', ')}".replace("\n", "\n  "), markup=False)
+
+
+def _one_dataset(files: list[Path]) -> None:
+    """Open the files as one dataset, and compare with what xarray gives."""
+    import xarray as xr  # not at the top: the other verbs do not need it
+
+    from insitu.xarray_bridge import open_mfdataset
+
+    begin = time.perf_counter()
+    ds = open_mfdataset(files)
+    opened = time.perf_counter() - begin
+    results.print(str(ds), markup=False)
+    results.print(f"opened in {1000 * opened:.0f} ms; nothing but metadata and coordinates was read")
+    begin = time.perf_counter()
+    mean = float(ds.tas.sel(lat=slice(-30, 30)).mean())
+    seconds = time.perf_counter() - begin
+    results.print(f"mean of tas between 30°S and 30°N: {mean:.4f} K, in {1000 * seconds:.0f} ms")
+    with xr.open_mfdataset(files, engine="netcdf4", data_vars="minimal") as theirs:
+        same = ds.load().identical(theirs.load())
+    if not same:
+        raise InsituError("the dataset differs from what xarray.open_mfdataset gives")
+    results.print(f"identical to xarray.open_mfdataset, value by value: [green]{same}[/]")
 
 
 def make_archive(folder: Path) -> list[Path]:
@@ -115,7 +139,15 @@ def make_archive(folder: Path) -> list[Path]:
             tas.standard_name = "air_temperature"
             if packing is not None:
                 tas.scale_factor, tas.add_offset = packing
-            tas[:] = temperatures(year, days)
+            rain = file.createVariable(
+                "pr", "f4", ("time", "lat", "lon"), chunksizes=(30, 30, 60), zlib=True, complevel=1
+            )
+            rain.units = "kg m-2 s-1"
+            air, wet = temperatures(year, days), rainfall(year, days)
+            for first in range(0, days, 60):  # as models write: step by step, the variables in turn
+                last = min(first + 60, days)
+                tas[first:last] = air[first:last]
+                rain[first:last] = wet[first:last]
         files.append(path)
     return files
 
@@ -128,6 +160,13 @@ def temperatures(year: int, days: int) -> np.ndarray[Any, np.dtype[np.float32]]:
     lon = np.deg2rad(np.linspace(0, 357, LON))
     field = 288 - 45 * np.sin(lat) ** 2 + 12 * season * np.sin(lat) + 3 * np.sin(2 * lon + 5 * lat)
     return np.asarray(field + random.normal(0, 0.6, (days, LAT, LON)), np.float32)
+
+
+def rainfall(year: int, days: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Daily maps of something like rain: mostly none."""
+    random = np.random.default_rng(1000 + year)
+    wet = random.random((days, LAT, LON)) < 0.3
+    return np.where(wet, random.exponential(5e-5, (days, LAT, LON)), 0).astype(np.float32)
 
 
 def _netcdf() -> Any:

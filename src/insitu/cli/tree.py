@@ -51,7 +51,7 @@ def type_name(array: VirtualArray) -> str:
         return "{" + ", ".join(dtype.names) + "}"
     if dtype.kind == "S":
         return f"char({dtype.itemsize})"
-    return dtype.name if dtype.isnative else f"{dtype.name} (big-endian)"
+    return dtype.name if dtype.isnative else f"{dtype.name} BE"
 
 
 def as_json(group: VirtualGroup) -> dict[str, Any]:

@@ -7,11 +7,12 @@ ends before its trailing blanks. NumPy's texts are padded with NULs, so the rest
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from insitu.codecs.form import Configuration, Data, Form, Octets, Step, octets
 from insitu.errors import CodecError
 
-__all__ = ["hdf5_text"]
+__all__ = ["end_texts", "hdf5_text"]
 
 NAME = "hdf5_text"
 
@@ -30,12 +31,16 @@ def hdf5_text(configuration: Configuration, form: Form) -> Step:
         elements[:] = octets(data)
         rows = elements.reshape(-1, itemsize)
         for offset, size, padding in texts:
-            text = rows[:, offset : offset + size]
-            if padding == "space-padded":
-                over = np.logical_and.accumulate(text[:, ::-1] == ord(" "), axis=1)[:, ::-1]
-            else:
-                over = np.logical_or.accumulate(text == 0, axis=1)
-            text[over] = 0
+            end_texts(rows[:, offset : offset + size], padding)
         return elements
 
     return Step(NAME, run, form.as_bytes(), fills=True)
+
+
+def end_texts(text: NDArray[np.uint8], padding: str) -> None:
+    """Set to NUL what lies behind the end of texts, one in each row."""
+    if padding == "space-padded":
+        over = np.logical_and.accumulate(text[:, ::-1] == ord(" "), axis=1)[:, ::-1]
+    else:
+        over = np.logical_or.accumulate(text == 0, axis=1)
+    text[over] = 0

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from insitu.codecs.form import Configuration
 from insitu.codecs.hdf5_heap import COLLECTION_GUESS, collection_size, parse_collection
+from insitu.codecs.hdf5_record import Element, element_of, taken_apart
 from insitu.errors import CodecError, FormatError
 
 __all__ = ["NAME", "Fetch", "Records"]
@@ -43,14 +44,31 @@ class Records:
     length_size: int
     base_address: int
     """What is added to addresses (a user block before the superblock)."""
+    element: Element | None = None
+    """The type of elements that hold such values inside of others."""
 
     @classmethod
     def of(cls, configuration: Configuration) -> Records:
-        """Prepare from the codec's configuration: `kind`, `base`, `charset`, `offset_size`; `length_size`, `base_address` if unusual."""
+        """Prepare from the codec's configuration: `kind`, `base`, `charset`, `offset_size`; `length_size`, `base_address` if unusual.
+
+        The kind `record` has a `type` instead: see `element_of`.
+        """
         offset_size = int(configuration.get("offset_size", 8))
         if offset_size not in (2, 4, 8):
             raise CodecError(f"offsets of {offset_size} bytes", codec=NAME)
         kind = configuration.get("kind", "string")
+        if kind == "record":
+            element = element_of(configuration["type"], 8 + offset_size)
+            return cls(
+                np.dtype(f"V{element.size}"),
+                False,
+                element.dtype,
+                "utf-8",
+                offset_size,
+                int(configuration.get("length_size", 8)),
+                int(configuration.get("base_address", 0)),
+                element,
+            )
         if kind not in ("string", "sequence"):
             raise CodecError(f"{kind!r} is no kind of varying length", codec=NAME)
         return cls(
@@ -73,6 +91,10 @@ class Records:
         fetch
             Reads (offset, length) ranges of the file; called at most twice.
         """
+        if self.element is not None:
+            stored = np.ascontiguousarray(references).reshape(-1).view(np.uint8).reshape(-1, self.element.size)
+            values = taken_apart(self.element, stored, lambda wanted: self._objects(wanted, fetch))
+            return values.reshape(references.shape)
         flat = references.reshape(-1)
         undefined = (1 << 8 * self.offset_size) - 1
         address = flat["address"]
@@ -89,6 +111,20 @@ class Records:
                 raise CodecError(f"the heap collection at {place} has no object {index}", codec=NAME) from None
             values[position] = self._value(data, length)
         return values.reshape(references.shape)
+
+    def _objects(self, references: NDArray[Any], fetch: Fetch) -> list[bytes]:
+        """The bytes that references stand for."""
+        undefined = (1 << 8 * self.offset_size) - 1
+        address = references["address"]
+        written = (address != 0) & (address != undefined) & (references["length"] > 0)
+        heaps = self._heaps(np.unique(address[written]).tolist(), fetch)
+        found: list[bytes] = []
+        for (_, place, index), there in zip(references.tolist(), written.tolist(), strict=True):
+            data = heaps[place].get(index) if there else b""
+            if data is None:
+                raise CodecError(f"the heap collection at {place} has no object {index}", codec=NAME)
+            found.append(data)
+        return found
 
     def _value(self, data: bytes, length: int) -> Any:
         size = length if self.text else length * self.base.itemsize

@@ -19,6 +19,7 @@ __all__ = ["FILTERS", "TABLE", "step"]
 TABLE: dict[str, str] = {
     # name: module.function of this package
     "adler32": "checksums.adler32",
+    "any_width": "signs.any_width",
     "astype": "numeric.astype",
     "bitround": "numeric.bitround",
     "bitshuffle": "bitshuffle.bitshuffle",
@@ -39,6 +40,7 @@ TABLE: dict[str, str] = {
     "hdf5_filter_32022": "numeric.bitround",
     "hdf5_filter_32023": "numeric.bitround",
     "hdf5_lz4": "lz.hdf5_lz4",
+    "hdf5_number": "hdf5_number.hdf5_number",
     "hdf5_text": "hdf5_text.hdf5_text",
     "imagecodecs_bitorder": "strips.bitorder",
     "imagecodecs_ccittfax3": "images.ccittfax3",
@@ -56,6 +58,7 @@ TABLE: dict[str, str] = {
     "imagecodecs_packbits": "strips.packbits",
     "imagecodecs_packints": "strips.packints",
     "imagecodecs_png": "images.png",
+    "imagecodecs_rcomp": "rice.rice",
     "imagecodecs_webp": "images.webp",
     "jenkins_lookup3": "checksums.jenkins_lookup3",
     "lz4": "lz.lz4",
@@ -63,6 +66,7 @@ TABLE: dict[str, str] = {
     "lzf": "lz.lzf",
     "lzma": "bzip.lzma",
     "nbit": "nbit.nbit",
+    "offset_binary": "signs.offset_binary",
     "packbits": "numeric.packbits",
     "pcodec": "floating.pcodec",
     "quantize": "numeric.quantize",

@@ -5,14 +5,20 @@ By its first bytes, never by its name. A format is one row of `FORMATS`: how to 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection
 from typing import NamedTuple, Protocol
 
-from insitu.errors import FormatError
+from insitu.errors import FormatError, UnsupportedError
+from insitu.formats.dmrpp import is_dmrpp, scan_dmrpp
+from insitu.formats.fits import is_fits, scan_fits
 from insitu.formats.hdf5.scan import scan_hdf5
 from insitu.formats.hdf5.superblock import SIGNATURE
 from insitu.formats.hdf5.window import Window
+from insitu.formats.netcdf3 import is_netcdf3, scan_netcdf3
 from insitu.formats.problems import InsituWarning
+from insitu.formats.registered import registered, registered_names
+from insitu.formats.tiff import is_tiff, scan_tiff
 from insitu.model import VirtualGroup
 from insitu.sources.protocol import ByteSource
 
@@ -65,7 +71,14 @@ def _behind_head(window: Window, place: int) -> bool:
     return SIGNATURE in window.source.read_many(places)
 
 
-FORMATS: dict[str, Format] = {"hdf5": Format(_is_hdf5, scan_hdf5)}
+FORMATS: dict[str, Format] = {
+    "netcdf3": Format(is_netcdf3, scan_netcdf3),
+    "tiff": Format(is_tiff, scan_tiff),
+    "fits": Format(is_fits, scan_fits),
+    "dmrpp": Format(is_dmrpp, scan_dmrpp),
+    # The last: to look for its signature behind a user block may cost a request.
+    "hdf5": Format(_is_hdf5, scan_hdf5),
+}
 
 
 def scan_format(
@@ -99,12 +112,22 @@ def scan_format(
     """
     if errors not in ("raise", "warn"):
         raise ValueError(f'errors must be "raise" or "warn", not {errors!r}')
-    if format is not None and format not in FORMATS:
-        raise ValueError(f"no format {format!r}; there are: {', '.join(FORMATS)}")
+    names = (*FORMATS, *registered_names())
+    if format is not None and format not in names:
+        raise ValueError(f"no format {format!r}; there are: {', '.join(names)}")
     window = Window(source)
-    for name, row in FORMATS.items():
-        if format == name or (format is None and row.matches(window)):
-            return row.scan(window, group=group, variables=variables, errors=errors)
+    for name in names if format is None else (format,):
+        try:
+            row = FORMATS[name] if name in FORMATS else registered(name)
+        except UnsupportedError as problem:
+            if format is not None:
+                raise
+            # Somebody else's broken package must not stop the search.
+            warnings.warn(str(problem), InsituWarning, stacklevel=2)
+            continue
+        if format is not None or row.matches(window):
+            found: VirtualGroup = row.scan(window, group=group, variables=variables, errors=errors)
+            return found
     looks = _looks_like(window.head)
     if window.size == 0:
         raise FormatError("the file is empty", url=source.url, offset=0, structure="signature")
@@ -113,22 +136,14 @@ def scan_format(
         url=source.url,
         offset=0,
         structure="signature",
-        hint=looks[1] if looks else f"Formats that are read: {', '.join(FORMATS)}",
+        hint=looks[1] if looks else f"Formats that are read: {', '.join(names)}",
     )
 
 
 # First bytes of files that people mistake for HDF5, and what to do about them.
 _LOOKS: tuple[tuple[bytes, str, str], ...] = (
-    (b"CDF\x01", "NetCDF-3 (classic)", "Convert it with nccopy -k nc4"),
-    (b"CDF\x02", "NetCDF-3 (64-bit offset)", "Convert it with nccopy -k nc4"),
-    (b"CDF\x05", "NetCDF-3 (64-bit data)", "Convert it with nccopy -k nc4"),
     (b"GRIB", "GRIB", "GRIB is not read yet"),
     (b"BUFR", "BUFR", "BUFR holds messages, not arrays"),
-    (b"II*\0", "TIFF", "TIFF is not read yet"),
-    (b"MM\0*", "TIFF", "TIFF is not read yet"),
-    (b"II+\0", "BigTIFF", "TIFF is not read yet"),
-    (b"MM\0+", "BigTIFF", "TIFF is not read yet"),
-    (b"SIMPLE  =", "FITS", "FITS is not read yet"),
     (b"\x0e\x03\x13\x01", "HDF4", "Convert it with h4toh5"),
     (b"\x1f\x8b", "a gzip archive", "Unpack it: a compressed file cannot be read by range"),
     (b"BZh", "a bzip2 archive", "Unpack it: a compressed file cannot be read by range"),

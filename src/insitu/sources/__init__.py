@@ -5,7 +5,9 @@
 | `open_source` | whatever a URL, a path or an open file names |
 | `LocalSource`, `MemorySource`, `FileLikeSource` | files, bytes, open files |
 | `HttpSource`, `ObjectSource`, `FilesystemSource` | web servers; S3, GCS, Azure; what only fsspec knows |
-| `Blocks`, `Counted` | another source, with a cache; with a request counter |
+| `Blocks`, `Cached`, `Counted` | another source, with a cache in memory; with one on disk; with a request counter |
+| `expand` | which files these globs, prefixes and lists name |
+| `trace` | what all sources did: requests, bytes, latency, retries, cache hits |
 
 The remote ones are imported when they are first asked for: a local scan should not wait for HTTP and cloud libraries.
 """
@@ -16,16 +18,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from insitu.sources.blocks import Blocks
+from insitu.sources.cached import Cached
 from insitu.sources.coalesce import Merged, merge, worthwhile_gap
 from insitu.sources.counted import Counted
+from insitu.sources.disk_cache import DiskCache
+from insitu.sources.expand import expand
 from insitu.sources.filelike import FileLikeSource
 from insitu.sources.filesystem import FilesystemSource
 from insitu.sources.local import LocalSource
 from insitu.sources.memory import MemorySource
 from insitu.sources.options import detach_secrets
-from insitu.sources.protocol import ByteSource, Range, read_into
+from insitu.sources.protocol import ByteSource, Range, read_into, read_tail
 from insitu.sources.redact import displayed
-from insitu.sources.resolve import is_local, open_source
+from insitu.sources.resolve import is_local, open_source, request_bytes
+from insitu.sources.tracing import Trace, trace
 
 if TYPE_CHECKING:
     from insitu.sources.http import HttpSource
@@ -35,7 +41,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Blocks",
     "ByteSource",
+    "Cached",
     "Counted",
+    "DiskCache",
     "FileLikeSource",
     "FilesystemSource",
     "HttpSource",
@@ -45,12 +53,17 @@ __all__ = [
     "ObjectSource",
     "Patience",
     "Range",
+    "Trace",
     "detach_secrets",
     "displayed",
+    "expand",
     "is_local",
     "merge",
     "open_source",
     "read_into",
+    "read_tail",
+    "request_bytes",
+    "trace",
     "worthwhile_gap",
 ]
 

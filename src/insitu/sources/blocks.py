@@ -18,8 +18,9 @@ from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
 from insitu.model import Source
+from insitu.sources import tracing
 from insitu.sources.coalesce import Merged, merge, split
-from insitu.sources.protocol import ByteSource, Range
+from insitu.sources.protocol import ByteSource, Range, read_tail
 from insitu.sources.ranges import clip_all
 from insitu.sources.threads import renew_after_fork
 
@@ -117,6 +118,13 @@ class Blocks:
         # Asked of `describe`, not of `size`: a server may never tell the size, and that need not hurt.
         return self._serve(clip_all(self.url, ranges, self.source.describe().size), 0)
 
+    def tail(self, length: int) -> bytes:
+        """The last bytes; if nothing was read yet, straight from the inner source, which may need no second request."""
+        if not self._begun:
+            return read_tail(self.source, length)
+        size = self.source.size()
+        return self.read(max(size - length, 0), min(length, size))
+
     def close(self) -> None:
         """Forget everything and close the inner source."""
         with self._lock:
@@ -136,6 +144,8 @@ class Blocks:
             if len(plan.wanted) == 1 and plan.wanted[0][0] == self._next:
                 offset, length = plan.wanted[0]
                 plan.wanted[0] = offset, length + self._kept.rounded(self._readahead)
+        if tracing.listening():
+            self._tell(plan, small)
         fetched = self.source.read_many([*plan.wanted, *large]) if plan.wanted or large else []
         with self._lock:
             if plan.wanted:
@@ -145,6 +155,16 @@ class Blocks:
             return list(found)
         past = iter(fetched[len(plan.wanted) :])
         return [next(past) if length > longest else next(found) for _, length in ranges]
+
+    def _tell(self, plan: _Plan, ranges: list[Range]) -> None:
+        """What was kept already counts as hits, for whoever listens."""
+        missing = [(begin, begin + length) for begin, length in plan.wanted]
+        cold = [any(b < offset + n and offset < e for b, e in missing) for offset, n in ranges if n]
+        given = sum(n for (_, n), fetch in zip([item for item in ranges if item[1]], cold, strict=True) if not fetch)
+        if given:
+            tracing.hit(cold.count(False), given)
+        if any(cold):
+            tracing.missed(cold.count(True))
 
     def __enter__(self) -> Self:
         return self

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from insitu.model import Source
-from insitu.sources.protocol import ByteSource, Range, read_into
+from insitu.sources.protocol import ByteSource, Range, read_into, read_tail
 from insitu.sources.threads import renew_after_fork
 
 __all__ = ["Counted"]
@@ -87,6 +87,12 @@ class Counted:
         count = read_into(self.source, offset, buffer)
         self._note([(offset, buffer.nbytes)], count)
         return count
+
+    def tail(self, length: int) -> bytes:
+        """The last bytes: one request, one batch."""
+        data = read_tail(self.source, length)
+        self._note([(self.source.size() - len(data), length)], len(data))
+        return data
 
     def close(self) -> None:
         """Close the inner source."""

@@ -22,6 +22,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from insitu.errors import NotFoundError, SourceError
 from insitu.model import Source
+from insitu.sources import tracing
 from insitu.sources.local import LocalSource
 from insitu.sources.protocol import ByteSource, Range
 from insitu.sources.ranges import clip
@@ -160,8 +161,12 @@ class FileLikeSource:
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         """Many ranges, one after the other."""
-        with self._opened.lock:
-            return [self._piece(offset, length) for offset, length in ranges]
+        if not ranges:
+            return []
+        with self._opened.lock, tracing.Request("file objects", len(ranges)) as request:
+            data = [self._piece(offset, length) for offset, length in ranges]
+            request.bytes = sum(map(len, data))
+            return data
 
     def close(self) -> None:
         """Nothing: the file is the caller's."""

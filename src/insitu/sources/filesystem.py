@@ -13,6 +13,8 @@ from typing import Any, Self
 
 from insitu.errors import AccessError, NotFoundError, SourceError, UnsupportedError
 from insitu.model import Source
+from insitu.sources import tracing
+from insitu.sources.address import place_of
 from insitu.sources.coalesce import frugal_gap, merge, split
 from insitu.sources.protocol import Range
 from insitu.sources.ranges import clip, clip_all
@@ -78,7 +80,10 @@ class FilesystemSource:
         if not there:
             return b""
         try:
-            return bytes(self._files.cat_file(self._path, start=start, end=start + there))
+            with tracing.Request(place_of(self._url)) as request:
+                data = bytes(self._files.cat_file(self._path, start=start, end=start + there))
+                request.bytes = len(data)
+                return data
         except (OSError, ValueError) as error:
             raise self._ours(error, offset, length) from None
 
@@ -88,8 +93,12 @@ class FilesystemSource:
         lengths = [length for _, length in there]
         plan = merge([offset for offset, _ in there], lengths, frugal_gap(lengths, 8192))
         begin, end = plan.offset.tolist(), (plan.offset + plan.length).tolist()
+        if not begin:
+            return [b""] * len(there)
         try:
-            fetched = self._files.cat_ranges([self._path] * len(begin), begin, end, on_error="raise") if begin else []
+            with tracing.Request(place_of(self._url), len(begin)) as request:
+                fetched = self._files.cat_ranges([self._path] * len(begin), begin, end, on_error="raise")
+                request.bytes = sum(map(len, fetched))
         except (OSError, ValueError) as error:
             raise self._ours(error) from None
         return split(plan, lengths, fetched)

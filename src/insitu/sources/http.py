@@ -12,46 +12,38 @@ import random
 import re
 import threading
 import time
-from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urljoin, urlsplit
 
-import urllib3
 from urllib3 import exceptions as failures
 
 from insitu.errors import AccessError, NotFoundError, SourceError, TimedOutError
 from insitu.model import Source
-from insitu.sources.batch import GAP, LIMIT, fetch_many
-from insitu.sources.connections import manager_for
+from insitu.sources import tracing
+from insitu.sources.address import place_of
+from insitu.sources.batch import LIMIT, fetch_many
+from insitu.sources.body import content_encoding, take
+from insitu.sources.certificates import Trust
+from insitu.sources.deadline import Deadline
+from insitu.sources.exchange import Exchange, PassingError, Response, failure
 from insitu.sources.identity import Identity
+from insitu.sources.pace import pace_of
 from insitu.sources.patience import Patience, retry_after
 from insitu.sources.protocol import Range
 from insitu.sources.ranges import clip
-from insitu.sources.redact import displayed, quoted, redacted, userinfo
-from insitu.sources.threads import WIDTH, renew_after_fork
+from insitu.sources.threads import renew_after_fork
 
 __all__ = ["HttpSource"]
 
-Response = urllib3.BaseHTTPResponse
-
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_MOST_REDIRECTS = 10
-_HARMLESS = frozenset({"accept", "accept-language", "referer", "user-agent"})
-"""Headers of the user's that may follow a redirect to another host; any other could be a key."""
+_BUSY = frozenset({429, 503})
 _CONTENT_RANGE = re.compile(r"\s*bytes\s+(?:(\d+)\s*-\s*(\d+)|\*)\s*/\s*(\d+|\*)\s*", re.IGNORECASE)
 
-
-class _PassingError(Exception):
-    """An attempt failed in a way that may pass."""
-
-    def __init__(self, error: SourceError, after: float | None = None) -> None:
-        super().__init__(error)
-        self.error = error
-        self.after = after
+_TAIL = -1
+"""Instead of an offset: the last bytes."""
 
 
 class HttpSource:
@@ -67,9 +59,14 @@ class HttpSource:
     whole
         The largest object, in bytes, that is taken whole (and kept) from a server that knows no ranges.
     gap, limit, width
-        For batches: bytes read along to save a request, longest merged request, requests under way at once.
+        For batches: bytes read along to save a request, longest merged request, requests under way at once; left to what
+        the server's answers teach if not given.
     patience
         Timeouts and retries.
+    trust
+        Whose certificates are believed: the path of a bundle; True: the system's; False: anybody's.
+    expected
+        What was recorded of the object: another version of it is a `StaleSourceError`.
     """
 
     def __init__(
@@ -78,30 +75,27 @@ class HttpSource:
         *,
         headers: Mapping[str, str] | None = None,
         whole: int = 64 << 20,
-        gap: int = GAP,
+        gap: int | None = None,
         limit: int = LIMIT,
-        width: int = WIDTH,
+        width: int | None = None,
         patience: Patience | None = None,
+        trust: Trust = True,
+        expected: Source | None = None,
     ) -> None:
-        try:
-            address, who = userinfo(url)
-        except ValueError:
-            raise SourceError("not a URL", url=displayed(url)) from None
         self._settings: dict[str, Any] = {
-            "headers": headers, "whole": whole, "gap": gap, "limit": limit, "width": width, "patience": patience
+            "headers": headers, "whole": whole, "gap": gap, "limit": limit, "width": width, "patience": patience,
+            "trust": trust, "expected": expected,
         }  # fmt: skip
         self._given = url
-        self._address = quoted(address.partition("#")[0])
-        # Ours to say: which range, and that it is one of the object's own bytes, not of compressed ones.
-        self._headers = {
-            name: value for name, value in (headers or {}).items() if name.lower() not in ("range", "accept-encoding")
-        }
-        if who and not any(name.lower() == "authorization" for name in self._headers):
-            self._headers["Authorization"] = "Basic " + b64encode(":".join(who).encode()).decode()
-        self._whole, self._gap, self._limit, self._width = whole, gap, limit, width
         self._patience = patience or Patience()
-        self._identity = Identity(displayed(url))
-        self._moved: str | None = None
+        self._exchange = Exchange(url, headers or {}, self._patience, trust)
+        self._whole, self._gap, self._limit, self._width = whole, gap, limit, width
+        self._identity = Identity(self._exchange.url, expected)
+        self._place = place_of(self._exchange.url)
+        self._pace = pace_of(self._place)
+        self._conditional = True
+        self._ranged = True
+        self._knows_ranges = False
         self._body: bytes | None = None
         self.renew()
         renew_after_fork(self)
@@ -115,12 +109,17 @@ class HttpSource:
         """The address, without credentials."""
         return self._identity.url
 
+    @property
+    def request_bytes(self) -> int:
+        """How many bytes could come in the time that one more request costs."""
+        return self._pace.request_bytes
+
     def size(self) -> int:
         """Bytes in the object; costs a request of one byte if nothing was read yet."""
         if not self._identity.known:
             self.read(0, 1)
         if self._identity.size is None:
-            self._ask_size()
+            self._persist(lambda until: self._head(until), None, None, threading.Event())
         if self._identity.size is None:
             raise SourceError("the server does not tell how large the object is", url=self.url)
         return self._identity.size
@@ -133,15 +132,30 @@ class HttpSource:
 
     def read(self, offset: int, length: int) -> bytes:
         """One range."""
+        if length > self._limit:
+            return self.read_many([(offset, length)])[0]
         start, there = clip(self.url, offset, length, self._identity.size)
         return self._range(start, there, threading.Event())
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         """Many ranges, those close to each other merged, all at once."""
         return fetch_many(
-            self._range, self.url, ranges,
+            self._range, self.url, ranges, self._pace,
             size=self._identity.size, gap=self._gap, limit=self._limit, width=self._width,
         )  # fmt: skip
+
+    def tail(self, length: int) -> bytes:
+        """The last bytes, in one request, whatever the object's size."""
+        size = self._identity.size
+        if size is not None:
+            return self.read(max(size - length, 0), length)
+        clip(self.url, 0, length)
+        data = self._ranged_request(_TAIL, length, threading.Event()) if length else b""
+        size = self._identity.size
+        if size is None or len(data) < min(length, size):
+            # Not all servers know ranges from the end, or give all of it.
+            return self.read(max(self.size() - length, 0), length)
+        return data
 
     def close(self) -> None:
         """Drop what is kept; the connections are shared and stay."""
@@ -151,197 +165,179 @@ class HttpSource:
         """A range, asked for until it is there: a server may give less at a time than it was asked for."""
         parts: list[bytes] = []
         while length > 0:
-            data = self._persist("GET", offset, length, stop)
+            data = self._ranged_request(offset, length, stop)
             parts.append(data)
             offset, length = offset + len(data), length - len(data)
             if not data or offset == self._identity.size:
                 break
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _ask_size(self) -> None:
-        self._persist("HEAD", 0, 0, threading.Event())
+    def _ranged_request(self, offset: int, length: int, stop: threading.Event) -> bytes:
+        def attempt(until: float) -> bytes:
+            body = self._body
+            if body is None:
+                return self._get(offset, length, until)
+            return body[offset : offset + length] if offset != _TAIL else body[-length:]
 
-    def _persist(self, method: str, offset: int, length: int, stop: threading.Event) -> bytes:
+        return self._persist(attempt, None if offset == _TAIL else offset, length, stop)
+
+    def _persist(
+        self, attempt: Callable[[float], bytes], offset: int | None, length: int | None, stop: threading.Event
+    ) -> bytes:
+        """Try until it succeeds, the patience ends, or the rest of the batch has failed."""
         patience = self._patience
         until = time.monotonic() + patience.deadline
-        attempt = 0
+        tries = 0
         while True:
-            body = self._body
-            if body is not None:
-                return body[offset : offset + length]
             try:
-                return self._attempt(method, offset, length, until)
-            except _PassingError as again:
-                error, attempt = again.error, attempt + 1
-                pause = patience.pause(attempt - 1, random.random(), again.after)
-                if attempt >= patience.attempts:
-                    raise error.located(attempts=attempt) from None
+                return attempt(until)
+            except SourceError as final:
+                raise final.located(offset=offset, length=length) from None
+            except PassingError as again:
+                error, tries = again.error, tries + 1
+                error.located(offset=offset, length=length)
+                pause = patience.pause(tries - 1, random.random(), again.after)
                 if time.monotonic() + pause >= until:
                     raise TimedOutError(
                         f"no success within {patience.deadline:g} s: {error.message}",
-                        url=self.url, offset=offset, length=length, attempts=attempt,
+                        url=self.url, offset=offset, length=length, attempts=tries,
                     ) from None  # fmt: skip
+                if tries >= patience.attempts:
+                    raise error.located(attempts=tries) from None
             if stop.wait(pause):
                 raise error
+            tracing.retried(self._place)
 
-    def _attempt(self, method: str, offset: int, length: int, until: float) -> bytes:
-        response = self._send(method, offset, length, until)
-        try:
-            status = response.status
-            if method == "HEAD" and status == 200:
+    def _head(self, until: float) -> bytes:
+        with tracing.Request(self._place), Deadline(until, self._patience.read) as deadline:
+            response = self._exchange.ask("HEAD", {}, deadline)
+            try:
+                if response.status != 200:
+                    raise self._refusal(response)
                 self._observe(response, _number(response.headers.get("Content-Length")))
                 return b""
-            if status == 206:
-                return self._partial(response, offset, length, until)
-            if status == 200:
-                return self._complete(response, until)[offset : offset + length]
-            if status == 416:
-                return self._past_the_end(response, offset, length)
-            raise self._refusal(response, offset, length)
-        except _PassingError as again:
-            again.error.located(offset=offset, length=length)
-            raise
-        except failures.HTTPError as error:
-            raise _PassingError(self._failure(error, offset, length)) from None
+            finally:
+                response.close()
+
+    def _get(self, offset: int, length: int, until: float) -> bytes:
+        """One request for a range."""
+        special = self._identity.condition() if self._conditional else {}
+        if self._ranged:
+            special["Range"] = f"bytes=-{length}" if offset == _TAIL else f"bytes={offset}-{offset + length - 1}"
+        self._pace.enter(until)
+        try:
+            with tracing.Request(self._place) as request, Deadline(until, self._patience.read) as deadline:
+                start = time.perf_counter()
+                try:
+                    response = self._exchange.ask("GET", special, deadline)
+                except PassingError:
+                    self._pace.refused()  # a server that hangs up, or does not take the call, may have too many
+                    raise
+                self._pace.answered(time.perf_counter() - start)
+                try:
+                    data = self._answer(response, offset, length, deadline)
+                except failures.HTTPError as error:
+                    raise PassingError(failure(error, self.url, deadline)) from None
+                finally:
+                    # If all of the answer was read, its connection is back in the pool and this does nothing to it; one
+                    # with bytes still in it cannot be used again.
+                    response.close()
+                if data is not None:
+                    request.bytes = len(data)
         finally:
-            # If all of the answer was read, its connection is back in the pool and this does nothing to it; one with
-            # bytes still in it cannot be used again.
-            response.close()
+            self._pace.leave()
+        # Nothing: asked in a way that this server does not bear, and now asked in another.
+        return data if data is not None else self._get(offset, length, until)
 
-    def _send(self, method: str, offset: int, length: int, until: float) -> Response:
-        """One request, redirects followed. Where they led to is remembered: each costs a round trip."""
-        target = self._moved or self._address
-        for _ in range(_MOST_REDIRECTS):
-            headers = self._headers_for(target)
-            if method == "GET":
-                headers["Range"] = f"bytes={offset}-{offset + length - 1}"
-            left = max(until - time.monotonic(), 0.001)
-            timeout = urllib3.Timeout(connect=min(self._patience.connect, left), read=min(self._patience.read, left))
-            try:
-                response = manager_for(target).request(
-                    method, target, headers=headers, timeout=timeout,
-                    redirect=False, retries=False, preload_content=False, decode_content=False,
-                )  # fmt: skip
-            except (failures.LocationValueError, UnicodeError) as error:
-                raise SourceError(f"not a URL: {redacted(str(error))}", url=self.url) from None
-            except failures.SSLError as error:
-                # A certificate that does not hold will not hold the next time either.
-                raise self._failure(error, offset, length) from None
-            except failures.HTTPError as error:
-                self._moved = None
-                raise _PassingError(self._failure(error, offset, length)) from None
-            location = response.headers.get("Location")
-            if response.status in _REDIRECTS and location:
-                response.close()
-                target = quoted(urljoin(target, location).partition("#")[0])
-                if urlsplit(target).scheme not in ("http", "https"):
-                    raise SourceError("redirected to what is no web address", url=self.url, to=displayed(target))
-                continue
-            if response.status >= 400 and response.status != 416 and self._moved:
-                # The place remembered may have expired (signed addresses do): ask for a new one.
-                self._moved, target = None, self._address
-                response.close()
-                continue
-            if response.status < 400 and target != self._address:
-                self._moved = target
-            return response
-        raise SourceError(f"more than {_MOST_REDIRECTS} redirects", url=self.url)
+    def _answer(self, response: Response, offset: int, length: int, deadline: Deadline) -> bytes | None:
+        status = response.status
+        if status == 206:
+            return self._partial(response, offset, length, deadline)
+        if status == 200:
+            body = self._complete(response, deadline)
+            return body[offset : offset + length] if offset != _TAIL else body[-length:]
+        if status == 416:
+            return self._past_the_end(response, offset)
+        if status == 412 and self._conditional:
+            # Some servers compare what cannot be compared (compressed versions of the same thing). Without the condition
+            # the answer tells its version, and that is looked at.
+            self._conditional = False
+            return None
+        raise self._refusal(response)
 
-    def _headers_for(self, target: str) -> dict[str, str]:
-        here, there = urlsplit(self._address), urlsplit(target)
-        same = (here.scheme, here.netloc) == (there.scheme, there.netloc)
-        given = {name: value for name, value in self._headers.items() if same or name.lower() in _HARMLESS}
-        return {"User-Agent": "insitu", **given, "Accept-Encoding": "identity"}
-
-    def _partial(self, response: Response, offset: int, length: int, until: float) -> bytes:
+    def _partial(self, response: Response, offset: int, length: int, deadline: Deadline) -> bytes | None:
+        if content_encoding(response, self.url) is not None:
+            # A range of the compressed bytes is of no use; all of them are.
+            self._ranged = False
+            return None
         said = response.headers.get("Content-Range", "")
         found = _CONTENT_RANGE.fullmatch(said)
         if found is None or found[1] is None:
-            raise SourceError(f"partial answer of unknown place ({said!r})", url=self.url, offset=offset, length=length)
+            raise PassingError(SourceError(f"partial answer of unknown place ({said!r})", url=self.url))
         first, last, total = int(found[1]), int(found[2]), _number(found[3])
-        if first != offset or not offset <= last < offset + length:
-            raise SourceError(f"another range was sent ({said})", url=self.url, offset=offset, length=length)
+        if offset == _TAIL and total is None:
+            self._observe(response, None)
+            return b""  # the last bytes of what? The size has to be asked for
+        if offset == _TAIL:
+            right = total is not None and last == total - 1 and first == max(total - length, 0)
+        else:
+            right = first == offset <= last < offset + length
+        if not right:
+            raise PassingError(SourceError(f"another range was sent ({said})", url=self.url))
+        expected = last - first + 1
+        if _number(response.headers.get("Content-Length")) not in (None, expected):
+            raise PassingError(SourceError(f"the answer contradicts itself about its length ({said})", url=self.url))
         self._observe(response, total)
-        return self._take(response, last - first + 1, until)
+        self._knows_ranges = True
+        return take(response, expected, self.url, deadline)
 
-    def _complete(self, response: Response, until: float) -> bytes:
+    def _complete(self, response: Response, deadline: Deadline) -> bytes:
         """The whole object, from a server that knows no ranges; fetched once and kept."""
         with self._lock:
             if self._body is not None:
                 return self._body
+            encoding = content_encoding(response, self.url)
             size = _number(response.headers.get("Content-Length"))
-            if size is not None and size > self._whole:
-                raise self._too_large(size)
-            self._observe(response, size)
-            body = self._take(response, size, until)
+            nameless = self._identity.etag is not None and "ETag" not in response.headers
+            if (self._knows_ranges or nameless) and encoding is None and size != self._identity.size:
+                # The page of a proxy, or of a network that wants us to sign in: the object's server gives parts, or says
+                # which version it gives.
+                raise PassingError(SourceError(f"a page of {size} bytes came instead of a part", url=self.url))
+            self._observe(response, size if encoding is None else None)
+            body = take(response, size, self.url, deadline, most=self._whole, encoding=encoding)
             self._identity.observe(len(body), None, None)
             self._body = body
             return body
 
-    def _take(self, response: Response, expected: int | None, until: float) -> bytes:
-        """The body: `expected` bytes, or all there is up to the limit for whole objects."""
-        parts: list[bytes] = []
-        count = 0
-        while count != expected:
-            # As the bytes arrive, not as many as would fit: else a server that trickles holds us past the deadline.
-            part = response.read1(_PIECE if expected is None else min(_PIECE, expected - count))
-            if not part:
-                break
-            parts.append(part)
-            count += len(part)
-            if expected is None and count > self._whole:
-                raise self._too_large(count)
-            if time.monotonic() > until:
-                raise TimedOutError(f"after {self._patience.deadline:g} s only {count} bytes had come", url=self.url)
-        if expected is not None and response.chunked and response.read1(1):
-            # (Reading on to the end mark of a chunked answer also frees its connection.)
-            raise SourceError(f"more than the {expected} bytes announced were sent", url=self.url)
-        if expected is not None and count != expected:
-            raise _PassingError(SourceError(f"the answer broke off after {count} of {expected} bytes", url=self.url))
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def _past_the_end(self, response: Response, offset: int, length: int) -> bytes:
+    def _past_the_end(self, response: Response, offset: int) -> bytes:
         found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
         total = _number(found[3]) if found else None
         if total is not None:
             # Only the size: the other headers may be those of the error page.
             self._identity.observe(total, None, None)
-            if offset < total:
-                raise SourceError("the server refuses a range it has", url=self.url, offset=offset, length=length)
+            if offset < total and (offset != _TAIL or total):
+                raise SourceError("the server refuses a range it has", url=self.url)
         return b""
 
     def _observe(self, response: Response, size: int | None) -> None:
         headers = response.headers
-        encoding = headers.get("Content-Encoding", "identity").lower()
-        if encoding not in ("identity", ""):
-            raise SourceError(f"the server sends the object in {encoding} encoding only", url=self.url)
         self._identity.observe(size, headers.get("ETag"), _date(headers.get("Last-Modified")))
 
-    def _refusal(self, response: Response, offset: int, length: int) -> Exception:
+    def _refusal(self, response: Response) -> Exception:
         status = response.status
         said = f"the server answered {status} {response.reason or ''}".rstrip()
-        place: dict[str, Any] = {"url": self.url, "offset": offset, "length": length}
         if status in (404, 410):
             return NotFoundError(said, url=self.url)
         if status in (401, 403, 407):
-            return AccessError(said, url=self.url, hint='Pass credentials: storage_options={"headers": {...}}.')
-        error = SourceError(said, **place)
+            return AccessError(said, url=self.url, hint=_LOGIN)
+        if status == 412:
+            return self._identity.stale(said)
+        error = SourceError(said, url=self.url)
+        if status in _BUSY:
+            self._pace.refused()
         if status in _PASSING:
-            return _PassingError(error, retry_after(response.headers.get("Retry-After"), time.time()))
+            return PassingError(error, retry_after(response.headers.get("Retry-After"), time.time()))
         return error
-
-    def _failure(self, error: Exception, offset: int, length: int) -> SourceError:
-        kind = TimedOutError if isinstance(error, failures.TimeoutError) else SourceError
-        said = redacted(str(error)) or type(error).__name__
-        return kind(f"the request failed: {said}", url=self.url, offset=offset, length=length)
-
-    def _too_large(self, size: int) -> SourceError:
-        return SourceError(
-            f"the server sends no ranges, and the object ({size} bytes or more) is too large to take whole "
-            f"(limit {self._whole})",
-            url=self.url,
-            hint="Copy it to a place that knows ranges, or to a local disk.",
-        )
 
     def __enter__(self) -> Self:
         return self
@@ -352,7 +348,8 @@ class HttpSource:
         self.close()
 
     def __getstate__(self) -> tuple[str, dict[str, Any]]:
-        return self._given, self._settings
+        facts = self._identity.source() if self._identity.known else None
+        return self._given, {**self._settings, "expected": facts}
 
     def __setstate__(self, state: tuple[str, dict[str, Any]]) -> None:
         address, settings = state
@@ -362,13 +359,16 @@ class HttpSource:
         return f"HttpSource({self.url!r})"
 
 
-_PIECE = 1 << 20
+_LOGIN = (
+    'Pass credentials: storage_options={"headers": {...}} or {"bearer_token": ...}, or a line for the host in ~/.netrc.'
+)
 
 
 def _number(text: str | None) -> int | None:
     return int(text) if text is not None and text.strip().isdecimal() else None
 
 
+@lru_cache(64)
 def _date(text: str | None) -> float | None:
     if text is None:
         return None

@@ -1,59 +1,107 @@
 """Is this still the object that the first bytes came from?
 
-A remote object can be replaced between two requests, and bytes of two versions make values that neither has. So a
-remote source keeps what the first answer said of the object, and every later answer must say the same.
+A remote object can be replaced between two requests, or between the scan and the read, and bytes of two versions make
+values that neither has. So a remote source keeps what was recorded of the object, or else what the first answer said
+of it, and every later answer must say the same.
 """
 
 from __future__ import annotations
 
+from email.utils import formatdate
 from typing import Any
 
 from insitu.errors import StaleSourceError
 from insitu.model import Source
 
-__all__ = ["Identity"]
+__all__ = ["Identity", "verify"]
 
 
 class Identity:
-    """What the answers so far said of one object."""
+    """What is known of one object.
 
-    def __init__(self, url: str) -> None:
+    Parameters
+    ----------
+    url
+        Where it is.
+    expected
+        What was recorded of it when it was scanned.
+
+    Examples
+    --------
+    >>> identity = Identity("https://host/x", Source("https://host/x", 100, '"v1"'))
+    >>> identity.size, identity.condition()
+    (100, {'If-Match': '"v1"'})
+    >>> identity.observe(100, '"v2"', None)
+    Traceback (most recent call last):
+    insitu.errors.StaleSourceError: the object is not the one that was scanned: its ETag was "v1" and is now "v2" [in https://host/x]. Scan and open it again.
+    """
+
+    def __init__(self, url: str, expected: Source | None = None) -> None:
         self.url = url
+        self._recorded = expected is not None
         self._facts: dict[str, Any] = {}
+        if expected is not None:
+            said = {"size": expected.size, "etag": expected.etag, "modified": expected.modified}
+            self._facts = {name: value for name, value in said.items() if value is not None}
 
     @property
     def known(self) -> bool:
-        """Whether there was an answer yet."""
+        """Whether anything is known yet."""
         return bool(self._facts)
 
     @property
     def size(self) -> int | None:
-        """Bytes in the object, if an answer told."""
+        """Bytes in the object, if known."""
         return self._facts.get("size")
 
+    @property
+    def etag(self) -> str | None:
+        """The ETag, if known and strong: only such a one may be asked for."""
+        tag = self._facts.get("etag")
+        return tag if isinstance(tag, str) and tag.startswith('"') else None
+
+    def condition(self) -> dict[str, str]:
+        """The header that has the server refuse another version, if there is something to go by."""
+        if self.etag is not None:
+            return {"If-Match": self.etag}
+        modified = self._facts.get("modified")
+        if modified is not None and "etag" not in self._facts:
+            return {"If-Unmodified-Since": formatdate(modified, usegmt=True)}
+        return {}
+
     def observe(self, size: int | None, etag: str | None, modified: float | None) -> None:
-        """Take in what an answer says; raise `StaleSourceError` if it contradicts an earlier one."""
+        """Take in what an answer says; raise `StaleSourceError` if it contradicts what is known."""
         facts = self._facts
         facts["known"] = True
         # setdefault is one atomic step: of threads with different news, all but one see the contradiction.
         if size is not None and facts.setdefault("size", size) != size:
-            raise self._stale(f"its size was {facts['size']} and is now {size}")
+            raise self.stale(f"its size was {facts['size']} and is now {size}")
         if etag is not None and _strong(facts.setdefault("etag", etag)) != _strong(etag):
-            raise self._stale("its ETag changed")
+            raise self.stale(f"its ETag was {facts['etag']} and is now {etag}")
         # With an ETag the date says nothing more, and mirrors behind one name may differ in it.
-        if modified is not None and facts.setdefault("modified", modified) != modified and "etag" not in facts:
-            raise self._stale("its modification date changed")
+        if modified is not None and _other(facts.setdefault("modified", modified), modified) and "etag" not in facts:
+            raise self.stale("its modification date changed")
 
     def source(self) -> Source:
         """As the model's noun."""
         return Source(self.url, self.size, self._facts.get("etag"), self._facts.get("modified"))
 
-    def _stale(self, how: str) -> StaleSourceError:
-        return StaleSourceError(
-            f"the object changed while it was read: {how}", url=self.url, hint="Scan and open it again."
-        )
+    def stale(self, how: str) -> StaleSourceError:
+        """The error that says so."""
+        when = "is not the one that was scanned" if self._recorded else "changed while it was read"
+        return StaleSourceError(f"the object {when}: {how}", url=self.url, hint="Scan and open it again.")
+
+
+def verify(expected: Source, found: Source) -> None:
+    """Raise `StaleSourceError` if an object is not the one that was recorded; what either side does not know counts as equal."""
+    Identity(found.url, expected).observe(found.size, found.etag, found.modified)
 
 
 def _strong(etag: str) -> str:
     # A proxy that recompresses marks the same tag as weak.
     return etag.removeprefix("W/")
+
+
+def _other(one: float, two: float) -> bool:
+    # HTTP dates have whole seconds; the same file seen by another way may have fractions.
+    return int(one) != int(two)

@@ -15,6 +15,7 @@ from typing import Self
 
 from insitu.errors import AccessError, NotFoundError, SourceError
 from insitu.model import Source
+from insitu.sources import tracing
 from insitu.sources.protocol import Range
 from insitu.sources.ranges import clip
 
@@ -102,6 +103,14 @@ class LocalSource:
 
     def read(self, offset: int, length: int) -> bytes:
         """One range."""
+        if tracing.listening():
+            with tracing.Request("files") as request:
+                data = self._read(offset, length)
+                request.bytes = len(data)
+                return data
+        return self._read(offset, length)
+
+    def _read(self, offset: int, length: int) -> bytes:
         if _HAS_PREAD and 0 <= length <= self._size:
             file = self._file()
             try:
@@ -114,6 +123,14 @@ class LocalSource:
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         """Many ranges, one after the other: no faster order exists for a local file."""
+        if tracing.listening() and ranges:
+            with tracing.Request("files", len(ranges)) as request:
+                data = self._read_many(ranges)
+                request.bytes = sum(map(len, data))
+                return data
+        return self._read_many(ranges)
+
+    def _read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         asked = sum([length for _, length in ranges])
         if not _HAS_PREAD or asked > self._size:
             return [self._careful(offset, length) for offset, length in ranges]
@@ -132,6 +149,13 @@ class LocalSource:
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
         """Fill `buffer` from `offset` on, without a copy; the number of bytes put there."""
+        if tracing.listening():
+            with tracing.Request("files") as request:
+                request.bytes = self._read_into(offset, buffer)
+                return request.bytes
+        return self._read_into(offset, buffer)
+
+    def _read_into(self, offset: int, buffer: memoryview) -> int:
         view = buffer.cast("B")
         file = self._file()
         start, length = clip(self._url, offset, view.nbytes, os.fstat(file.number).st_size)
@@ -145,6 +169,10 @@ class LocalSource:
         except OSError as error:
             raise _ours(error, self._url, offset, view.nbytes) from error
         return done
+
+    def tail(self, length: int) -> bytes:
+        """The last bytes."""
+        return self.read(max(self._size - length, 0), min(length, self._size))
 
     def close(self) -> None:
         """Let go of the descriptor; reads that are under way in other threads end first."""

@@ -14,6 +14,7 @@ from typing import Self
 
 from insitu.errors import NotFoundError
 from insitu.model import Source
+from insitu.sources import tracing
 from insitu.sources.protocol import Range
 from insitu.sources.ranges import clip
 
@@ -70,7 +71,9 @@ class MemorySource:
     def read(self, offset: int, length: int) -> bytes:
         """One range."""
         start, length = clip(self._url, offset, length, self._view.nbytes)
-        return bytes(self._view[start : start + length])
+        with tracing.Request("memory") as request:
+            request.bytes = length
+            return bytes(self._view[start : start + length])
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         """Many ranges."""

@@ -3,33 +3,56 @@
 Through obstore, which signs, retries and keeps connections. Each range is a `get` of its own on the shared threads
 rather than part of obstore's `get_ranges`: that one runs at most ten requests at once and says nothing of the object,
 while a `get` tells size and ETag along with the bytes, so that the first read needs no `head` before it and an object
-replaced between two reads is noticed.
+replaced between two reads is noticed; the store is also told which version is wanted, and refuses any other.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import obstore
 from obstore.exceptions import BaseError, PermissionDeniedError, PreconditionError, UnauthenticatedError
 
-from insitu.errors import AccessError, NotFoundError, SourceError, StaleSourceError, TimedOutError
+from insitu.errors import AccessError, NotFoundError, SourceError, TimedOutError
 from insitu.model import Source
-from insitu.sources.batch import GAP, LIMIT, fetch_many
+from insitu.sources import tracing
+from insitu.sources.batch import LIMIT, fetch_many
+from insitu.sources.bucket import Bucket
 from insitu.sources.identity import Identity
+from insitu.sources.pace import pace_of
 from insitu.sources.protocol import Range
 from insitu.sources.ranges import clip
 from insitu.sources.redact import displayed, redacted
-from insitu.sources.threads import WIDTH
+from insitu.sources.threads import renew_after_fork
 
 if TYPE_CHECKING:
+    from obstore import GetOptions
     from obstore.store import ObjectStore
 
-__all__ = ["ObjectSource"]
+__all__ = ["ObjectSource", "as_source_error"]
+
+
+_ATTEMPTS, _PAUSE = 4, 0.1
+_ODD = re.compile(
+    r"non-partial response|Requested .* got|[Cc]ontent-[Ll]ength|[Cc]ontent-[Rr]ange|message length|after \d+ retries.*416"
+)
+
+
+class _OddError(Exception):
+    """The store answered, and not what was asked."""
+
+    def __init__(self, error: SourceError, *, whole: bool = False) -> None:
+        super().__init__(error)
+        self.error = error
+        self.whole = whole
+        """It answers with whole objects."""
 
 
 class ObjectSource:
@@ -38,13 +61,20 @@ class ObjectSource:
     Parameters
     ----------
     store
-        An obstore store: `S3Store`, `GCSStore`, `AzureStore`, `MemoryStore`, `LocalStore`.
+        An obstore store (`S3Store`, `GCSStore`, `AzureStore`, `MemoryStore`, `LocalStore`), or a bucket that has one.
     path
         The object's key in it.
     url
         What to call it; shown without credentials.
     gap, limit, width
-        For batches: bytes read along to save a request, longest merged request, requests under way at once.
+        For batches: bytes read along to save a request, longest merged request, requests under way at once; left to what
+        the store's answers teach if not given.
+    whole
+        The largest object, in bytes, that is taken whole (and kept) from a store that knows no ranges.
+    expected
+        What was recorded of the object: another version of it is a `StaleSourceError`.
+    again
+        Makes it anew in another process, where the bucket is not open.
 
     Examples
     --------
@@ -58,17 +88,42 @@ class ObjectSource:
 
     def __init__(
         self,
-        store: ObjectStore,
+        store: ObjectStore | Bucket,
         path: str,
         url: str | None = None,
         *,
-        gap: int = GAP,
+        gap: int | None = None,
         limit: int = LIMIT,
-        width: int = WIDTH,
+        width: int | None = None,
+        whole: int = 64 << 20,
+        expected: Source | None = None,
+        again: Callable[[Source | None], ObjectSource] | None = None,
     ) -> None:
-        self._store, self._path = store, path
+        name = displayed(url or f"{type(store).__name__}://{path}")
+        self._bucket = store if isinstance(store, Bucket) else Bucket(store, type(store).__name__)
+        self._path = path
         self._gap, self._limit, self._width = gap, limit, width
-        self._identity = Identity(displayed(url or f"{type(store).__name__}://{path}"))
+        self._identity = Identity(name, expected)
+        self._pace = pace_of(self._bucket.place)
+        self._suffixes = True
+        self._again = again
+        self._whole = whole
+        self._body: bytes | None = None
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """A new lock in a forked child."""
+        self._lock = threading.Lock()
+
+    @property
+    def _store(self) -> ObjectStore:
+        return self._bucket.store
+
+    @property
+    def request_bytes(self) -> int:
+        """How many bytes could come in the time that one more request costs."""
+        return self._pace.request_bytes
 
     @property
     def url(self) -> str:
@@ -91,55 +146,124 @@ class ObjectSource:
 
     def read(self, offset: int, length: int) -> bytes:
         """One range."""
+        if length > self._limit:
+            return self.read_many([(offset, length)])[0]
         start, there = clip(self.url, offset, length, self._identity.size)
-        return self._get(start, there)
+        return self._range(start, there)
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         """Many ranges, those close to each other merged, all at once."""
         return fetch_many(
-            self._get, self.url, ranges,
+            self._range, self.url, ranges, self._pace,
             size=self._identity.size, gap=self._gap, limit=self._limit, width=self._width,
         )  # fmt: skip
 
-    def close(self) -> None:
-        """Nothing: connections belong to the store, which others share."""
+    def tail(self, length: int) -> bytes:
+        """The last bytes, in one request where the store knows such (Azure does not)."""
+        clip(self.url, 0, length)
+        size = self._identity.size
+        if size is None and self._suffixes and length:
+            try:
+                return self._get({"range": {"suffix": length}}, None, length)
+            except (SourceError, _OddError) as error:
+                if isinstance(error, SourceError) and type(error) is not SourceError:
+                    raise
+                # Refused: an empty object has no last bytes, and some stores know no such ranges.
+                self._suffixes = False
+        size = self.size()
+        return self.read(max(size - length, 0), length)
 
-    def _get(self, offset: int, length: int, stop: threading.Event | None = None) -> bytes:
+    def close(self) -> None:
+        """Drop what is kept; connections belong to the store, which others share."""
+        self._body = None
+
+    def _range(self, offset: int, length: int, stop: threading.Event | None = None) -> bytes:
         if length == 0:
             return b""
+        known = self._identity.size is not None
+        for attempt in range(_ATTEMPTS):
+            if self._body is not None:
+                return self._body[offset : offset + length]
+            try:
+                return self._get({"range": (offset, offset + length)}, offset, length)
+            except _OddError as odd:
+                # obstore retries what fails; what succeeds and is not what was asked for is tried again here.
+                if attempt == _ATTEMPTS - 1:
+                    if odd.whole:
+                        return self._take_whole()[offset : offset + length]
+                    raise odd.error from None
+                if (stop or threading.Event()).wait(_PAUSE * 2**attempt):
+                    raise odd.error from None
+            except SourceError as error:
+                if known or type(error) is not SourceError:
+                    raise
+                # A store refuses a range that starts past the end, and an empty object has no other: ask how long it is.
+                self._head()
+                start, there = clip(self.url, offset, length, self._identity.size)
+                if there == length:
+                    raise
+                return self._range(start, there)
+        raise AssertionError  # the last attempt returns or raises
+
+    def _take_whole(self) -> bytes:
+        """The object as a whole, from a store that knows no ranges (rclone's is one); fetched once and kept."""
+        with self._lock:
+            if self._body is None:
+                size = self.size()
+                if size > self._whole:
+                    raise SourceError(
+                        f"the store sends no ranges, and the object ({size} bytes) is too large to take whole "
+                        f"(limit {self._whole})",
+                        url=self.url,
+                    )
+                self._body = self._get({}, 0, size)
+            return self._body
+
+    def _get(self, wanted: GetOptions, offset: int | None, length: int) -> bytes:
         _refuse_fork(self.url)
-        known = self._identity.known
+        if self._identity.etag is not None:
+            wanted["if_match"] = self._identity.etag
         try:
-            answer = obstore.get(self._store, self._path, options={"range": (offset, offset + length)})
-            meta = answer.meta
-            self._identity.observe(meta["size"], meta["e_tag"], meta["last_modified"].timestamp())
-            first, last = answer.range
-            data = answer.bytes().to_bytes()
+            with tracing.Request(self._bucket.place) as request:
+                start = time.perf_counter()
+                answer = self._bucket.ask(lambda store: obstore.get(store, self._path, options=wanted))
+                self._pace.answered(time.perf_counter() - start)
+                meta = answer.meta
+                self._identity.observe(meta["size"], meta["e_tag"], meta["last_modified"].timestamp())
+                first, last = answer.range
+                data = answer.bytes().to_bytes()
+                request.bytes = len(data)
         except SourceError:
             raise
         except (BaseError, OSError, ValueError) as error:
-            ours = _ours(error, self.url, offset, length)
-            if known or type(ours) is not SourceError:
-                raise ours from None
-            # A store refuses a range that starts past the end, and an empty object has no other: ask how long it is.
-            self._head()
-            start, there = clip(self.url, offset, length, self._identity.size)
-            if there == length:
-                raise ours from None
-            return self._get(start, there)
-        if first != offset or len(data) != last - first or len(data) != min(length, meta["size"] - offset):
-            raise SourceError(
-                f"the store sent bytes {first}-{first + len(data)}", url=self.url, offset=offset, length=length
+            ours = self._ours(error, offset, length)
+            if type(ours) is SourceError and _ODD.search(str(error)):
+                raise _OddError(ours, whole="non-partial" in str(error)) from None
+            raise ours from None
+        size = meta["size"]
+        begin = max(size - length, 0) if offset is None else offset
+        if first != begin or len(data) != last - first or len(data) != min(length, size - begin):
+            raise _OddError(
+                SourceError(
+                    f"the store sent bytes {first}-{first + len(data)}", url=self.url, offset=begin, length=length
+                )
             )
         return data
 
     def _head(self) -> None:
         _refuse_fork(self.url)
         try:
-            meta = obstore.head(self._store, self._path)
+            with tracing.Request(self._bucket.place):
+                meta = self._bucket.ask(lambda store: obstore.head(store, self._path))
         except (BaseError, OSError, ValueError) as error:
-            raise _ours(error, self.url) from None
+            raise self._ours(error) from None
         self._identity.observe(meta["size"], meta["e_tag"], meta["last_modified"].timestamp())
+
+    def _ours(self, error: Exception, offset: int | None = None, length: int | None = None) -> SourceError:
+        """A library's error as one of ours."""
+        if isinstance(error, PreconditionError):
+            return self._identity.stale("the store has another version")
+        return as_source_error(error, self.url, offset, length, anonymous=self._bucket.anonymous)
 
     def __enter__(self) -> Self:
         return self
@@ -149,12 +273,15 @@ class ObjectSource:
     ) -> None:
         self.close()
 
+    def __reduce__(self) -> tuple[Callable[..., ObjectSource], tuple[Any, ...]]:
+        facts = self._identity.source() if self._identity.known else None
+        if self._again is not None:
+            return self._again, (facts,)
+        make = partial(ObjectSource, gap=self._gap, limit=self._limit, width=self._width, expected=facts)
+        return make, (self._bucket.store, self._path, self.url)
+
     def __repr__(self) -> str:
         return f"ObjectSource({self.url!r})"
-
-
-_process: int | None = None
-"""The process in which obstore's own threads were started."""
 
 
 def _refuse_fork(url: str) -> None:
@@ -171,16 +298,33 @@ def _refuse_fork(url: str) -> None:
         )
 
 
-def _ours(error: Exception, url: str, offset: int | None = None, length: int | None = None) -> SourceError:
+_process: int | None = None
+"""The process in which obstore's own threads were started."""
+
+
+def as_source_error(
+    error: Exception, url: str, offset: int | None = None, length: int | None = None, *, anonymous: bool = False
+) -> SourceError:
+    """An error of obstore's as one of ours.
+
+    Parameters
+    ----------
+    error
+        Theirs.
+    url, offset, length
+        What was asked for.
+    anonymous
+        Whether it was asked for without credentials because there are none.
+    """
     # The first paragraph is for people, the rest is a dump of the library's own structures. The original error is not
     # chained anywhere: its text may hold a signed address.
-    said = redacted(str(error).partition("\n\nDebug source")[0].strip())
+    said = redacted(_spoken(str(error).partition("\n\nDebug source")[0].strip()))
     if isinstance(error, FileNotFoundError):
         return NotFoundError("no such object", url=url)
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError | PermissionError):
-        return AccessError(f"the store refuses: {said}", url=url, hint=_CREDENTIALS)
-    if isinstance(error, PreconditionError):
-        return StaleSourceError("the object changed while it was read", url=url, hint="Scan and open it again.")
+    refused = isinstance(error, PermissionDeniedError | UnauthenticatedError | PermissionError)
+    if refused or re.search(r"status code: 40[13]\b", said):  # of a listing, obstore does not say it by the class
+        without = " (no credentials were found, so it was asked anonymously)" if anonymous else ""
+        return AccessError(f"the store refuses{without}: {said}", url=url, hint=_CREDENTIALS)
     if "timed out" in said or "TimedOut" in str(error):
         return TimedOutError(said, url=url, offset=offset, length=length)
     # 169.254.169.254 is where a cloud machine finds its credentials; asking there in vain means that there are none.
@@ -190,7 +334,24 @@ def _ours(error: Exception, url: str, offset: int | None = None, length: int | N
     return SourceError(f"the store failed: {said}", url=url, offset=offset, length=length, hint=hint)
 
 
+def _spoken(text: str) -> str:
+    """What a store means: of an XML answer the code and the message; the rest may repeat what we sent, keys included.
+
+    Examples
+    --------
+    >>> _spoken("403 Forbidden: <?xml ?><Error><Code>NoKey</Code><Message>Who?</Message><AWSAccessKeyId>AK</AWSAccessKeyId></Error>")
+    '403 Forbidden: NoKey: Who?'
+    """
+    begin, page, rest = text.partition("<?xml")
+    if not page:
+        return text
+    found = [
+        match[1].strip() for name in ("Code", "Message") if (match := re.search(f"<{name}>(.*?)</{name}>", rest, re.S))
+    ]
+    return begin + ": ".join(found)
+
+
 _CREDENTIALS = (
-    'Pass storage_options={"anon": True} for a public bucket, {"key": ..., "secret": ...} for others, '
+    'Pass storage_options={"anon": True} for a public bucket, {"key": ..., "secret": ...} or {"profile": ...} for others, '
     "or set them in the environment."
 )

@@ -5,10 +5,14 @@ Pure: numbers in, seconds out; the clock and the dice are the caller's.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from typing import Any
 
-__all__ = ["Patience", "retry_after"]
+from insitu.errors import SourceError
+
+__all__ = ["OPTIONS", "Patience", "patience_for", "retry_after"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,30 @@ class Patience:
         """
         step: float = min(self.longest_pause, self.first_pause * 2.0 ** min(attempt, 60))
         return max(step * (0.5 + 0.5 * chance), asked or 0.0)
+
+
+OPTIONS = {"connect_timeout": "connect", "read_timeout": "read", "timeout": "deadline", "retries": "attempts"}
+"""What `storage_options` call the rules."""
+
+
+def patience_for(options: Mapping[str, Any]) -> Patience:
+    """The rules that `storage_options` ask for.
+
+    Examples
+    --------
+    >>> rules = patience_for({"timeout": 20, "retries": 2})
+    >>> rules.deadline, rules.attempts, rules.connect
+    (20.0, 3, 10.0)
+    """
+    given: dict[str, Any] = {}
+    for name, field in OPTIONS.items():
+        value = options.get(name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+            raise SourceError(f"the storage option {name!r} must be a number, not {value!r}", url=None)
+        given[field] = int(value) + 1 if name == "retries" else float(value)
+    return Patience(**given)
 
 
 def retry_after(value: str | None, now: float) -> float | None:

@@ -13,7 +13,7 @@ from typing import Protocol, Self, runtime_checkable
 
 from insitu.model import Source
 
-__all__ = ["ByteSource", "Range", "ReadsInto", "read_into"]
+__all__ = ["ByteSource", "Range", "ReadsInto", "ReadsTail", "read_into", "read_tail"]
 
 Range = tuple[int, int]
 """`(offset, length)` in bytes."""
@@ -59,6 +59,29 @@ class ReadsInto(Protocol):
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
         """Fill `buffer` from `offset` on; the number of bytes put there."""
+
+
+@runtime_checkable
+class ReadsTail(Protocol):
+    """A source that can give its end without being asked for its size first."""
+
+    def tail(self, length: int) -> bytes:
+        """The last `length` bytes, or all if there are fewer; afterwards the size costs nothing."""
+
+
+def read_tail(source: ByteSource, length: int) -> bytes:
+    """The last bytes of any source, in one request where the source can.
+
+    Examples
+    --------
+    >>> from insitu.sources import MemorySource
+    >>> read_tail(MemorySource(b"abcdef"), 2)
+    b'ef'
+    """
+    if isinstance(source, ReadsTail):
+        return source.tail(length)
+    size = source.size()
+    return source.read(max(size - length, 0), min(length, size))
 
 
 def read_into(source: ByteSource, offset: int, buffer: memoryview) -> int:

@@ -7,40 +7,38 @@ or a source that is one already.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from insitu.errors import InsituError, NotFoundError, SourceError
-from insitu.sources.blocks import Blocks
-from insitu.sources.counted import Counted
+from insitu.model import Source
+from insitu.sources.address import Address, bucket_address, is_remote, place_of, scheme_of, web_address
+from insitu.sources.cached import Cached, cache_for
 from insitu.sources.filelike import SCHEME, FileLike, FileLikeSource, find_file, from_file
 from insitu.sources.filesystem import FilesystemSource
+from insitu.sources.identity import verify
 from insitu.sources.local import LocalSource
 from insitu.sources.memory import MemorySource
-from insitu.sources.options import azure_settings, gcs_settings, http_settings, options_for, s3_settings
+from insitu.sources.options import http_settings, names_credentials, options_for
+from insitu.sources.pace import pace_of
 from insitu.sources.protocol import ByteSource
-from insitu.sources.redact import displayed, redacted
+from insitu.sources.redact import displayed
 
 if TYPE_CHECKING:
-    from obstore.store import ObjectStore
+    from insitu.sources.object_store import ObjectSource
 
-__all__ = ["Openable", "is_local", "open_source"]
+__all__ = ["Openable", "is_local", "open_source", "request_bytes"]
 
 Openable = str | os.PathLike[str] | bytes | bytearray | memoryview | FileLike | ByteSource
 """What `open_source` takes."""
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
-_CHAIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+::")
-_OBJECT_STORES = {
-    "s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs",
-    "az": "azure", "azure": "azure", "adl": "azure", "abfs": "azure", "abfss": "azure",
-}  # fmt: skip
 
-
-def open_source(url: Openable, storage_options: Mapping[str, object] | None = None) -> ByteSource:
+def open_source(
+    url: Openable, storage_options: Mapping[str, object] | None = None, *, expected: Source | None = None
+) -> ByteSource:
     """The source that reads `url`.
 
     Parameters
@@ -50,8 +48,19 @@ def open_source(url: Openable, storage_options: Mapping[str, object] | None = No
         whatever fsspec knows (chains included); bytes; an open binary file; or a `ByteSource`, which is returned
         as it is.
     storage_options
-        Credentials and the like (`anon`, `key`, `secret`, `token`, `endpoint_url`, `region`, `headers`), or a mapping
-        of URL prefix to such options. Files need none and ignore them.
+        Credentials and the like, or a mapping of URL prefix to such options; files need none and ignore them.
+
+        | option | what it says |
+        |---|---|
+        | `anon` | read without credentials |
+        | `key`, `secret`, `token`; `profile` | of an object store; an AWS profile |
+        | `endpoint_url`, `region`, `requester_pays` | where a bucket is; who pays |
+        | `headers`, `bearer_token` | sent to web servers |
+        | `verify` | the path of a bundle of certificates; False: believe anybody |
+        | `timeout`, `connect_timeout`, `read_timeout`, `retries` | seconds for one range in all, until a connection stands, without a byte; how often to try again |
+        | `cache` | a folder (or a `DiskCache`) that keeps what was read from remote places |
+    expected
+        What was recorded of the object when it was scanned: another version of it is a `StaleSourceError`.
 
     Examples
     --------
@@ -59,16 +68,30 @@ def open_source(url: Openable, storage_options: Mapping[str, object] | None = No
     b'bc'
     """
     if isinstance(url, str):
-        return _open_url(url, storage_options)
-    if isinstance(url, os.PathLike):
-        return LocalSource(url)
-    if isinstance(url, bytes | bytearray | memoryview):
-        return MemorySource(url)
-    if isinstance(url, ByteSource):
+        source = _open_url(url, options_for(url, storage_options), expected)
+    elif isinstance(url, os.PathLike):
+        source = LocalSource(url)
+    elif isinstance(url, bytes | bytearray | memoryview):
+        source = MemorySource(url)
+    elif isinstance(url, ByteSource):
         return url
-    if isinstance(url, FileLike):
-        return from_file(url)
-    raise TypeError(f"cannot read bytes from a {type(url).__name__}: give a path, a URL, an open binary file or bytes")
+    elif isinstance(url, FileLike):
+        source = from_file(url)
+    else:
+        raise TypeError(
+            f"cannot read bytes from a {type(url).__name__}: give a path, a URL, an open binary file or bytes"
+        )
+    if expected is not None and is_local(source):
+        _verify_file(expected, source.describe())
+    return source
+
+
+def _verify_file(expected: Source, found: Source) -> None:
+    """Whether a file is the one that was recorded; archives and slow links round its time to whole seconds, which is no change."""
+    times = (expected.modified, found.modified)
+    if None not in times and any(float(time or 0).is_integer() for time in times):
+        expected, found = replace(expected, etag=None), replace(found, etag=None)
+    verify(expected, found)
 
 
 def is_local(source: ByteSource) -> bool:
@@ -80,29 +103,49 @@ def is_local(source: ByteSource) -> bool:
     >>> is_local(open_source(b"abc")), is_local(Blocks(HttpSource("https://host/x.nc")))
     (True, False)
     """
-    while isinstance(source, Blocks | Counted):
-        source = source.source
-    return isinstance(source, LocalSource | MemorySource | FileLikeSource)
+    return isinstance(_innermost(source), LocalSource | MemorySource | FileLikeSource)
 
 
-def _open_url(url: str, storage_options: Mapping[str, object] | None) -> ByteSource:
-    found = _SCHEME.match(url)
-    if found is None:
-        if _CHAIN.match(url) and not os.path.exists(url):
-            return FilesystemSource(url, options_for(url, storage_options))
+def request_bytes(source: ByteSource | str) -> int:
+    """How many bytes could come in the time that one more request costs there: the cost rule of whoever cuts or joins ranges.
+
+    Of a URL as well, because a read is planned before anything is opened. What answers have taught so far counts.
+
+    Examples
+    --------
+    >>> request_bytes("/data/x.nc"), request_bytes("https://never.seen/x.nc")
+    (16384, 52083)
+    """
+    if isinstance(source, str):
+        if not is_remote(source):
+            return _LOCAL_REQUEST
+        address = bucket_address(source)
+        return pace_of(address.place if address is not None else place_of(source)).request_bytes
+    inner = _innermost(source)
+    cost = getattr(inner, "request_bytes", None)
+    if isinstance(cost, int):
+        return cost
+    return _LOCAL_REQUEST if is_local(inner) else pace_of(place_of(inner.url)).request_bytes
+
+
+_LOCAL_REQUEST = 16 << 10
+"""A system call and the Python around it, in bytes from the page cache."""
+
+
+def _innermost(source: ByteSource) -> ByteSource:
+    while isinstance(inner := getattr(source, "source", None), ByteSource):
+        source = inner
+    return source
+
+
+def _open_url(url: str, options: dict[str, Any], expected: Source | None) -> ByteSource:
+    scheme = scheme_of(url)
+    if scheme == "::" and not os.path.exists(url):
+        return FilesystemSource(url, _theirs(options))
+    if scheme is None or scheme == "::":
         return LocalSource(os.path.expanduser(url))
-    scheme = found[1].lower()
     if scheme in ("file", "local"):
         return LocalSource(_path_of(url))
-    options = options_for(url, storage_options)
-    if scheme in ("http", "https"):
-        # Imported when used: files need neither of the two libraries, and a scan of one should start at once.
-        from insitu.sources.http import HttpSource
-
-        address, headers = http_settings(url, options)
-        return HttpSource(address, headers=headers)
-    if scheme in _OBJECT_STORES:
-        return _open_object(url, _OBJECT_STORES[scheme], options)
     if scheme == SCHEME:
         return find_file(url)
     if scheme == "memory":
@@ -111,10 +154,44 @@ def _open_url(url: str, storage_options: Mapping[str, object] | None) -> ByteSou
         except NotFoundError:
             # fsspec has a memory of its own, under the same scheme.
             try:
-                return FilesystemSource(url, options)
+                return FilesystemSource(url, _theirs(options))
             except InsituError:
                 raise NotFoundError("no such object in memory", url=url) from None
-    return FilesystemSource(url, options)
+    address = bucket_address(url)
+    if address is None and scheme in ("http", "https"):
+        found = web_address(url)
+        # With credentials a web address of a bucket is read as the bucket; without, it is a web page like any other.
+        address = found if found is not None and names_credentials(options) else None
+        if address is None:
+            return _cached(_open_web(url, options, expected), options, expected)
+    if address is not None:
+        return _cached(_open_object(url, address, options, expected), options, expected)
+    source = FilesystemSource(url, _theirs(options))
+    if expected is not None:
+        verify(expected, source.describe())
+    return _cached(source, options, expected)
+
+
+def _cached(source: ByteSource, options: Mapping[str, Any], expected: Source | None) -> ByteSource:
+    cache = cache_for(options)
+    return source if cache is None else Cached(source, cache, expected)
+
+
+def _theirs(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What goes on to fsspec: all but what is only ours."""
+    return {name: value for name, value in options.items() if name != "cache"}
+
+
+def _open_web(url: str, options: dict[str, Any], expected: Source | None) -> ByteSource:
+    # Imported when used: files need neither of the two libraries, and a scan of one should start at once.
+    from insitu.sources.certificates import trust_for
+    from insitu.sources.http import HttpSource
+    from insitu.sources.patience import patience_for
+
+    address, headers = http_settings(url, options)
+    return HttpSource(
+        address, headers=headers, patience=patience_for(options), trust=trust_for(options), expected=expected
+    )
 
 
 def _path_of(url: str) -> str:
@@ -131,47 +208,11 @@ def _path_of(url: str) -> str:
     return unquote(path)
 
 
-def _open_object(url: str, kind: str, options: dict[str, Any]) -> ByteSource:
+def _open_object(url: str, address: Address, options: dict[str, Any], expected: Source | None) -> ObjectSource:
+    from insitu.sources.bucket import bucket_of
     from insitu.sources.object_store import ObjectSource
 
-    # Not urlsplit: keys may hold "?" and "#".
-    bucket, _, key = url.partition("://")[2].partition("/")
-    if not bucket or not key:
+    if not address.key:
         raise SourceError("names no object: scheme://bucket/key is needed", url=displayed(url))
-    if kind == "azure" and "@" in bucket:
-        bucket, _, host = bucket.partition("@")
-        options.setdefault("account_name", host.partition(".")[0])
-    make_settings = {"s3": s3_settings, "gcs": gcs_settings, "azure": azure_settings}[kind]
-    config, client = make_settings(options)
-    try:
-        store = _store(kind, bucket, _frozen(config), _frozen(client), _environment(kind))
-    except Exception as error:
-        # obstore has no one class for what it makes of bad configuration (ValueError, TypeError, its own errors).
-        said = redacted(str(error).partition("\n\nDebug source")[0])
-        raise SourceError(f"the store's options do not fit: {said}", url=displayed(url)) from None
-    return ObjectSource(store, key, url)
-
-
-@lru_cache(64)
-def _store(kind: str, bucket: str, config: Any, client: Any, environment: Any) -> ObjectStore:
-    """One store per bucket and options: it holds the connections, which the bucket's objects share."""
-    from obstore import store as stores
-
-    make: Any = {"s3": stores.S3Store, "gcs": stores.GCSStore, "azure": stores.AzureStore}[kind]
-    settings = dict(client)
-    if "default_headers" in settings:
-        settings["default_headers"] = dict(settings["default_headers"])
-    made = make(bucket, config=dict(config), client_options=settings, retry_config={"max_retries": 5})
-    return cast("ObjectStore", made)
-
-
-def _frozen(settings: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple(
-        (name, _frozen(value) if isinstance(value, Mapping) else value) for name, value in sorted(settings.items())
-    )
-
-
-def _environment(kind: str) -> tuple[tuple[str, str], ...]:
-    """The variables that a store reads when it is made: other values need another store."""
-    prefix = {"s3": "AWS_", "gcs": "GOOGLE_", "azure": "AZURE_"}[kind]
-    return tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith(prefix)))
+    bucket = bucket_of(address, url, options)
+    return ObjectSource(bucket, address.key, url, expected=expected, again=partial(_open_object, url, address, options))

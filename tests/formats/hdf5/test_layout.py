@@ -8,8 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from insitu.errors import FormatError, UnsupportedError
-from insitu.formats import InsituWarning
+from insitu.errors import FormatError
 from insitu.formats.hdf5.layout import ChunkedLayout, ContiguousLayout, parse_layout
 from insitu.model import Inline, Stored, Unwritten
 
@@ -46,24 +45,6 @@ def test_null_dataspace(tmp_path: Path, scan) -> None:
         file["x"] = h5py.Empty("f4")
     array = scan(path).arrays["x"]
     assert (array.shape, array.dtype, array.details["null"]) == ((0,), np.float32, True)
-
-
-def test_external_and_virtual_are_refused_by_name(tmp_path: Path, scan) -> None:
-    path = tmp_path / "x.h5"
-    with h5py.File(path, "w", libver="latest") as file:
-        file["good"] = np.arange(3)
-        file.create_dataset("external", (3,), "f4", external=[(str(tmp_path / "raw.bin"), 0, 12)])
-        layout = h5py.VirtualLayout((3,), "f4")
-        layout[...] = h5py.VirtualSource("other.h5", "x", (3,))
-        file.create_virtual_dataset("virtual", layout)
-    with pytest.raises(UnsupportedError, match="external"):
-        scan(path)
-    with pytest.warns(InsituWarning):
-        group = scan(path, errors="warn")
-    assert list(group.arrays) == ["good"]
-    assert set(group.problems) == {"external", "virtual"}
-    # What cannot be taken does not hinder the rest.
-    assert list(scan(path, variables=["good"]).arrays) == ["good"]
 
 
 def test_versions_1_and_2_put_the_address_first() -> None:

@@ -8,8 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from insitu.errors import FormatError, UnsupportedError, VariableError
-from insitu.formats import InsituWarning
+from insitu.errors import FormatError, VariableError
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 300])
@@ -57,19 +56,6 @@ def test_links(tmp_path: Path, scan, libver) -> None:
     places = {array.tiles[0].chunks[0].offset for _, array in group.all_arrays()}
     assert len(places) == 1
     assert set(group.problems) == {"dangling", "circle", "a/up", "group/up"}
-
-
-def test_links_out_of_the_file_are_refused_by_name(tmp_path: Path, scan) -> None:
-    path = tmp_path / "x.h5"
-    with h5py.File(path, "w") as file:
-        file["x"] = 1
-        file["out"] = h5py.ExternalLink("other.h5", "/y")
-    with pytest.raises(UnsupportedError, match=r"other.h5"):
-        scan(path)
-    with pytest.warns(InsituWarning, match=r"other.h5"):
-        group = scan(path, errors="warn")
-    assert list(group.arrays) == ["x"]
-    assert "out" in group.problems
 
 
 def test_groups_that_link_crosswise_do_not_explode(tmp_path: Path, scan) -> None:

@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.codecs.hdf5_number import converted
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.datatype import Datatype
 from insitu.formats.hdf5.file import File
 from insitu.formats.hdf5.layout import ChunkedLayout, CompactLayout, ContiguousLayout
 from insitu.formats.hdf5.objects import Dataset
 from insitu.formats.hdf5.pipeline import Filter, codec_of
-from insitu.model import Axis, ChunkTable, Codec, Columns, Encoding, Source, Tile, VirtualArray, scatter
+from insitu.model import Axis, ChunkTable, Codec, Columns, Encoding, Source, Sparse, Tile, VirtualArray, scatter
 
-__all__ = ["virtual_array"]
+__all__ = ["details_of", "encoding_of", "virtual_array"]
 
 
 def virtual_array(
@@ -47,11 +48,11 @@ def virtual_array(
         What to show.
     """
     datatype, layout = dataset.datatype, dataset.layout
-    details = _details(dataset, shape)
+    details = details_of(dataset, shape)
     if dataset.space.null:
         shape, layout = (0,), ContiguousLayout(None, 0)
     shape = (*shape, *datatype.shape)
-    encoding = _encoding(file, dataset)
+    encoding = encoding_of(file, dataset)
     chunk = shape
     if isinstance(layout, ChunkedLayout):
         if layout.element != datatype.size:
@@ -59,8 +60,14 @@ def virtual_array(
         chunk = (*layout.chunk, *datatype.shape)
     axes = tuple([_axis(length, max(size, 1)) for length, size in zip(shape, chunk, strict=True)])
     grid = tuple(axis.count for axis in axes)
-    tile = Tile(axes, (encoding,), _table(file, source, dataset, grid, shape))
-    return VirtualArray.of(tile, dims=dims, attributes=attributes, fill_value=encoding.fill_value(), details=details)
+    table = _table(file, source, dataset, grid, shape)
+    tile = Tile(axes, (encoding,), table)
+    fill = encoding.fill_value()
+    if encoding.dtype.names is not None and encoding.dtype.hasobject:
+        fill = None  # there is no such value
+        if isinstance(table, Sparse) or (isinstance(table, Columns) and (np.asarray(table.source) < 0).any()):
+            raise UnsupportedError("chunks that were never written, of compounds with members of varying length")
+    return VirtualArray.of(tile, dims=dims, attributes=attributes, fill_value=fill, details=details)
 
 
 @lru_cache(maxsize=4096)
@@ -68,7 +75,7 @@ def _axis(length: int, size: int) -> Axis:
     return Axis.regular(length, size)
 
 
-def _details(dataset: Dataset, shape: tuple[int, ...]) -> dict[str, Any]:
+def details_of(dataset: Dataset, shape: tuple[int, ...]) -> dict[str, Any]:
     """What the file says beside attributes. `chunks` is always there; the rest only where it is so."""
     datatype, layout = dataset.datatype, dataset.layout
     details: dict[str, Any] = {"chunks": layout.chunk if isinstance(layout, ChunkedLayout) else None}
@@ -95,8 +102,9 @@ def _details(dataset: Dataset, shape: tuple[int, ...]) -> dict[str, Any]:
     return details
 
 
-def _encoding(file: File, dataset: Dataset) -> Encoding:
-    if dataset.datatype.heaped:
+def encoding_of(file: File, dataset: Dataset) -> Encoding:
+    """How the chunks of a dataset are encoded."""
+    if dataset.datatype.heaped or dataset.datatype.deep:
         codecs = tuple(codec_of(item, dataset.datatype.size) for item in dataset.filters)
         return Encoding(dataset.datatype.dtype, (_heap_codec(file, dataset.datatype), *codecs), fill=dataset.fill.value)
     return _plain_encoding(dataset.datatype, dataset.filters, dataset.fill.value)
@@ -109,13 +117,17 @@ def _plain_encoding(datatype: Datatype, filters: tuple[Filter, ...], fill: bytes
     if fill is not None:
         if len(fill) != datatype.size:
             raise FormatError(f"a fill value of {len(fill)} bytes for elements of {datatype.size}")
-        size = datatype.dtype.itemsize
+        size = datatype.size // math.prod(datatype.shape)
         if len(fill) != size:  # an array datatype: one fill value has all its elements
             if fill != fill[:size] * (len(fill) // size):
                 raise UnsupportedError("a fill value that differs from element to element of an array datatype")
             fill = fill[:size]
+        if datatype.number is not None:
+            fill = converted(fill, dict(datatype.number), datatype.dtype).tobytes()
         if not any(fill):
             fill = None
+    if datatype.number is not None:
+        codecs = (Codec("hdf5_number", dict(datatype.number)), *codecs)
     if datatype.texts:
         codecs = (Codec("hdf5_text", {"texts": [list(text) for text in datatype.texts]}), *codecs)
     return Encoding(datatype.dtype, codecs, fill=fill)
@@ -123,21 +135,44 @@ def _plain_encoding(datatype: Datatype, filters: tuple[Filter, ...], fill: bytes
 
 def _heap_codec(file: File, datatype: Datatype) -> Codec:
     """Elements of varying length: records that point into global heaps."""
+    if file.heaps_elsewhere:
+        file.unsupported("values of varying length lie in an image of the writer's cache")
+    widths = {
+        "offset_size": file.offset_size,
+        **({"length_size": file.length_size} if file.length_size != 8 else {}),
+        **({"base_address": file.base} if file.base else {}),
+    }
     text = datatype.kind == "text"
-    base = np.dtype("S1") if datatype.base is None else datatype.base.dtype
-    if base.names is not None or (datatype.base is not None and datatype.base.shape):
-        raise UnsupportedError("variable-length sequences of compound or array elements")
-    return Codec(
-        "hdf5_vlen",
-        {
-            "kind": "string" if text else "sequence",
-            "base": base.str,
-            "charset": datatype.charset,
-            "offset_size": file.offset_size,
-            **({"length_size": file.length_size} if file.length_size != 8 else {}),
-            **({"base_address": file.base} if file.base else {}),
-        },
-    )
+    base = datatype.base
+    if datatype.deep or (base is not None and (base.dtype.names is not None or base.shape)):
+        return Codec("hdf5_vlen", {"kind": "record", "type": _described(datatype), **widths})
+    dtype = np.dtype("S1") if base is None else base.dtype
+    told = {"kind": "string" if text else "sequence", "base": dtype.str, "charset": datatype.charset}
+    return Codec("hdf5_vlen", {**told, **widths})
+
+
+def _described(datatype: Datatype) -> dict[str, Any]:
+    """A type as the codec wants it; the axes that an array type adds are told beside it."""
+    if datatype.kind == "text":
+        return {"kind": "text"}
+    if datatype.kind == "sequence":
+        assert datatype.base is not None
+        return {"kind": "sequence", "base": _described(datatype.base), "dims": list(datatype.base.shape)}
+    if datatype.members:
+        members = [[name, offset, list(dims), _described(member)] for name, offset, dims, member in datatype.members]
+        return {"kind": "compound", "size": datatype.size // math.prod(datatype.shape), "members": members}
+    return _plain(datatype.dtype, {offset: padding for offset, _, padding in datatype.texts})
+
+
+def _plain(dtype: np.dtype[Any], paddings: dict[int, str], at: int = 0) -> dict[str, Any]:
+    """A type of fixed size, as JSON can say it."""
+    if dtype.fields is None:
+        return {"kind": "plain", "dtype": dtype.str, **({"padding": paddings[at]} if at in paddings else {})}
+    members = []
+    for name in dtype.names or ():
+        member, offset = dtype.fields[name][:2]
+        members.append([name, offset, list(member.shape), _plain(member.base, paddings, at + offset)])
+    return {"kind": "compound", "size": dtype.itemsize, "members": members}
 
 
 def _table(file: File, source: Source, dataset: Dataset, grid: tuple[int, ...], shape: tuple[int, ...]) -> ChunkTable:
@@ -174,14 +209,31 @@ def _chunk_table(source: Source, dataset: Dataset, grid: tuple[int, ...]) -> Chu
     extra = len(grid) - index.shape[1]
     if extra:  # axes of an array datatype: one cell each
         index = np.concatenate([index, np.zeros((len(index), extra), index.dtype)], axis=1)
-    if dataset.datatype.heaped or dataset.datatype.texts:
+    if dataset.datatype.heaped or dataset.datatype.deep or dataset.datatype.texts or dataset.datatype.number:
         mask = mask << 1  # our own codec comes before the filters, and is never skipped
     if len(offset) == math.prod(grid) and _in_order(index, grid):
         # The usual file: nothing has to be moved, and of many small variables that is much of the work.
         masks = mask if isinstance(mask, int) else mask.reshape(grid)
         first = np.zeros((1,) * len(grid), np.int8)
         return Columns(grid, (source,), first, offset.reshape(grid), length.reshape(grid), np.asarray(masks))
+    if _is_sorted(dataset) and not _ascending(index):
+        # The library would look in the wrong branch and give the fill value; whose chunk this is nobody can tell.
+        raise FormatError("the keys of the chunk index are out of order, or there twice", structure="chunk index")
     return scatter(grid, (source,), index, offset, length, mask)
+
+
+def _is_sorted(dataset: Dataset) -> bool:
+    """Whether the chunk index gives its keys in order (a v2 B-tree has some in its inner nodes, which come first)."""
+    return isinstance(dataset.layout, ChunkedLayout) and dataset.layout.index == "btree_v1"
+
+
+def _ascending(index: npt.NDArray[Any]) -> bool:
+    """Whether rows come in lexicographic order, each once."""
+    step = np.diff(index.astype(np.int64), axis=0)
+    if not len(step):
+        return True
+    first = (step != 0).argmax(axis=1)
+    return bool((np.take_along_axis(step, first[:, None], axis=1) > 0).all())
 
 
 def _in_order(index: npt.NDArray[Any], grid: tuple[int, ...]) -> bool:

@@ -138,6 +138,8 @@ def _parse(body: bytes, length_size: int, datatype: bytes | None, space: bytes |
         kind = remembered(parse_datatype, datatype or body[at_type : at_type + sizes[1]])
     except UnsupportedError as problem:
         return Attribute(name, None, extent, b"", problem=problem.message)
+    if kind.deep or (kind.heaped and kind.shape):
+        return Attribute(name, None, extent, b"", problem="values of variable length inside of others")
     length = extent.count * kind.size
     if at_data + length > len(body):
         raise FormatError(f"attribute {name!r} is cut off", structure="attribute")

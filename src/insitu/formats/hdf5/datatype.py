@@ -7,14 +7,14 @@ half of the first byte, three bytes of bit fields and the size in bytes follow, 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NoReturn
 
 import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.hdf5.numeric import fixed_point, floating_point
+from insitu.formats.hdf5.numeric import Layout, fixed_point, floating_point
 
 __all__ = ["NESTED", "Datatype", "parse_datatype"]
 
@@ -49,10 +49,20 @@ class Datatype:
     """The tag of an opaque type; the kind of a reference (object, region, attribute); `NESTED` for a compound type with members
     that are neither numbers nor text."""
 
+    number: Layout | None = None
+    """Of numbers that NumPy does not have: which bits are their value."""
+    members: tuple[tuple[str, int, tuple[int, ...], Datatype], ...] = ()
+    """Of a compound type: name, offset, dimensions and type of the members; only where one is of varying length."""
+
     @property
     def heaped(self) -> bool:
         """Whether elements are references to a global heap."""
         return self.kind in ("sequence", "text")
+
+    @property
+    def deep(self) -> bool:
+        """Whether such references are inside of elements: members of a compound, or elements of a sequence."""
+        return bool(self.members) or (self.base is not None and (self.base.heaped or self.base.deep))
 
 
 def parse_datatype(body: bytes) -> Datatype:
@@ -86,10 +96,11 @@ def _parse(body: bytes, at: int, depth: int) -> tuple[Datatype, int]:
         raise FormatError("datatype of no bytes", structure="datatype")
     at += 8
     if kind in (0, 4):  # fixed-point; bit field, which h5py reads as an unsigned integer too
-        dtype = fixed_point(size, bits, body[at : at + 4], signed=kind == 0 and bool(bits & 8))
-        return Datatype("number", size, dtype), at + 4
+        dtype, number = fixed_point(size, bits, body[at : at + 4], signed=kind == 0 and bool(bits & 8))
+        return Datatype("number", size, dtype, number=number), at + 4
     if kind == 1:
-        return Datatype("number", size, floating_point(size, bits, body[at : at + 12])), at + 12
+        dtype, number = floating_point(size, bits, body[at : at + 12])
+        return Datatype("number", size, dtype, number=number), at + 12
     if kind == 2:
         _refuse("times are stored in a form that HDF5 itself no longer reads (class 2)")
     if kind == 3:
@@ -114,6 +125,12 @@ def _parse(body: bytes, at: int, depth: int) -> tuple[Datatype, int]:
 
 def _refuse(what: str) -> NoReturn:
     raise UnsupportedError(what, structure="datatype")
+
+
+def _only_whole(datatype: Datatype, where: str) -> None:
+    if datatype.number is not None:
+        told = dict(datatype.number)
+        _refuse(f"numbers of {told['precision']} bits from bit {told['offset']} of {told['size']} bytes in {where}")
 
 
 def _charset(number: int) -> str:
@@ -156,6 +173,7 @@ def _compound(body: bytes, at: int, size: int, count: int, version: int, depth: 
     formats: list[Any] = []
     offsets: list[int] = []
     texts: list[tuple[int, int, str]] = []
+    members: list[tuple[str, int, tuple[int, ...], Datatype]] = []
     note = ""
     width = 4 if version < 3 else (size.bit_length() + 7) // 8
     for _ in range(count):
@@ -170,9 +188,8 @@ def _compound(body: bytes, at: int, size: int, count: int, version: int, depth: 
             dims = tuple(int.from_bytes(body[at + 12 + 4 * i : at + 16 + 4 * i], "little") for i in range(rank))
             at += 28
         member, at = _parse(body, at, depth + 1)
-        if member.heaped:
-            _refuse(f"member {name!r} of a compound type has a variable length")
-        if member.kind not in ("number", "string") or member.dtype.kind == "b":
+        _only_whole(member, f"member {name!r} of a compound type")
+        if member.kind not in ("number", "string", "text") or member.dtype.kind == "b":
             note = NESTED
         dims += member.shape
         dtype = np.dtype((member.dtype, dims)) if dims else member.dtype
@@ -180,13 +197,17 @@ def _compound(body: bytes, at: int, size: int, count: int, version: int, depth: 
             for number in range(min(math.prod(dims), TEXTS_LIMIT - len(texts))):
                 shift = offset + number * member.dtype.itemsize
                 texts += [(shift + start, length, padding) for start, length, padding in member.texts]
-        if offset + dtype.itemsize > size:
+        members.append((name, offset, dims, member))
+        if offset + member.size * math.prod(dims[: len(dims) - len(member.shape)]) > size:
             raise FormatError(f"member {name!r} lies outside its compound type", structure="datatype")
         names.append(name)
         formats.append(dtype)
         offsets.append(offset)
     if not names or len(set(names)) != len(names):
         raise FormatError("a compound type has no members, or two of one name", structure="datatype")
+    if any(member.heaped or member.deep for _, _, _, member in members):
+        packed = np.dtype(list(zip(names, formats, strict=True)))
+        return Datatype("compound", size, packed, note=note, members=tuple(members)), at
     # The form in which h5py stores complex numbers.
     if names == ["r", "i"] and offsets == [0, size // 2] and formats[0] == formats[1]:
         part = formats[0]
@@ -198,6 +219,7 @@ def _compound(body: bytes, at: int, size: int, count: int, version: int, depth: 
 
 def _enumeration(body: bytes, at: int, count: int, version: int, depth: int) -> tuple[Datatype, int]:
     base, at = _parse(body, at, depth + 1)
+    _only_whole(base, "an enumeration")
     if base.kind != "number" or base.dtype.kind not in "iu":
         _refuse("an enumeration of something else than integers")
     names: list[str] = []
@@ -216,10 +238,9 @@ def _enumeration(body: bytes, at: int, count: int, version: int, depth: int) -> 
 
 def _variable_length(body: bytes, at: int, size: int, bits: int, depth: int) -> tuple[Datatype, int]:
     base, at = _parse(body, at, depth + 1)
+    _only_whole(base, "a variable-length sequence")
     if bits & 15 == 1:
         return Datatype("text", size, np.dtype(object), charset=_charset(bits >> 8 & 15)), at
-    if base.heaped:
-        _refuse("variable-length sequences of variable-length elements")
     return Datatype("sequence", size, np.dtype(object), base=base), at
 
 
@@ -229,20 +250,17 @@ def _array(body: bytes, at: int, size: int, version: int, depth: int) -> tuple[D
     dims = tuple(int.from_bytes(body[at + 4 * i : at + 4 * i + 4], "little") for i in range(rank))
     at += 4 * rank * (2 if version < 3 else 1)  # version 2 has a permutation too, which nothing uses
     base, at = _parse(body, at, depth + 1)
-    if base.heaped:
-        _refuse("arrays of variable-length elements")
     if rank > 32 or 0 in dims:
         raise FormatError(f"an array type of {dims} elements", structure="datatype")
     shape = dims + base.shape
-    if int(np.prod(shape, dtype=object)) * base.dtype.itemsize != size:
+    if math.prod(dims) * base.size != size:
         raise FormatError(f"an array type of {size} bytes for {shape} elements", structure="datatype")
-    return Datatype(
-        base.kind, size, base.dtype, shape, base.charset, base.padding, None, base.names, base.texts, base.note
-    ), at
+    return replace(base, size=size, shape=shape), at
 
 
 def _complex(body: bytes, at: int, size: int, depth: int) -> tuple[Datatype, int]:
     base, at = _parse(body, at, depth + 1)
+    _only_whole(base, "complex numbers")
     if base.dtype.kind != "f" or 2 * base.size != size or base.size not in (4, 8, 16):
         _refuse(f"complex numbers of {size} bytes of {base.dtype}")
     return Datatype("number", size, np.dtype(f"{base.dtype.byteorder}c{size}")), at

@@ -38,6 +38,8 @@ class File:
     """The address of the shared message table (III.G), if there is one."""
     shared_indexes: int = 0
     """How many indexes that table has."""
+    heaps_elsewhere: bool = False
+    """Whether global heaps lie in a cache image: values in them cannot be found by those who read data."""
     undefined: int = field(init=False, default=0)
     """The address that means: nowhere."""
 

@@ -10,7 +10,7 @@ from insitu.formats.hdf5.file import File
 from insitu.formats.hdf5.links import Link
 from insitu.formats.hdf5.walk import Side, Walk
 
-__all__ = ["read_symbol_table"]
+__all__ = ["read_local_heap", "read_symbol_table"]
 
 
 def read_symbol_table(file: File, body: bytes) -> Walk[list[Link]]:
@@ -27,7 +27,7 @@ def read_symbol_table(file: File, body: bytes) -> Walk[list[Link]]:
     tree, heap = (int.from_bytes(body[i * width : (i + 1) * width], "little") for i in range(2))
     if len(body) < 2 * width:
         file.fail("message is cut off", 0, "symbol table")
-    names, nodes = yield Side([_names(file, heap), _symbol_nodes(file, tree)])
+    names, nodes = yield Side([read_local_heap(file, heap), _symbol_nodes(file, tree)])
     links = []
     size = 2 * width + 24
     for place, node in nodes:
@@ -39,7 +39,7 @@ def read_symbol_table(file: File, body: bytes) -> Walk[list[Link]]:
     return links
 
 
-def _names(file: File, address: int) -> Walk[bytes]:
+def read_local_heap(file: File, address: int) -> Walk[bytes]:
     """The data segment of a local heap (III.D)."""
     length, width = file.length_size, file.offset_size
     (data,) = yield [file.range(address, 8 + 2 * length + width, "local heap")]

@@ -48,7 +48,7 @@ BTREE_K = 0x13  # IV.A.2.t
 DRIVER_INFO = 0x14  # IV.A.2.u
 ATTRIBUTE_INFO = 0x15  # IV.A.2.v
 CACHE_IMAGE = 0x18  # H5O_MDCI: the metadata lies in an image of the library's cache
-LAST_KNOWN = 0x17
+LAST_KNOWN = 0x18
 
 
 class Message(NamedTuple):

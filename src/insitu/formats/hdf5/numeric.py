@@ -1,8 +1,8 @@
 """Which numpy number is it?
 
 The properties of fixed-point and floating-point datatypes: format specification 3.0, IV.A.2.d, classes 0, 1 and 4.
-A number that fills its bytes is taken as it is; others (12 bits in 16, VAX byte order, unknown exponents) are refused
-by name rather than mis-read.
+A number that fills its bytes is taken as it is; others (12 bits in 16, floats with other exponents) go through a codec, which is told
+their bits; what it cannot do (VAX byte order) is refused by name rather than mis-read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
 
-__all__ = ["fixed_point", "floating_point"]
+__all__ = ["Layout", "fixed_point", "floating_point"]
+
+Layout = tuple[tuple[str, Any], ...]
+"""What the codec `hdf5_number` wants to know, as items (hashable)."""
 
 # (size, precision, exponent location, exponent bits, mantissa location, mantissa bits, bias)
 _IEEE: dict[tuple[int, ...], str] = {
@@ -25,8 +28,8 @@ _EXTENDED = (16, 80, 64, 15, 0, 64, 16383)  # the x87 long double, in 16 bytes
 _QUADRUPLE = (16, 128, 112, 15, 0, 112, 16383)
 
 
-def fixed_point(size: int, bits: int, properties: bytes, *, signed: bool) -> np.dtype[Any]:
-    """The dtype of an integer or bit field."""
+def fixed_point(size: int, bits: int, properties: bytes, *, signed: bool) -> tuple[np.dtype[Any], Layout | None]:
+    """The dtype of an integer or bit field, and its bits where it does not fill its bytes."""
     if len(properties) < 4:
         raise FormatError("the datatype message is cut off", structure="datatype")
     offset = int.from_bytes(properties[:2], "little")
@@ -35,13 +38,18 @@ def fixed_point(size: int, bits: int, properties: bytes, *, signed: bool) -> np.
         raise FormatError(f"integers of {precision} bits from bit {offset} of {size} bytes", structure="datatype")
     # An unsigned number with zeros above it is itself.
     whole = offset == 0 and (precision == 8 * size or (not signed and not bits & 4))
-    if size not in (1, 2, 4, 8) or not whole:
+    if size > 8:
         raise UnsupportedError(f"integers of {precision} bits from bit {offset} of {size} bytes", structure="datatype")
-    return np.dtype(f"{'>' if bits & 1 else '<'}{'i' if signed else 'u'}{size}")
+    width = next(width for width in (1, 2, 4, 8) if width >= size)
+    dtype = np.dtype(f"{'>' if bits & 1 else '<'}{'i' if signed else 'u'}{width}")
+    if whole and width == size:
+        return dtype, None
+    told = {"size": size, "big": bool(bits & 1), "offset": offset, "precision": precision, "signed": signed}
+    return dtype, tuple(told.items())
 
 
-def floating_point(size: int, bits: int, properties: bytes) -> np.dtype[Any]:
-    """The dtype of a floating-point number."""
+def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[Any], Layout | None]:
+    """The dtype of a floating-point number, and its bits where it is not an IEEE one."""
     if len(properties) < 12:
         raise FormatError("the datatype message is cut off", structure="datatype")
     offset = int.from_bytes(properties[:2], "little")
@@ -56,15 +64,48 @@ def floating_point(size: int, bits: int, properties: bytes) -> np.dtype[Any]:
     # Bits 4-5: mantissa normalisation, 2 (implied leading 1) for IEEE; bits 8-15: where the sign is.
     implied, sign = bits >> 4 & 3, bits >> 8 & 0xFF
     if name and offset == 0 and order in (0, 1) and implied == 2 and sign == 8 * size - 1:
-        return np.dtype(f"{'>' if order else '<'}{name}")
+        return np.dtype(f"{'>' if order else '<'}{name}"), None
     here = np.finfo(np.longdouble)
     native = np.dtype(np.longdouble)
     # A long double is taken where it is this machine's own.
     own = (form == _EXTENDED and here.nmant == 63) or (form == _QUADRUPLE and here.nmant == 112)
     if own and native.itemsize == 16 and order == 0 and offset == 0 and np.little_endian:
-        return native
-    raise UnsupportedError(
-        f"floating-point numbers of {size} bytes with {form[3]} exponent and {form[5]} mantissa bits"
-        + (" in VAX byte order" if order == 3 else ""),
-        structure="datatype",
-    )
+        return native, None
+    told = {
+        "size": size,
+        "big": order == 1,
+        "offset": offset,
+        "precision": form[1],
+        "sign": sign,
+        "exponent": (form[2], form[3]),
+        "mantissa": (form[4], form[5]),
+        "bias": form[6],
+        "implied": implied == 2,
+    }
+    dtype = _smallest(size, form[3], form[5], form[6])
+    if order == 3 or dtype is None or (size > 8 and (form[1:], sign, order) != (_EXTENDED[1:], 79, 0)):
+        raise UnsupportedError(
+            f"floating-point numbers of {size} bytes with {form[3]} exponent and {form[5]} mantissa bits"
+            + (" in VAX byte order" if order == 3 else ""),
+            structure="datatype",
+        )
+    _check(told, size)
+    return dtype.newbyteorder(">" if order else "<") if size <= 8 else dtype, tuple(told.items())
+
+
+def _smallest(size: int, exponent: int, mantissa: int, bias: int) -> np.dtype[Any] | None:
+    """The smallest float that holds all values, as h5py chooses it."""
+    if size > 8:
+        return np.dtype(np.longdouble) if mantissa == 64 and np.finfo(np.longdouble).nmant == 63 else None
+    for name in ("f2", "f4", "f8"):
+        info = np.finfo(name)
+        if mantissa <= info.nmant and (1 << exponent) - bias - 1 <= info.maxexp and 1 - bias >= info.minexp:
+            return np.dtype(name)
+    return None
+
+
+def _check(told: dict[str, Any], size: int) -> None:
+    """Raise for fields that are not in the number."""
+    for place, count in (told["exponent"], told["mantissa"], (told["sign"], 1)):
+        if not count or place + count > 8 * size:
+            raise FormatError(f"{count} bits from bit {place} of a float of {size} bytes", structure="datatype")

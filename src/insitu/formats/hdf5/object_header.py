@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from insitu.formats.hdf5.checksum import verify
 from insitu.formats.hdf5.file import File
-from insitu.formats.hdf5.messages import CACHE_IMAGE, CONTINUATION, LAST_KNOWN, Message
+from insitu.formats.hdf5.messages import CONTINUATION, LAST_KNOWN, Message
 from insitu.formats.hdf5.walk import Walk
 
 __all__ = ["read_object_header"]
@@ -113,10 +113,6 @@ def _parse_v1(
 
 
 def _refuse(file: File, kind: int) -> NoReturn:
-    if kind == CACHE_IMAGE:
-        file.unsupported(
-            "the metadata lies in an image of the writer's cache", "Open and close the file once for writing"
-        )
     file.unsupported(f"object header message {kind:#x} is not known, and says it must be")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from insitu.errors import InsituError
+from insitu.errors import InsituError, UnsupportedError
 from insitu.formats.hdf5.attributes import HeapRecord, heap_records, read_attributes, read_heap_values
 from insitu.formats.hdf5.chunk_index import read_chunks
 from insitu.formats.hdf5.chunk_rows import ChunkRows
@@ -23,6 +23,7 @@ from insitu.formats.hdf5.fill import Fill, parse_fill, parse_old_fill
 from insitu.formats.hdf5.layout import ChunkedLayout, CompactLayout, Layout, VirtualLayout, parse_layout
 from insitu.formats.hdf5.links import Link, read_links
 from insitu.formats.hdf5.local_heap import read_symbol_table
+from insitu.formats.hdf5.mapping import Mapping, parse_mappings
 from insitu.formats.hdf5.memo import remembered
 from insitu.formats.hdf5.messages import (
     DATASPACE,
@@ -40,6 +41,7 @@ from insitu.formats.hdf5.messages import (
 )
 from insitu.formats.hdf5.object_header import read_object_header
 from insitu.formats.hdf5.pipeline import Filter, parse_filters
+from insitu.formats.hdf5.segments import Segment, read_segments
 from insitu.formats.hdf5.shared import unshared
 from insitu.formats.hdf5.values import NOTHING, heaped_value
 from insitu.formats.hdf5.walk import DAMAGE, Side, Walk, damaged
@@ -72,6 +74,10 @@ class Dataset:
     """Attributes that could not be read."""
     chunks: ChunkRows | None = None
     """Set once the index was read."""
+    mappings: tuple[Mapping, ...] = ()
+    """Of a virtual dataset: what it is made of."""
+    segments: tuple[Segment, ...] = ()
+    """The parts of other files that the data lies in."""
     problem: InsituError | None = None
     """Why its data cannot be taken. Its extent is known even so: netCDF counts its dimensions."""
 
@@ -180,13 +186,25 @@ def _describe(file: File, dataset: Dataset, parts: dict[int, Message], indexed: 
     elif FILL_OLD in parts:
         dataset.fill = remembered(parse_old_fill, parts[FILL_OLD].body)
     if EXTERNAL_FILES in parts:
-        file.unsupported("the data lies in other files (external storage)", "Repack the file with h5repack")
+        dataset.segments = yield from read_segments(file, parts[EXTERNAL_FILES].body)
     if isinstance(dataset.layout, VirtualLayout):
-        file.unsupported("a virtual dataset, made of datasets of other files")
-    if dataset.datatype.heaped and dataset.fill.value is not None:
+        dataset.mappings = yield from _mappings(file, dataset.layout)
+    if dataset.datatype.deep or (dataset.datatype.heaped and dataset.datatype.shape):
+        if any(dataset.fill.value or b""):
+            raise UnsupportedError("a fill value for values of varying length inside of others", structure="fill value")
+        dataset.fill = Fill(None, dataset.fill.state)
+    elif dataset.datatype.heaped and dataset.fill.value is not None:
         dataset.fill = yield from _heaped_fill(file, dataset.fill)
     if indexed:
         yield from read_index(file, dataset)
+
+
+def _mappings(file: File, layout: VirtualLayout) -> Walk[tuple[Mapping, ...]]:
+    """What a virtual dataset is made of; one that was never given anything has no list."""
+    if layout.address == file.undefined:
+        return ()
+    (data,) = yield from read_heap_values(file, [HeapRecord(1, layout.address, layout.index)])
+    return parse_mappings(file, data, layout.address)
 
 
 def read_index(file: File, dataset: Dataset) -> Walk[None]:
@@ -229,12 +247,14 @@ def _values(file: File, messages: list[Message]) -> Walk[tuple[dict[str, Any], l
             at += len(records)
             values[name] = heaped_value(datatype, heap)
             if name == SCALES:
-                scales = [_addresses(file, value) for value in heap]
+                scales = [_addresses(file, value, datatype) for value in heap]
             if values[name] is NOTHING:
                 del values[name]
     return values, scales, problems
 
 
-def _addresses(file: File, value: bytes) -> list[int]:
+def _addresses(file: File, value: bytes, datatype: Datatype) -> list[int]:
+    """The addresses in a sequence of object references, which may be wider than addresses are in this file."""
     width = file.offset_size
-    return [int.from_bytes(value[at : at + width], "little") for at in range(0, len(value) - width + 1, width)]
+    step = datatype.base.size if datatype.base is not None else width
+    return [int.from_bytes(value[at : at + width], "little") for at in range(0, len(value) - width + 1, step)]

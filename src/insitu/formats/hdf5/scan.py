@@ -5,25 +5,29 @@ Superblock, then all objects side by side, then netCDF-4's dimensions; what come
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
-from insitu.errors import FormatError, InsituError, VariableError
-from insitu.formats.hdf5.arrays import virtual_array
+from insitu.errors import FormatError, InsituError, UnsupportedError, VariableError
+from insitu.formats.hdf5.building import Builder, Place, below
+from insitu.formats.hdf5.eos5 import INFORMATION, named_fields, parse_structure, read_structure
 from insitu.formats.hdf5.file import File
-from insitu.formats.hdf5.messages import BTREE_K, DRIVER_INFO, SHARED_TABLE
-from insitu.formats.hdf5.netcdf4 import Node, Variable, assign_dimensions, shown_attributes
-from insitu.formats.hdf5.object_header import read_object_header
+from insitu.formats.hdf5.neighbours import Neighbours
+from insitu.formats.hdf5.netcdf4 import Node, Variable, assign_dimensions
 from insitu.formats.hdf5.objects import Dataset, Group, Objects, read_index, read_object
-from insitu.formats.hdf5.superblock import find_signature, read_superblock
+from insitu.formats.hdf5.opened import Outside, begin, outside_of
 from insitu.formats.hdf5.tree import Branch, build_tree
+from insitu.formats.hdf5.virtual import settle
 from insitu.formats.hdf5.walk import Side, Walk, run
 from insitu.formats.hdf5.window import Window
 from insitu.formats.problems import Problems
-from insitu.model import Source, VirtualArray, VirtualGroup
+from insitu.model import VirtualGroup
 
 __all__ = ["scan_hdf5"]
+
+LINKS_LIMIT = 32
+"""Most files that a path may lead through."""
 
 
 def scan_hdf5(
@@ -46,10 +50,41 @@ def scan_hdf5(
     errors
         "raise" or "warn".
     """
-    problems = Problems(errors)
+    names = None if variables is None else {name.strip("/") for name in variables}
+    with Neighbours(window) as neighbours:
+        return _scan(neighbours, Place(window, group or "", names), Problems(errors), ())
+
+
+def _scan(neighbours: Neighbours, place: Place, problems: Problems, above: tuple[tuple[str, int], ...]) -> VirtualGroup:
+    """Scan a part of a file; `above`: the groups of other files that link to it, so that no circle of links has no end."""
+    window = place.window
     file = File(window.url, window.size)
-    picked = run(_read(file, group or "", None if variables is None else set(variables)), window)
-    return _Builder(file, window.source.describe(), problems, picked.wanted).build(picked)
+    picked = run(_read(file, place.group, place.names, lambda objects: _settle(neighbours, window, objects)), window)
+    if isinstance(picked, Outside):
+        there = neighbours.open_beside(window, picked.file)
+        if there is None or len(above) > LINKS_LIMIT:
+            raise VariableError(f"no group {place.group!r}: it is in {picked.file}", url=window.url)
+        prefix = place.group.strip("/") + "/"
+        names = None if place.names is None else {name.removeprefix(prefix) for name in place.names}
+        return _scan(neighbours, Place(there, picked.path, names), problems, (*above, (there.url, -1)))
+    builder = Builder(neighbours, window, file, problems, picked.wanted)
+    graft = partial(_scan, neighbours)
+    built = builder.build(picked.top, picked.nodes, (*above, (window.url, picked.top.group.address)), graft)
+    path = tuple(part for part in place.group.split("/") if part)
+    if any(link.name == INFORMATION for link in picked.top.group.links) if not path else path[0] == "HDFEOS":
+        fields = parse_structure(read_structure(neighbours, window))
+        built = named_fields(built, fields, path) if fields else built
+    return built
+
+
+def _settle(neighbours: Neighbours, window: Window, objects: Objects) -> None:
+    """Find out how long those virtual datasets are that grow with their sources."""
+    for found in objects.values():
+        if isinstance(found, Dataset) and any(mapping.here.endless is not None for mapping in found.mappings):
+            try:
+                settle(neighbours, window, found)
+            except (FormatError, UnsupportedError) as problem:
+                found.problem = found.problem or problem
 
 
 @dataclass(slots=True)
@@ -64,12 +99,9 @@ class _Picked:
     """Identities of the variables that were asked for; None: all."""
 
 
-def _read(file: File, path: str, names: set[str] | None) -> Walk[_Picked]:
-    """Read all of a file, or what is asked for."""
-    file.base = yield from find_signature(file.size)
-    superblock = yield from read_superblock(file)
-    if superblock.extension is not None:
-        yield from _read_extension(file, superblock.extension)
+def _read(file: File, path: str, names: set[str] | None, settled: Callable[[Objects], None]) -> Walk[_Picked | Outside]:
+    """Read all of a file, or what is asked for; or where that is, if it is in another file."""
+    superblock = yield from begin(file)
     objects: Objects = {}
     indexed = names is None
     parts = [part for part in path.split("/") if part]
@@ -77,14 +109,19 @@ def _read(file: File, path: str, names: set[str] | None) -> Walk[_Picked]:
         yield from read_object(file, superblock.root, objects, indexed, _all_children)
         top = root = _group(objects, superblock.root)
     else:
-        top = yield from _locate(file, superblock.root, parts, objects)
+        located = yield from _locate(file, superblock.root, parts, objects)
+        if isinstance(located, Outside):
+            return located
+        top = located
         yield from _grow(file, objects, [top], indexed)
         root = _group(objects, superblock.root)
+    settled(objects)
     tree = build_tree(root, top, objects)
     nodes = _dimensions(tree)
     if top is not root and _needs_rest(tree, nodes):
         # Names or lengths of dimensions come from outside of the subtree: read the headers of the whole file.
         yield from _grow(file, objects, [g for g in objects.values() if isinstance(g, Group)], False)
+        settled(objects)
         whole = build_tree(root, root, objects)
         nodes = _dimensions(whole)
         tree = _branch_at(whole, parts) or tree
@@ -95,27 +132,6 @@ def _read(file: File, path: str, names: set[str] | None) -> Walk[_Picked]:
         for dataset, problem in zip(datasets, results, strict=True):
             dataset.problem = dataset.problem or problem
     return _Picked(tree, nodes, wanted)
-
-
-def _read_extension(file: File, address: int) -> Walk[None]:
-    """II.C: constants of the file that did not fit into the superblock."""
-    messages = yield from read_object_header(file, address)
-    for message in messages:
-        body = message.body
-        if message.kind == BTREE_K and len(body) >= 7:
-            file.chunk_node_k, file.group_node_k, file.group_leaf_k = (
-                int.from_bytes(body[at : at + 2], "little") for at in (1, 3, 5)
-            )
-            if not (file.chunk_node_k and file.group_node_k and file.group_leaf_k):
-                file.fail("has B-trees without room for children", address, "superblock extension")
-        elif message.kind == SHARED_TABLE and len(body) >= 2 + file.offset_size:
-            file.shared_table = int.from_bytes(body[1 : 1 + file.offset_size], "little")
-            file.shared_indexes = min(body[1 + file.offset_size], 8)
-        elif message.kind == DRIVER_INFO:
-            file.unsupported(
-                "the file is a member of a set of files (multi, split or family driver)",
-                "Repack the set into one file (h5repack, h5repart)",
-            )
 
 
 def _all_children(group: Group) -> list[int]:
@@ -135,8 +151,8 @@ def _group(objects: Objects, address: int) -> Group:
     return found
 
 
-def _locate(file: File, root: int, parts: list[str], objects: Objects) -> Walk[Group]:
-    """Read the groups on a path; the last of them."""
+def _locate(file: File, root: int, parts: list[str], objects: Objects) -> Walk[Group | Outside]:
+    """Read the groups on a path; the last of them, or where the path leaves the file."""
     yield from read_object(file, root, objects, False, _no_children)
     top = _group(objects, root)
     names = list(reversed(parts))
@@ -146,6 +162,8 @@ def _locate(file: File, root: int, parts: list[str], objects: Objects) -> Walk[G
         name = names.pop()
         link = next((link for link in here.links if link.name == name), None)
         address = None if link is None else link.address
+        if link is not None and link.outside is not None:
+            return outside_of(link.outside, names)
         if link is not None and link.path is not None and hops < 32:
             hops += 1
             names += [part for part in reversed(link.path.split("/")) if part not in ("", ".")]
@@ -223,6 +241,7 @@ def _wanted(tree: Branch, nodes: dict[int, Node], names: set[str], parts: list[s
                 chosen[id(variable)] = variable
                 missing.discard(path)
         missing -= {branch.join(name) for name, _ in branch.failed}
+        missing -= {name for name in missing if any(below(name, branch.join(link)) for link, _ in branch.outside)}
     if missing:
         there = [branch.join(variable.name) for branch in tree.walk() for variable in nodes[id(branch)].variables]
         more = f" and {len(there) - 12} more" if len(there) > 12 else ""
@@ -235,70 +254,7 @@ def _wanted(tree: Branch, nodes: dict[int, Node], names: set[str], parts: list[s
                 chosen.setdefault(id(scale), scale)
     for branch in tree.walk():
         branch.failed = [item for item in branch.failed if branch.join(item[0]) in asked]
+        branch.outside = [item for item in branch.outside if any(below(name, branch.join(item[0])) for name in asked)]
+        branch.asked = asked
     datasets = {id(variable.dataset): variable.dataset for variable in chosen.values()}
     return set(chosen), list(datasets.values())
-
-
-class _Builder:
-    """Makes the virtual groups."""
-
-    def __init__(self, file: File, source: Source, problems: Problems, wanted: set[int] | None) -> None:
-        self.file, self.source, self.problems, self.wanted = file, source, problems, wanted
-
-    def build(self, picked: _Picked) -> VirtualGroup:
-        """The whole tree; deepest groups first, without recursion."""
-        made: dict[int, VirtualGroup] = {}
-        branches = list(picked.top.walk())
-        arrays = {id(branch): self._arrays(branch, picked.nodes[id(branch)]) for branch in branches}
-        for branch in reversed(branches):
-            node = picked.nodes[id(branch)]
-            details: dict[str, Any] = {"format": "hdf5"}
-            if node.dimensions:
-                details["dims"] = {d.name: d.length for d in node.dimensions}
-                details["unlimited"] = [d.name for d in node.dimensions if d.unlimited]
-            if branch.group.problems:
-                details["unread_attributes"] = branch.group.problems
-            made[id(branch)] = VirtualGroup(
-                arrays[id(branch)],
-                {name: made[id(child)] for name, child in branch.children},
-                shown_attributes(branch.group.attributes),
-                details,
-                self.problems.found if branch is picked.top else {},
-            )
-        return made[id(picked.top)]
-
-    def _arrays(self, branch: Branch, node: Node) -> dict[str, VirtualArray]:
-        arrays: dict[str, VirtualArray] = {}
-        for name, problem in branch.failed:
-            problem.located(url=self.file.url)
-            self.problems.leave_out(branch.join(name), problem)
-        for name, reason in branch.loose:
-            self.problems.note(branch.join(name), reason)
-        for variable in node.variables:
-            if self.wanted is not None and id(variable) not in self.wanted:
-                continue
-            try:
-                if variable.dataset.problem is not None:
-                    raise variable.dataset.problem
-                arrays[variable.name] = self._array(variable)
-            except InsituError as problem:
-                problem.located(url=self.file.url, offset=variable.dataset.address + self.file.base)
-                self.problems.leave_out(branch.join(variable.name), problem)
-        return arrays
-
-    def _array(self, variable: Variable) -> VirtualArray:
-        dataset = variable.dataset
-        shape = list(dataset.space.shape)
-        dims: list[str] = []
-        for axis, dimension in enumerate(variable.dims):
-            assert dimension is not None
-            dims.append(dimension.name)
-            if dimension.unlimited and dataset.space.limits[axis] is None:
-                shape[axis] = max(shape[axis], dimension.length)
-        if dataset.space.null:
-            dims = [f"{variable.name}_null"]
-        dims += [f"{variable.name}_element_{axis}" for axis in range(len(dataset.datatype.shape))]
-        array = virtual_array(
-            self.file, self.source, dataset, tuple(shape), tuple(dims), shown_attributes(dataset.attributes)
-        )
-        return array

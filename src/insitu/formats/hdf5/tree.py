@@ -1,7 +1,7 @@
 """Which path leads to which object?
 
 Hard links name addresses; soft links name paths, which are followed here; links that lead back up, or nowhere, or out of the file
-are told apart and left out.
+are told apart.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from insitu.errors import FormatError, InsituError, UnsupportedError
 from insitu.formats.hdf5.links import Link
 from insitu.formats.hdf5.objects import Dataset, Group, Objects
+from insitu.formats.hdf5.opened import Outside, outside_of
 
 __all__ = ["Branch", "build_tree", "find_object"]
 
@@ -31,6 +32,11 @@ class Branch:
     """Names of what could not be taken, and why."""
     loose: list[tuple[str, str]] = field(default_factory=list)
     """Names of links that lead to nothing new, and why."""
+
+    asked: set[str] | None = None
+    """Paths of what is asked for, from the root of the scan; None: all."""
+    outside: list[tuple[str, Outside]] = field(default_factory=list)
+    """Names of links to other files, and where they lead."""
 
     def join(self, name: str) -> str:
         """The path of something in this group."""
@@ -82,10 +88,12 @@ def _place(
     """Put what a link leads to into a branch."""
     name = link.name
     if link.outside is not None:
-        target = ":".join(part for part in link.outside if part)
-        branch.failed.append((name, UnsupportedError(f"a link out of the file, to {target}", structure="link")))
+        _out(branch, name, Outside(*link.outside))
         return
     address = link.address if link.path is None else find_object(link.path, branch.group, root, objects)
+    if isinstance(address, Outside):
+        _out(branch, name, address)
+        return
     if address is None or address not in objects:
         branch.loose.append((name, f"the link leads nowhere ({link.path})"))
         return
@@ -103,8 +111,16 @@ def _place(
         todo.append((child, (*above, address)))
 
 
-def find_object(path: str, start: Group, root: Group, objects: Objects) -> int | None:
-    """The address of the object at a path; None: there is none, or it was not read."""
+def _out(branch: Branch, name: str, place: Outside) -> None:
+    """A link out of the file; those that a program defined for itself lead nowhere that others know."""
+    if place.path:
+        branch.outside.append((name, place))
+    else:
+        branch.failed.append((name, UnsupportedError(f"a {place.file}", structure="link")))
+
+
+def find_object(path: str, start: Group, root: Group, objects: Objects) -> int | Outside | None:
+    """The address of the object at a path, or its place in another file; None: there is none, or it was not read."""
     here = root.address if path.startswith("/") else start.address
     # Names still to go, last first; soft links on the way put theirs on top.
     names = [name for name in reversed(path.split("/")) if name not in ("", ".")]
@@ -120,6 +136,8 @@ def find_object(path: str, start: Group, root: Group, objects: Objects) -> int |
         if link.address is not None:
             here = link.address
             continue
+        if link.outside is not None:
+            return outside_of(link.outside, names)
         hops += 1
         if link.path is None or hops > SOFT_LIMIT:
             return None

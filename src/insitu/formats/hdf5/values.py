@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from insitu.codecs.hdf5_number import converted
 from insitu.formats.hdf5.dataspace import Dataspace
 from insitu.formats.hdf5.datatype import Datatype
 
@@ -37,7 +38,8 @@ def plain_value(name: str, datatype: Datatype, space: Dataspace, data: bytes) ->
     if space.null:
         return np.empty(0, dtype.newbyteorder("="))
     shape = space.shape + datatype.shape
-    array = np.frombuffer(data, dtype).astype(dtype.newbyteorder("="))
+    whole = np.frombuffer(data, dtype) if datatype.number is None else converted(data, dict(datatype.number), dtype)
+    array = whole.astype(dtype.newbyteorder("="))
     if array.size == 1 and len(shape) <= 1:
         return array[0]
     return array.reshape(shape)

@@ -10,7 +10,8 @@ A walk yields one of
 - `[(offset, length), ...]`: absolute ranges whose neighbours are likely wanted next (headers, heaps);
 - `Exact([(offset, length), ...])`: ranges to be fetched as they are (nodes of chunk indexes, scattered in the data);
 - `Side([walk, ...])`: other walks, to run beside each other; it is sent the list of their results;
-- `Once(key, make)`: a walk that several others want (a heap, a committed type); it runs once per file.
+- `Once(key, make)`: a walk that several others want (a heap, a committed type); it runs once per file;
+- `Overlay([(offset, data), ...])`: bytes to be seen instead of those of the file.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from insitu.errors import FormatError, InsituError, SourceError
 
-__all__ = ["DAMAGE", "Exact", "Once", "Ranges", "Reads", "Side", "Walk", "damaged", "run"]
+__all__ = ["DAMAGE", "Exact", "Once", "Overlay", "Ranges", "Reads", "Side", "Walk", "damaged", "run"]
 
 T = TypeVar("T")
 Ranges = list[tuple[int, int]]
@@ -71,6 +72,15 @@ class Once:
         self.make = make
 
 
+class Overlay:
+    """Bytes that are to be seen instead of those of the file, from now on."""
+
+    __slots__ = ("patches",)
+
+    def __init__(self, patches: list[tuple[int, bytes]]) -> None:
+        self.patches = patches
+
+
 class Reads(Protocol):
     """What `run` needs of the bytes: serve what is at hand, fetch the rest in one batch."""
 
@@ -83,6 +93,9 @@ class Reads(Protocol):
 
     def fetch(self, requests: list[Ranges]) -> list[list[bytes]]:
         """The bytes of all ranges of all requests, in one batch."""
+
+    def overlay(self, patches: list[tuple[int, bytes]]) -> None:
+        """Show these bytes at their offsets instead of the file's."""
 
 
 class _Task:
@@ -177,6 +190,10 @@ def _advance(
                 hungry.append((task, request))
                 return None
             value = blocks
+            continue
+        if isinstance(request, Overlay):
+            reads.overlay(request.patches)
+            value = None
             continue
         alone = isinstance(request, Once)
         items = [request] if alone else request.walks

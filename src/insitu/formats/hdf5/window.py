@@ -37,6 +37,7 @@ class Window:
     __slots__ = (
         "_ends",
         "_head",
+        "_patches",
         "_remote",
         "_round",
         "_rounded",
@@ -57,6 +58,7 @@ class Window:
         self.size = source.size()
         self._round = REMOTE_ROUND if self._remote else LOCAL_ROUND
         self._rounded = 0
+        self._patches: list[tuple[int, bytes]] = []
         self._starts: list[int] = []
         self._ends: list[int] = []
         self._spans: list[bytes] = []
@@ -96,6 +98,8 @@ class Window:
             self.fetched += len(block)
             if len(block) != length:
                 raise FormatError(f"the file ends {length - len(block)} bytes too early", url=self.url, offset=offset)
+        if self._patches:
+            blocks = [self._patched(offset, block) for (offset, _), block in zip(wanted, blocks, strict=True)]
         self._keep(spans, blocks[: len(spans)])
         rest = iter(blocks[len(spans) :])
         out = []
@@ -108,6 +112,23 @@ class Window:
                     raise FormatError("bytes that were fetched are not at hand", url=self.url)
                 out.append(served)
         return out
+
+    def overlay(self, patches: list[tuple[int, bytes]]) -> None:
+        """Show these bytes at their offsets instead of the file's."""
+        if self._patches:
+            return  # they lie there already: the file was begun before
+        self._patches = patches
+        self._head = self._patched(0, self._head)
+        self._spans = [self._patched(start, block) for start, block in zip(self._starts, self._spans, strict=True)]
+
+    def _patched(self, offset: int, block: bytes) -> bytes:
+        """A block of the file with what is laid over it."""
+        changed = bytearray(block)
+        for place, data in self._patches:
+            begin, end = max(place, offset), min(place + len(data), offset + len(block))
+            if begin < end:
+                changed[begin - offset : end - offset] = data[begin - place : end - place]
+        return bytes(changed)
 
     def _rounded_out(self, missing: Ranges) -> list[tuple[int, int]]:
         """Spans (start, end) that cover the missing ranges, rounded out, in order and apart from each other."""

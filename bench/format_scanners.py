@@ -1,0 +1,120 @@
+"""How does each library find the chunks of NetCDF-3, TIFF, FITS and DMR++ files?
+
+One function for each contestant of `scan_formats.py`, as in `scanners.py`. The answer that is compared is the number of bytes that the references point at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["check"]
+
+
+def check(found: Sequence[Any]) -> int:
+    """The bytes that all references point at."""
+    return sum(count(one) for count, one in found)
+
+
+def _each(
+    scan: Callable[[str], Any], count: Callable[[Any], int], paths: Sequence[str], warm: str
+) -> Callable[[], list[Any]]:
+    scan(warm)
+    return lambda: [(count, scan(path)) for path in paths]
+
+
+def insitu(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
+    """Our own."""
+    import insitu as ours
+
+    return _each(ours.scan, _stored, paths, warm)
+
+
+def _stored(group: Any) -> int:
+    total = 0
+    for _, array in group.all_arrays():
+        for tile in array.tiles:
+            shape = tile.chunks.shape
+            rows = tile.chunks.locate(list(np.indices(shape).reshape(len(shape), -1)) if shape else [])
+            total += int(rows.length[rows.source >= 0].sum())
+    return total
+
+
+def _referred(references: dict[str, Any]) -> int:
+    references = references.get("refs", references)
+    return sum(value[2] for value in references.values() if isinstance(value, list) and len(value) == 3)
+
+
+def kerchunk_netcdf3(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
+    """kerchunk, which takes scipy's reader."""
+    from kerchunk.netCDF3 import NetCDF3ToZarr
+
+    return _each(lambda path: NetCDF3ToZarr(path, inline_threshold=0).translate(), _referred, paths, warm)
+
+
+def kerchunk_tiff(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
+    """kerchunk, which takes tifffile."""
+    from kerchunk.tiff import tiff_to_zarr
+
+    return _each(tiff_to_zarr, _referred, paths, warm)
+
+
+def kerchunk_fits(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
+    """kerchunk, which takes astropy; all extensions."""
+    from astropy.io import fits
+    from kerchunk.fits import process_file
+
+    def scan(path: str) -> dict[str, Any]:
+        with fits.open(path) as file:
+            wanted = [number for number, unit in enumerate(file) if unit.header["NAXIS"]]
+        found: dict[str, Any] = process_file(path, extension=wanted)
+        return found
+
+    return _each(scan, _referred, paths, warm)
+
+
+def _virtualizarr(parser: Any, paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
+    import obstore.store
+    from obspec_utils.registry import ObjectStoreRegistry
+
+    stores: dict[str, Any] = {"file://": obstore.store.LocalStore()}
+    for path in {path.rpartition("/")[0] for path in [*paths, warm] if path.startswith("http")}:
+        stores[path] = obstore.store.HTTPStore.from_url(path, client_options={"allow_http": True})
+    registry = ObjectStoreRegistry(stores)
+
+    def count(store: Any) -> int:
+        return sum(int(np.asarray(array.manifest._lengths).sum()) for array in store._group.arrays.values())
+
+    return _each(
+        lambda path: parser(url=path if "://" in path else f"file://{path}", registry=registry), count, paths, warm
+    )
+
+
+def virtualizarr_netcdf3(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
+    """VirtualiZarr: its NetCDF3Parser."""
+    from virtualizarr.parsers.netcdf3 import NetCDF3Parser
+
+    return _virtualizarr(NetCDF3Parser(), paths, warm)
+
+
+def virtualizarr_fits(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
+    """VirtualiZarr: its FITSParser, which takes astropy."""
+    from virtualizarr.parsers.fits import FITSParser
+
+    return _virtualizarr(FITSParser(), paths, warm)
+
+
+def virtualizarr_dmrpp(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
+    """VirtualiZarr: its DMRPPParser."""
+    from virtualizarr.parsers.dmrpp import DMRPPParser
+
+    return _virtualizarr(DMRPPParser(), paths, warm)
+
+
+def virtual_tiff(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
+    """virtual-tiff, which takes async-tiff."""
+    from virtual_tiff import VirtualTIFF
+
+    return _virtualizarr(VirtualTIFF(), paths, warm)

@@ -1,0 +1,91 @@
+"""Which attributes does a combination have?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from insitu.combining.member import CombineError
+
+__all__ = ["common", "equivalent", "merged_attributes"]
+
+Attributes = Mapping[str, Any]
+
+
+def merged_attributes(parts: Sequence[Attributes], how: str | Callable[..., dict[str, Any]]) -> dict[str, Any]:
+    """The attributes of several, by one of xarray's rules."""
+    if not parts:
+        return {}
+    if callable(how):
+        return dict(how([dict(part) for part in parts], context=None))
+    if how == "drop":
+        return {}
+    if how == "override":
+        return dict(parts[0])
+    if how == "identical":
+        for part in parts[1:]:
+            if not _same(parts[0], part):
+                raise CombineError(
+                    f"combine_attrs='identical', but attrs differ. First is {dict(parts[0])}, other is {dict(part)}."
+                )
+        return dict(parts[0])
+    result = dict(parts[0])
+    dropped: set[str] = set()
+    for part in _different(parts[1:]):
+        for key, value in part.items():
+            if key in dropped:
+                continue
+            if key not in result:
+                result[key] = value
+            elif not equivalent(result[key], value):
+                if how == "no_conflicts":
+                    raise CombineError(
+                        f"combine_attrs='no_conflicts', but some values are not the same: {key!r} is {result[key]!r} and {value!r}"
+                    )
+                del result[key]
+                dropped.add(key)
+    return result
+
+
+def common(parts: Sequence[Attributes]) -> dict[str, Any]:
+    """Only what all have, with the same value: an encoding that would be wrong for some files must not be written with."""
+    result = dict(parts[0])
+    for part in _different(parts[1:]):
+        for key in [key for key, value in result.items() if key not in part or not equivalent(value, part[key])]:
+            del result[key]
+    return result
+
+
+def _different(parts: Sequence[Attributes]) -> list[Attributes]:
+    """Without those that are the very object of the one before: files that are alike share theirs."""
+    return [part for i, part in enumerate(parts) if not i or part is not parts[i - 1]]
+
+
+def _same(one: Attributes, other: Attributes) -> bool:
+    return one is other or (one.keys() == other.keys() and all(equivalent(one[key], other[key]) for key in one))
+
+
+def equivalent(one: Any, other: Any) -> bool:
+    """Whether two values are equal, NaN equal to NaN, arrays and lists by element."""
+    if one is other:
+        return True
+    if isinstance(one, str) and isinstance(other, str):
+        return one == other
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        a, b = np.asarray(one), np.asarray(other)
+        if a.shape != b.shape:
+            return False
+        same = a == b
+        if a.dtype.kind in "fc" and b.dtype.kind in "fc":
+            same = same | (np.isnan(a) & np.isnan(b))
+        return bool(np.all(same))
+    if isinstance(one, list) or isinstance(other, list):
+        if not (isinstance(one, list) and isinstance(other, list)) or len(one) != len(other):
+            return False
+        return all(equivalent(a, b) for a, b in zip(one, other, strict=True))
+    try:
+        return bool(one == other or (one != one and other != other))
+    except (TypeError, ValueError):
+        return False

@@ -1,0 +1,172 @@
+"""What do the variables of one file mean together (CF)?
+
+Each variable's own decoding is in `codecs.cf`. Here is what takes a look at all of them, as xarray's `decode_cf_variables` does: which are
+coordinates, which bounds take the units of their times, which character dimensions may be joined.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from insitu.model import VirtualArray
+
+__all__ = ["Decoding", "coordinates", "needs_values", "referred", "stackable", "with_bounds"]
+
+RELATED = (
+    "bounds",
+    "grid_mapping",
+    "climatology",
+    "geometry",
+    "node_coordinates",
+    "node_count",
+    "part_node_count",
+    "interior_ring",
+    "cell_measures",
+    "formula_terms",
+)
+"""Attributes that name other variables."""
+NEED_PARSING = ("grid_mapping", "cell_measures", "formula_terms")
+
+Each = Mapping[str, Any] | Any
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """What is decoded: xarray's keywords. Those of single variables may be a mapping by name."""
+
+    mask_and_scale: Each = True
+    decode_times: Each = True
+    decode_timedelta: Each = None
+    use_cftime: Each = None
+    concat_characters: Each = True
+    decode_coords: bool | str = True
+    drop_variables: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(
+        cls,
+        decode_cf: bool | None = None,
+        drop_variables: str | Iterable[str] | None = None,
+        **given: Any,
+    ) -> Decoding:
+        """From the keywords of a call; None means the default."""
+        unknown = set(given) - set(cls.__slots__)
+        if unknown:
+            raise TypeError(f"unexpected keyword argument(s): {', '.join(sorted(unknown))}")
+        chosen = {name: value for name, value in given.items() if value is not None}
+        if decode_cf is False:
+            off = ("mask_and_scale", "decode_times", "decode_timedelta", "concat_characters", "decode_coords")
+            chosen = {**dict.fromkeys(off, False), **chosen}
+        dropped = [drop_variables] if isinstance(drop_variables, str) else drop_variables or []
+        return cls(**chosen, drop_variables=frozenset(dropped))
+
+    def of_variable(self, name: str) -> dict[str, Any]:
+        """The keywords for one variable."""
+        defaults = {
+            "mask_and_scale": True,
+            "decode_times": True,
+            "decode_timedelta": None,
+            "use_cftime": None,
+            "concat_characters": True,
+        }
+        return {key: _item(getattr(self, key), name, default) for key, default in defaults.items()}
+
+
+def _item(option: Each, name: str, default: Any) -> Any:
+    return option.get(name, default) if isinstance(option, Mapping) else option
+
+
+def with_bounds(arrays: Mapping[str, VirtualArray]) -> dict[str, Mapping[str, Any]]:
+    """The attributes of all variables, with the units of a time given to its bounds."""
+    attributes: dict[str, Mapping[str, Any]] = {name: array.attributes for name, array in arrays.items()}
+    for array in arrays.values():
+        own = array.attributes
+        units, bounds = own.get("units"), own.get("bounds")
+        if isinstance(units, str) and "since" in units and isinstance(bounds, str) and bounds in attributes:
+            extra = {"units": units}
+            if "calendar" in own:
+                extra["calendar"] = own["calendar"]
+            attributes[bounds] = {**extra, **attributes[bounds]}
+    return attributes
+
+
+def needs_values(name: str, array: VirtualArray, attributes: Mapping[str, Any]) -> bool:
+    """Whether opening takes the values of a variable: it labels a dimension, is a single value, or a time."""
+    if array.dims in ((name,), ()):
+        return True
+    units = attributes.get("units")
+    return isinstance(units, str) and ("since" in units or "dtype" in attributes)
+
+
+def stackable(arrays: Mapping[str, VirtualArray]) -> set[str]:
+    """The dimensions that hold the characters of texts and nothing else."""
+    good: dict[str, bool] = {}
+    for array in arrays.values():
+        for dim in array.dims:
+            fits = array.dtype.kind == "S" and dim == array.dims[-1] and dim not in arrays
+            good[dim] = good.get(dim, True) and fits
+    return {dim for dim, fits in good.items() if fits}
+
+
+def coordinates(
+    own: dict[str, Any], encoding: dict[str, Any], variables: Collection[str], how: bool | str
+) -> frozenset[str]:
+    """Which variables one variable names as coordinates.
+
+    Parameters
+    ----------
+    own, encoding
+        Its attributes and encoding; what names coordinates moves from the one to the other.
+    variables
+        The names of all variables of the file.
+    how
+        xarray's `decode_coords`.
+    """
+    found: set[str] = set()
+    if not how:
+        return frozenset()
+    if isinstance(own.get("coordinates"), str):
+        text = own.pop("coordinates")
+        encoding["coordinates"] = text
+        found.update(name for name in text.split() if name in variables)
+    if how == "all":
+        for key in RELATED:
+            if isinstance(own.get(key), str):
+                found |= _related(key, own, encoding, variables)
+    return frozenset(found)
+
+
+def _related(key: str, own: dict[str, Any], encoding: dict[str, Any], variables: Collection[str]) -> set[str]:
+    """The variables that one attribute names."""
+    text = own.pop(key).replace(" :", ":")
+    names = text.split()
+    if key in NEED_PARSING and len(names) > 1:
+        roles: dict[str, list[str]] = defaultdict(list)
+        role = None
+        for name in names:
+            if ":" in name:
+                role = name.strip(":")
+                roles[role] = roles[role]
+            elif role is None:
+                raise ValueError(f"First element {name!r} of [{text!r}] misses ':', cannot decode {key!r}.")
+            else:
+                roles[role].append(name)
+        names = list(roles) if key == "grid_mapping" else list(itertools.chain(*roles.values()))
+    if all(name in variables for name in names):
+        encoding[key] = text
+        return set(names)
+    warnings.warn(
+        f"Variable(s) referenced in {key} not in variables: {[n for n in names if n not in variables]}", stacklevel=2
+    )
+    return set()
+
+
+def referred(attributes: Mapping[str, Any]) -> set[str]:
+    """The variables that a variable's attributes name as its coordinates or bounds."""
+    texts = [attributes.get(key) for key in ("coordinates", "bounds", "climatology")]
+    return {name for text in texts if isinstance(text, str) for name in text.split()}

@@ -1,0 +1,262 @@
+"""How does a scanned file become a member? Its variables decoded, its coordinates found, its labels in memory.
+
+Files of one archive are alike. What a variable's attributes mean is decided once and remembered: the next file with the same attributes
+takes the same packing, the same attributes, the same encoding, and, if its bytes are the same too, the same labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.codecs.cf import decoded
+from insitu.codecs.packing import unpack
+from insitu.combining.conventions import Decoding, coordinates, needs_values, referred, stackable, with_bounds
+from insitu.combining.member import Load, Member, Variable
+from insitu.combining.small import Blocks, fetched, stored_values
+from insitu.model import Packings, Tile, VirtualArray, VirtualGroup
+from insitu.sources import ByteSource
+
+__all__ = ["Memory", "member_of"]
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A variable as it was in an earlier file, and what it meant."""
+
+    given: Mapping[str, Any]
+    array: VirtualArray
+    blocks: Blocks | None
+    """Its bytes, if what it meant depends on them."""
+    variable: Variable
+    packings: Packings
+    joined: bool
+    values: npt.NDArray[Any] | None = None
+    """Labels."""
+
+
+@dataclass(slots=True)
+class Memory:
+    """What is remembered from file to file."""
+
+    variables: dict[str, _Seen] = field(default_factory=dict)
+    shared: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Attributes and encodings."""
+    names: frozenset[str] = frozenset()
+    named: dict[str, tuple[Mapping[str, Any], Mapping[str, Any], frozenset[str]]] = field(default_factory=dict)
+    """Of each variable: what it was before and after the look for coordinates, and which it names."""
+
+
+def member_of(
+    group: VirtualGroup,
+    how: Decoding,
+    load: Load,
+    *,
+    source: ByteSource | None = None,
+    memory: Memory | None = None,
+    url: str | None = None,
+    only: Sequence[str] | None = None,
+) -> Member:
+    """One file's contribution.
+
+    Parameters
+    ----------
+    group
+        As scanned.
+    how
+        What is decoded.
+    load
+        Reads values.
+    source
+        The open file: labels and times are fetched from it in one batch.
+    memory
+        Of the files before.
+    url
+        The file, for messages.
+    only
+        These variables and their coordinates; all if not given.
+    """
+    memory = Memory() if memory is None else memory
+    arrays = dict(group.arrays) if only is None else _needed(group.arrays, only)
+    given = with_bounds(arrays) if how.decode_times else {name: array.attributes for name, array in arrays.items()}
+    stacks = stackable(arrays)
+    arrays = {name: array for name, array in arrays.items() if name not in how.drop_variables}
+    small = {name: array for name, array in arrays.items() if needs_values(name, array, given[name])}
+    blocks = fetched(small, source) if source is not None else {}
+    found: dict[str, Variable] = {}
+    for name, array in arrays.items():
+        file = _Given(name, array, given[name], blocks.get(name), name in small, how, load)
+        join = array.ndim > 0 and array.dims[-1] in stacks
+        found[name] = _again(file, join, memory) or _decided(file, join, memory)
+    names = _coordinates(found, how, memory)
+    attributes = group.attributes
+    if how.decode_coords and isinstance(attributes.get("coordinates"), str):
+        names |= set(attributes["coordinates"].split())
+        attributes = {key: value for key, value in attributes.items() if key != "coordinates"}
+    sizes = {dim for variable in found.values() for dim in variable.dims}
+    encoding: dict[str, Any] = {} if url is None else {"source": url}
+    if unlimited := group.details.get("unlimited"):
+        encoding["unlimited_dims"] = set(unlimited)
+    coords = frozenset((names | sizes) & found.keys())
+    return Member(found, coords, _shared(memory, "", attributes), encoding, url)
+
+
+@dataclass(slots=True)
+class _Given:
+    """A variable of the file at hand."""
+
+    name: str
+    array: VirtualArray
+    attributes: Mapping[str, Any]
+    blocks: Blocks | None
+    needed: bool
+    """Whether its values are needed now."""
+    how: Decoding
+    load: Load
+
+    @property
+    def labels(self) -> bool:
+        """Whether the values are part of the member: labels of a dimension, single values."""
+        return self.array.dims in ((self.name,), ())
+
+    def values(self) -> npt.NDArray[Any]:
+        """As stored."""
+        return self.load([self.array])[0] if self.blocks is None else stored_values(self.array, self.blocks)
+
+
+def _needed(arrays: Mapping[str, VirtualArray], only: Sequence[str]) -> dict[str, VirtualArray]:
+    """The wanted variables, the labels of their dimensions, and what they name as coordinates."""
+    wanted = {name for name in only if name in arrays}
+    for _ in range(2):  # also the labels' bounds, and the dimensions of auxiliary coordinates
+        for name in list(wanted):
+            wanted |= (referred(arrays[name].attributes) | set(arrays[name].dims)) & arrays.keys()
+    return {name: array for name, array in arrays.items() if name in wanted}
+
+
+def _again(file: _Given, join: bool, memory: Memory) -> Variable | None:
+    """The variable by what is remembered of it; None if it is another."""
+    seen, array = memory.variables.get(file.name), file.array
+    if seen is None or seen.joined != join or len(array.tiles) != 1:
+        return None
+    old = seen.array
+    if (old.dtype, old.dims) != (array.dtype, array.dims) or (file.needed and seen.blocks != file.blocks):
+        return None
+    if old.tiles[0].encodings != array.tiles[0].encodings or old.details != array.details:
+        return None
+    if (file.needed and old.shape != array.shape) or not _equal(seen.given, file.attributes):
+        return None
+    if seen.values is not None:
+        return Variable(array.dims, seen.values, seen.variable.attributes, seen.variable.encoding)
+    tiles: tuple[Tile, ...] = array.tiles
+    if not seen.packings.identity:
+        tiles = tuple([replace(tile, packings=seen.packings) for tile in tiles])
+    data = VirtualArray(array.shape, seen.variable.dtype, array.dims, tiles, array.origins)
+    return Variable(array.dims, data, seen.variable.attributes, seen.variable.encoding)
+
+
+def _decided(file: _Given, join: bool, memory: Memory) -> Variable:
+    """The variable by its attributes, and by its values where they decide."""
+    array, name = file.array, file.name
+    if array.dtype.kind == "S" and array.dtype.itemsize > 1:
+        return _text(file)
+    result = decoded(
+        array if file.attributes is array.attributes else replace(array, attributes=file.attributes),
+        name=name,
+        encoding=stored_encoding(array),
+        stack_char_dim=join,
+        values=file.values,
+        **file.how.of_variable(name),
+    )
+    if result.array.shape != array.shape:  # characters that became texts
+        result.encoding["original_shape"] = array.shape
+    kept = replace(result.array, attributes={}, details={}, fill_value=None)
+    variable = Variable(kept.dims, kept, result.attributes, result.encoding)
+    plain = len(array.tiles) == 1 and len(kept.tiles) == 1
+    # Texts depend on their values, which are not at hand; times do too, but their bytes are.
+    known = file.blocks is not None or not (file.needed or join or kept.dtype.kind in "OSUmM")
+    if plain and known:
+        # A copy: the variable's attributes change yet, when coordinates are looked for.
+        memory.variables[name] = _Seen(
+            file.attributes, array, file.blocks, replace(variable), kept.tiles[0].packings, join
+        )
+    if file.labels:
+        variable = replace(variable, data=_labels(file, kept))
+        if plain and known:
+            memory.variables[name].values = variable.data if isinstance(variable.data, np.ndarray) else None
+    return variable
+
+
+def _labels(file: _Given, array: VirtualArray) -> npt.NDArray[Any]:
+    """The values of a variable that is part of the member, decoded."""
+    if file.blocks is None or array.shape != file.array.shape or len(array.tiles) != 1:
+        return file.load([array])[0]
+    values, packing = file.values(), array.tiles[0].packings[0]
+    values = values if packing.identity else unpack(values, packing)
+    return values if values.dtype == array.dtype and values.flags.writeable else values.astype(array.dtype)
+
+
+def _text(file: _Given) -> Variable:
+    """HDF5's texts of fixed length, which netCDF-4 shows as texts of varying length; their type is known with the values."""
+    texts = np.char.decode(file.values(), "utf-8", "surrogateescape")
+    width = max(int(np.char.str_len(texts).max(initial=1)), 1)
+    return Variable(file.array.dims, texts.astype(f"U{width}"), dict(file.attributes), {"dtype": np.dtype(f"U{width}")})
+
+
+def _coordinates(found: Mapping[str, Variable], how: Decoding, memory: Memory) -> set[str]:
+    """Which variables are named as coordinates; what names them moves from attributes to encoding."""
+    if found.keys() != memory.names:
+        memory.names, memory.named = frozenset(found), {}
+    names: set[str] = set()
+    for name, variable in found.items():
+        before = variable.attributes
+        known = memory.named.get(name)
+        if known is None or known[0] is not before or known[1] is not variable.encoding:
+            own, encoding = dict(before), dict(variable.encoding)
+            known = (before, variable.encoding, coordinates(own, encoding, found, how.decode_coords))
+            memory.named[name] = known
+            memory.shared[f"a:{name}"] = _shared(memory, f"a:{name}", own)
+            memory.shared[f"e:{name}"] = _shared(memory, f"e:{name}", encoding)
+        variable.attributes, variable.encoding = memory.shared[f"a:{name}"], memory.shared[f"e:{name}"]
+        names |= known[2]
+    return names
+
+
+def _shared(memory: Memory, key: str, fresh: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The equal mapping of the file before, so that comparing them later costs nothing."""
+    old = memory.shared.get(key)
+    if old is not None and _equal(old, fresh):
+        return old
+    memory.shared[key] = fresh
+    return fresh
+
+
+def _equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    if one is other:
+        return True
+    try:
+        # 1 == 1.0 == True: the type of a value counts, it may decide what variables decode to.
+        return one == other and list(map(type, one.values())) == list(map(type, other.values()))
+    except ValueError:  # arrays among them
+        return False
+
+
+def stored_encoding(array: VirtualArray) -> dict[str, Any]:
+    """How a variable is stored, in the words of xarray's netCDF engines, so that writing it again gives the like."""
+    found: dict[str, Any] = {}
+    if not array.tiles:
+        return found
+    names = {codec.name: codec.configuration for codec in array.tiles[0].encodings[0].codecs}
+    for name in ("zlib", "szip", "zstd", "bzip2", "blosc", "shuffle", "fletcher32"):
+        found[name] = name in names
+    level = names.get("zlib", {}).get("level", 0)
+    found["complevel"] = int(level) if isinstance(level, (int, np.integer)) else 0
+    chunks = array.details.get("chunks")
+    found["contiguous"] = chunks is None
+    found["chunksizes"] = None if chunks is None else tuple(chunks)
+    if chunks is not None:
+        found["preferred_chunks"] = dict(zip(array.dims, chunks, strict=False))
+    return found

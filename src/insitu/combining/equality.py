@@ -1,0 +1,128 @@
+"""Do variables of one name hold the same, and if they are merged, what is the result?
+
+Most often they do to the byte (coordinates repeated in every file), which is found without xarray; the rest is decided by xarray's own
+`Variable.equals`, `broadcast_equals`, `identical`, `no_conflicts` on the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy.typing as npt
+import xarray
+
+from insitu.combining.attributes import equivalent
+from insitu.combining.member import CombineError, Load, Variable
+from insitu.model import VirtualArray
+
+__all__ = ["all_same", "merged_variable", "read_together", "same", "same_values"]
+
+
+def same_values(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+    """Equal values, NaN equal to NaN, whatever the types."""
+    if one is other:
+        return True
+    if one.shape != other.shape:
+        return False
+    if one.dtype == other.dtype and not one.dtype.hasobject and one.tobytes() == other.tobytes():
+        return True
+    dims = [f"d{i}" for i in range(one.ndim)]
+    left: Any = xarray.Variable(dims, one)
+    return bool(left.equals(xarray.Variable(dims, other)))
+
+
+def same(one: Variable, other: Variable, compat: str, load: Load) -> bool:
+    """Whether two variables are the same in the sense of `compat`."""
+    if one is other:
+        return True
+    alike = one.dims == other.dims and one.shape == other.shape
+    if not alike and (compat in ("equals", "identical") or not _broadcastable(one, other)):
+        return False
+    if compat == "identical" and not _same_attributes(one, other):
+        return False
+    if one.data is other.data:
+        return True
+    if alike and _same_bytes(one, other, load):
+        return True
+    return bool(getattr(_wrapped(one, load), compat)(_wrapped(other, load)))
+
+
+def _broadcastable(one: Variable, other: Variable) -> bool:
+    sizes = one.sizes
+    return all(sizes.get(dim, length) == length for dim, length in other.sizes.items())
+
+
+def _same_attributes(one: Variable, other: Variable) -> bool:
+    a, b = one.attributes, other.attributes
+    return a is b or (a.keys() == b.keys() and all(equivalent(a[key], b[key]) for key in a))
+
+
+def _same_bytes(one: Variable, other: Variable, load: Load) -> bool:
+    a, b = one.values(load), other.values(load)
+    return a.dtype == b.dtype and not a.dtype.hasobject and a.tobytes() == b.tobytes()
+
+
+def _wrapped(variable: Variable, load: Load) -> Any:
+    return xarray.Variable(variable.dims, variable.values(load), dict(variable.attributes))
+
+
+def read_together(variables: Sequence[Variable], load: Load) -> None:
+    """Read the values of all that have none yet, in one batch."""
+    wanted = [variable for variable in variables if isinstance(variable.data, VirtualArray)]
+    arrays = [variable.data for variable in wanted if isinstance(variable.data, VirtualArray)]
+    for variable, values in zip(wanted, load(arrays) if arrays else [], strict=True):
+        variable.data = values
+
+
+def all_same(variables: Sequence[Variable], compat: str, load: Load) -> bool:
+    """Whether all are the same as the first."""
+    first = variables[0]
+    if len(variables) > 1 and not all(v.data is first.data for v in variables):
+        read_together(variables, load)
+    return all(same(first, other, compat, load) for other in variables[1:])
+
+
+def merged_variable(
+    name: str, variables: Sequence[Variable], compat: str, load: Load, equal: bool | None = None
+) -> Variable:
+    """The one variable that several of the same name make where they are not concatenated."""
+    first = variables[0]
+    if len(variables) == 1 or compat == "override":
+        return first
+    if compat == "broadcast_equals":
+        sizes: dict[str, int] = {}
+        for variable in variables:
+            for dim, length in variable.sizes.items():
+                if sizes.setdefault(dim, length) != length:
+                    raise CombineError(f"index {dim!r} not aligned")
+    if equal is None:
+        equal = all_same(variables, compat, load)
+    if not equal:
+        raise CombineError(
+            f"conflicting values for variable {name!r} on objects to be combined. "
+            "You can skip this check by specifying compat='override'."
+        )
+    if compat == "broadcast_equals" and any(v.dims != first.dims for v in variables):
+        wide = _wrapped(first, load).set_dims(sizes)
+        return Variable(tuple(map(str, wide.dims)), wide.values, first.attributes, first.encoding)
+    if compat == "no_conflicts":
+        return _filled(variables, load)
+    return first
+
+
+def _filled(variables: Sequence[Variable], load: Load) -> Variable:
+    """The first, its missing values taken from the others."""
+    first = variables[0]
+    if all(v.data is first.data for v in variables):
+        return first
+    values = first.values(load)
+    complete = values.dtype.kind in "biuSU" or (
+        values.dtype.kind in "fcmM" and not xarray.Variable(first.dims, values).isnull().any()
+    )
+    if complete and all(set(v.dims) <= set(first.dims) and v.dtype == first.dtype for v in variables):
+        return first
+    filled = _wrapped(first, load)
+    for other in variables[1:]:
+        filled = filled.fillna(_wrapped(other, load))
+    return Variable(tuple(map(str, filled.dims)), filled.values, first.attributes, first.encoding)

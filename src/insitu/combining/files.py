@@ -1,0 +1,142 @@
+"""How do scanned files become one member, bad ones among them?
+
+In a list a bad file is left out: what follows moves up, as if it had never been there. In a grid of files that would shift an axis, so
+its cell stays, Absent: the other files of its row and column say how large it is and what its labels are.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from insitu.combining.align import with_dtype
+from insitu.combining.combine import ConcatDim, by_coords, nested
+from insitu.combining.gather import Failure
+from insitu.combining.member import CombineError, Member, Variable
+from insitu.combining.order import Position
+from insitu.combining.promotion import type_with_holes
+from insitu.combining.rules import Rules
+from insitu.formats import InsituWarning
+from insitu.model import VirtualArray
+
+__all__ = ["combine_files", "combine_named", "without_failures"]
+
+Found = Member | Failure
+
+
+def without_failures(found: Sequence[Found], errors: str) -> list[Member]:
+    """The files that could be taken; the others are told about."""
+    bad = [item for item in found if isinstance(item, Failure)]
+    if bad and errors == "raise":
+        raise bad[0].error
+    if errors == "warn":
+        for item in bad:
+            warnings.warn(f"left out: {item.url}: {item.reason}", InsituWarning, stacklevel=4)
+    good = [item for item in found if isinstance(item, Member)]
+    if not good:
+        raise CombineError(f"none of the {len(found)} files could be opened", hint=bad[0].reason if bad else None)
+    return good
+
+
+def combine_files(
+    found: Sequence[Found],
+    places: Sequence[Position] | None,
+    dims: Sequence[ConcatDim],
+    rules: Rules,
+    errors: str = "raise",
+) -> Member:
+    """All files as one.
+
+    Parameters
+    ----------
+    found
+        What came of each file.
+    places
+        The position of each in a grid of files; None: find it by the labels.
+    dims
+        With positions: along what each level of nesting is combined.
+    rules
+        How.
+    errors
+        What happens to a file that could not be taken: `raise`, `warn`, `skip`.
+    """
+    good = without_failures(found, errors)
+    if places is None:
+        return by_coords(good, rules)
+    grid = {place: item for place, item in zip(places, found, strict=True) if isinstance(item, Member)}
+    missing = [place for place, item in zip(places, found, strict=True) if isinstance(item, Failure)]
+    if missing and len(places[0]) == 1:
+        dims = [_labels_without(dim, [place[0] for place in missing], len(places)) for dim in dims]
+        grid = {(number,): member for number, (_, member) in enumerate(sorted(grid.items(), key=lambda item: item[0]))}
+    elif missing:
+        grid = {**grid, **{place: _absent(place, grid, dims) for place in missing}}
+        grid = {place: grid[place] for place in places}
+    return nested(grid, dims, rules)
+
+
+def combine_named(
+    found: Sequence[Found],
+    names: Sequence[tuple[str, Any, list[int]]],
+    rules: Rules,
+    errors: str = "raise",
+) -> Member:
+    """Files whose names say where they stand along new dimensions; several at one place are combined by their labels first."""
+    without_failures(found, errors)
+    groups: dict[Position, list[Member]] = {}
+    for number, item in enumerate(found):
+        if isinstance(item, Member):
+            groups.setdefault(tuple(numbers[number] for _, _, numbers in names), []).append(item)
+    grid = {place: members[0] if len(members) == 1 else by_coords(members, rules) for place, members in groups.items()}
+    dims: list[ConcatDim] = [(name, labels) for name, labels, _ in names]
+    wanted = [tuple(place) for place in np.ndindex(*(len(labels) for _, labels, _ in names))]
+    missing = [place for place in wanted if place not in grid]
+    if missing and len(names) == 1:
+        dims = [_labels_without(dims[0], [place[0] for place in missing], len(wanted))]
+        grid = {(number,): member for number, (_, member) in enumerate(sorted(grid.items(), key=lambda item: item[0]))}
+    elif missing:
+        holes = {place: _absent(place, grid, dims) for place in missing}
+        grid = {place: {**grid, **holes}[place] for place in wanted}
+    return nested(grid, dims, rules)
+
+
+def _labels_without(dim: ConcatDim, missing: Sequence[int], count: int) -> ConcatDim:
+    """The labels of a new dimension without those of the files that are left out."""
+    if isinstance(dim, tuple) and len(dim[1]) == count:
+        return dim[0], np.delete(np.asarray(dim[1]), list(missing))
+    return dim
+
+
+def _absent(place: Position, grid: Mapping[Position, Member], dims: Sequence[ConcatDim]) -> Member:
+    """What would stand in a cell of a grid of files: shapes and labels from its neighbours, no values."""
+    along: dict[str, Member] = {}
+    for axis, dim in enumerate(dims):
+        name = dim[0] if isinstance(dim, tuple) else dim
+        if name is None:
+            raise CombineError(f"the file at {place} is missing and nothing says which variables it had")
+        neighbour = next((member for other, member in grid.items() if other[axis] == place[axis]), None)
+        if neighbour is None:
+            raise CombineError(f"all files at position {place[axis]} of dimension {name!r} are missing")
+        along[name] = neighbour
+    template = next(iter(grid.values()))
+    variables: dict[str, Variable] = {}
+    for name, variable in template.variables.items():
+        mine = [dim for dim in variable.dims if dim in along]
+        if not mine:
+            variables[name] = variable
+        elif len(mine) == 1 and name in template.coords:
+            variables[name] = along[mine[0]].variables[name]
+        else:
+            sizes = {dim: along[dim].sizes[dim] for dim in mine}
+            shape = tuple(sizes.get(dim, length) for dim, length in zip(variable.dims, variable.shape, strict=True))
+            variables[name] = variable.with_data(_hole(variable, shape))
+    return Member(variables, template.coords, template.attributes, {}, None, template.unindexed)
+
+
+def _hole(variable: Variable, shape: tuple[int, ...]) -> VirtualArray:
+    """An array that no file covers."""
+    dtype = type_with_holes(variable.dtype)
+    none = np.zeros((0, len(shape)), np.int64)
+    return with_dtype(VirtualArray(shape, dtype, variable.dims, (), none), dtype)

@@ -1,0 +1,118 @@
+"""What does one file contribute, and what is it called once several have become one? The same thing: a `Member`.
+
+A member is what a dataset is before xarray makes one of it: variables with dimensions, some of them coordinates. It is light (no
+xarray object for each of ten thousand files), and combining is a function from members to a member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import InsituError
+from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray
+
+__all__ = ["CombineError", "Load", "Member", "Variable", "in_memory"]
+
+Load = Callable[[list[VirtualArray]], list[npt.NDArray[Any]]]
+"""Reads the values of arrays, all at once."""
+
+
+class CombineError(InsituError, ValueError):
+    """The files do not make one dataset in the way that was asked for."""
+
+
+@dataclass(slots=True)
+class Variable:
+    """A variable: where its values are, or the values themselves."""
+
+    dims: tuple[str, ...]
+    data: VirtualArray | npt.NDArray[Any]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    encoding: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements along each dimension."""
+        return self.data.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values."""
+        return self.data.dtype
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Dimension: elements along it."""
+        return dict(zip(self.dims, self.data.shape, strict=True))
+
+    def virtual(self) -> VirtualArray | None:
+        """As a virtual array; None if the values are objects in memory, which cannot be one."""
+        if isinstance(self.data, VirtualArray):
+            return self.data
+        return in_memory(self.data)
+
+    def values(self, load: Load) -> npt.NDArray[Any]:
+        """The values; read only once."""
+        if isinstance(self.data, VirtualArray):
+            (self.data,) = load([self.data])
+        return self.data
+
+    def with_data(self, data: VirtualArray | npt.NDArray[Any], dims: tuple[str, ...] | None = None) -> Variable:
+        """The same with other values."""
+        return replace(self, data=data, dims=self.dims if dims is None else dims)
+
+
+@dataclass(slots=True)
+class Member:
+    """One file's contribution, or several combined."""
+
+    variables: dict[str, Variable]
+    coords: frozenset[str]
+    """Which variables are coordinates."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    encoding: Mapping[str, Any] = field(default_factory=dict)
+    source: str | None = None
+    """The file, for messages; None if several."""
+    unindexed: frozenset[str] = frozenset()
+    """Coordinates of their own dimension that have no index (a preprocess may drop one)."""
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Dimension: elements along it, in the order in which variables name them."""
+        sizes: dict[str, int] = {}
+        for variable in self.variables.values():
+            for dim, length in zip(variable.dims, variable.data.shape, strict=True):
+                sizes.setdefault(dim, length)
+        return sizes
+
+    def data_names(self) -> list[str]:
+        """The variables that are not coordinates."""
+        return [name for name in self.variables if name not in self.coords]
+
+    def index(self, dim: str) -> npt.NDArray[Any] | None:
+        """The values that label a dimension, if it has labels."""
+        variable = self.variables.get(dim)
+        if variable is None or variable.dims != (dim,) or dim in self.unindexed or dim not in self.coords:
+            return None
+        assert isinstance(variable.data, np.ndarray)
+        return variable.data
+
+    def renewed(self, variables: dict[str, Variable], coords: Iterable[str] | None = None) -> Member:
+        """With other variables."""
+        return replace(self, variables=variables, coords=self.coords if coords is None else frozenset(coords))
+
+
+def in_memory(values: npt.NDArray[Any]) -> VirtualArray | None:
+    """Values in memory as a virtual array that carries them; None if their type cannot be carried so."""
+    if values.dtype.hasobject or not values.dtype.itemsize:
+        return None
+    axes = tuple(Axis.regular(length, max(length, 1)) for length in values.shape)
+    grid = tuple(axis.count for axis in axes)
+    chunks = Columns.inlined(grid, np.ascontiguousarray(values).tobytes()) if 0 not in grid else Columns.absent(grid)
+    tile = Tile(axes, (Encoding(values.dtype),), chunks)
+    return VirtualArray.of(tile, dims=tuple(f"dim_{i}" for i in range(values.ndim)))

@@ -1,0 +1,115 @@
+"""In which order, and along which dimensions, do files follow each other?
+
+By their nesting in lists, or by the labels of their dimensions: xarray's two ways. The answer is a position in a grid of files for each.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pandas
+
+from insitu.combining.equality import same_values
+from insitu.combining.member import CombineError, Member
+
+__all__ = ["Position", "check_grid", "monotonic", "order_by_labels", "positions"]
+
+Position = tuple[int, ...]
+T = TypeVar("T")
+
+
+def positions(nested: Any, at: Position = ()) -> Iterator[tuple[Position, Any]]:
+    """Each item of nested lists, with its position."""
+    if isinstance(nested, (list, tuple)):
+        for number, part in enumerate(nested):
+            yield from positions(part, (*at, number))
+    else:
+        yield at, nested
+
+
+def check_grid(places: Sequence[Position]) -> None:
+    """Whether the places fill a grid: all lists equally deep and long."""
+    depths = {len(place) for place in places}
+    if len(depths) > 1:
+        raise CombineError(
+            "The supplied objects do not form a hypercube because sub-lists do not have consistent depths"
+        )
+    for axis in range(depths.pop() if depths else 0):
+        if len(set(Counter(place[axis] for place in places).values())) > 1:
+            raise CombineError(
+                "The supplied objects do not form a hypercube because sub-lists do not have consistent "
+                f"lengths along dimension {axis}"
+            )
+
+
+def order_by_labels(members: Sequence[Member]) -> tuple[list[Position], list[str]]:
+    """The position of each member, and the dimensions of the grid: those whose labels differ."""
+    dims: list[str] = []
+    columns: list[npt.NDArray[np.int64]] = []
+    first = members[0]
+    for dim in first.sizes:
+        if dim not in first.variables:
+            continue
+        labels = []
+        for member in members:
+            index = member.index(dim)
+            if index is None:
+                raise CombineError(
+                    "Every dimension requires a corresponding 1D coordinate and index for inferring concatenation order "
+                    f"but the coordinate {dim!r} has no corresponding index{_named(member)}"
+                )
+            labels.append(index)
+        if all(index is labels[0] or same_values(labels[0], index) for index in labels[1:]):
+            continue
+        columns.append(_ranks(labels, dim, members))
+        dims.append(dim)
+    if len(members) > 1 and not dims:
+        raise CombineError(
+            "Could not find any dimension coordinates to use to order the Dataset objects for concatenation"
+        )
+    if not dims:
+        return [()] * len(members), []
+    return [tuple(row) for row in np.stack(columns, 1).tolist()], dims
+
+
+def _ranks(labels: Sequence[npt.NDArray[Any]], dim: str, members: Sequence[Member]) -> npt.NDArray[np.int64]:
+    """Which of the different beginnings each member has, in ascending (or all in descending) order."""
+    for index, member in zip(labels, members, strict=True):
+        if not len(index):
+            raise CombineError(f"Cannot handle size zero dimensions: {dim!r}{_named(member)}")
+    if all(monotonic(index, 1) for index in labels):
+        ascending = True
+    elif all(monotonic(index, -1) for index in labels):
+        ascending = False
+    else:
+        raise CombineError(
+            f"Coordinate variable {dim} is neither monotonically increasing nor monotonically decreasing on all datasets"
+        )
+    beginnings = pandas.Index([index[0] for index in labels]).to_series()
+    if beginnings.dtype == object and len(kinds := set(map(type, beginnings))) > 1:
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise CombineError(
+            f"Cannot combine along dimension {dim!r} with mixed types. Found: {names}.",
+            hint="decode_times=xr.coders.CFDatetimeCoder(use_cftime=True) gives all files the same kind of dates",
+        )
+    ranks = beginnings.rank(method="dense", ascending=ascending, numeric_only=False)
+    return np.asarray(ranks.to_numpy(), np.int64) - 1
+
+
+def monotonic(values: npt.NDArray[Any], direction: int) -> bool:
+    """Whether labels never go back, in one direction."""
+    if len(values) < 2:
+        return True
+    if values.dtype.hasobject or values.dtype.kind in "SU":
+        index = pandas.Index(values)
+        return bool(index.is_monotonic_increasing if direction > 0 else index.is_monotonic_decreasing)
+    ahead, behind = (values[1:], values[:-1]) if direction > 0 else (values[:-1], values[1:])
+    return bool((ahead >= behind).all())
+
+
+def _named(member: Member) -> str:
+    return f" ({member.source})" if member.source else ""

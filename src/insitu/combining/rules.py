@@ -1,0 +1,65 @@
+"""How shall files become one dataset? xarray's keywords, with the defaults of the xarray that is installed."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import xarray
+
+from insitu.combining.member import CombineError, Load
+
+__all__ = ["DEFAULT", "Rules"]
+
+
+class _Default:
+    """Stands for what the installed xarray does."""
+
+    def __repr__(self) -> str:
+        return "xarray's default"
+
+
+DEFAULT: Any = _Default()
+
+COMPAT = ("identical", "equals", "broadcast_equals", "no_conflicts", "override")
+JOIN = ("outer", "inner", "left", "right", "exact", "override")
+ATTRS = ("drop", "identical", "no_conflicts", "drop_conflicts", "override")
+
+
+@cache
+def _default(name: str) -> Any:
+    default = inspect.signature(xarray.open_mfdataset).parameters[name].default
+    return default
+
+
+def _resolved(name: str, given: Any) -> Any:
+    """What was given, or what the installed xarray would take now (its defaults may depend on `xr.set_options`)."""
+    value = _default(name) if given is DEFAULT else given
+    # xarray wraps a default that is about to change; the wrapper equals the value in force.
+    return value._value if type(value).__name__ == "CombineKwargDefault" else value
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules of one combination."""
+
+    load: Load
+    """Reads values where they must be compared."""
+    data_vars: str | Sequence[str] | None = DEFAULT
+    coords: str | Sequence[str] = DEFAULT
+    compat: str = DEFAULT
+    join: str = DEFAULT
+    combine_attrs: str | Callable[..., dict[str, Any]] = "override"
+
+    def __post_init__(self) -> None:
+        for name in ("data_vars", "coords", "compat", "join"):
+            object.__setattr__(self, name, _resolved(name, getattr(self, name)))
+        if self.compat not in COMPAT:
+            raise CombineError(f"compat={self.compat!r} invalid: must be one of {', '.join(COMPAT)}")
+        if self.join not in JOIN:
+            raise CombineError(f"invalid value for join: {self.join!r}; must be one of {', '.join(JOIN)}")
+        if not callable(self.combine_attrs) and self.combine_attrs not in ATTRS:
+            raise CombineError(f"Unrecognised value for combine_attrs={self.combine_attrs!r}")

@@ -1,0 +1,97 @@
+"""Which values must be known to open a dataset? Labels of dimensions, single values, and times.
+
+They are small, and every file has some, so their bytes are fetched in one batch while the file is open anyway. Equal bytes in the next file
+need no second look.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.codecs import decode
+from insitu.errors import TruncatedError
+from insitu.model import Columns, VirtualArray
+from insitu.sources import ByteSource
+
+__all__ = ["LIMIT", "Blocks", "fetched", "stored_values"]
+
+LIMIT = 1 << 20
+"""Bytes, stored: a larger variable is read like any other."""
+
+Blocks = tuple[bytes, ...]
+"""The chunks of a variable, as stored."""
+
+
+def fetched(arrays: Mapping[str, VirtualArray], source: ByteSource) -> dict[str, Blocks]:
+    """The chunks of those arrays that are small and plain, fetched in one batch."""
+    ranges: list[tuple[int, int]] = []
+    found: dict[str, slice] = {}
+    for name, array in arrays.items():
+        mine = _ranges(array)
+        if mine:
+            found[name] = slice(len(ranges), len(ranges) + len(mine))
+            ranges += mine
+    if not ranges:
+        return {}
+    blocks = source.read_many(ranges)
+    for block, (offset, length) in zip(blocks, ranges, strict=True):
+        if len(block) != length:
+            raise TruncatedError(
+                f"{length} bytes were asked for and {len(block)} came", url=source.url, offset=offset, length=length
+            )
+    return {name: tuple(blocks[part]) for name, part in found.items()}
+
+
+def _ranges(array: VirtualArray) -> list[tuple[int, int]]:
+    """Where the chunks lie, if that is all there is to know about the array; else nothing."""
+    if len(array.tiles) != 1:
+        return []
+    tile = array.tiles[0]
+    table = tile.chunks
+    if not isinstance(table, Columns) or len(table.sources) != 1 or len(tile.encodings) != 1:
+        return []
+    if tile.encodings[0].dtype.hasobject or not (table.source == 0).all() or not _one_after_another(array):
+        return []  # values of varying length lie in heaps elsewhere; a chunk that was never written has no bytes
+    cells = math.prod(table.shape)
+    if cells > LIMIT // 16:
+        return []
+    lengths = table.length.reshape(-1).tolist() * (cells // table.length.size)
+    if min(lengths, default=-1) < 0 or sum(lengths) > LIMIT:
+        return []
+    offsets = table.offset.reshape(-1).tolist()
+    return list(zip(offsets, lengths, strict=True)) if len(offsets) == cells else []
+
+
+def _one_after_another(array: VirtualArray) -> bool:
+    """Whether the chunks lie one after another in the array, too: only its first axis is cut."""
+    tile = array.tiles[0]
+    return (
+        tile.layout == tuple(range(len(tile.axes)))
+        and all(axis.is_regular and axis.padded for axis in tile.axes)
+        and all(axis.count == 1 for axis in tile.axes[1:])
+    )
+
+
+def stored_values(array: VirtualArray, blocks: Blocks) -> npt.NDArray[Any]:
+    """The values that fetched chunks hold, as stored."""
+    tile = array.tiles[0]
+    encoding = tile.encodings[0]
+    shape = tuple(axis.size for axis in tile.axes)
+    masks = (
+        np.broadcast_to(tile.chunks.filter_mask.reshape(-1), (len(blocks),))
+        if isinstance(tile.chunks, Columns)
+        else [0]
+    )
+    if encoding.raw and shape and all(len(block) == math.prod(shape) * encoding.dtype.itemsize for block in blocks):
+        joined = np.frombuffer(b"".join(blocks), encoding.dtype).reshape(-1, *shape[1:])
+    else:
+        parts = [
+            decode(block, encoding, shape, filter_mask=int(mask)) for block, mask in zip(blocks, masks, strict=True)
+        ]
+        joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return joined[tuple(slice(0, axis.length) for axis in tile.axes)].reshape(array.shape)

@@ -1,0 +1,96 @@
+"""Which variables of a file does a caller want?
+
+Those named, by name or path, and the labels of their dimensions: a variable `time` of the same group that lies along `time`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from insitu.errors import VariableError
+from insitu.model import VirtualGroup
+
+__all__ = ["below", "chosen", "no_groups", "picked"]
+
+
+def chosen(dims: Mapping[str, Sequence[str]], variables: Collection[str] | None, *, url: str) -> set[str]:
+    """The wanted names.
+
+    Parameters
+    ----------
+    dims
+        The dimensions of every variable there is, by path.
+    variables
+        What was asked for; None: all.
+    url
+        The file, for messages.
+
+    Raises
+    ------
+    VariableError
+        If one of them is not there.
+
+    Examples
+    --------
+    >>> sorted(chosen({"time": ["time"], "tas": ["time", "x"], "pr": ["time"]}, ["tas"], url=""))
+    ['tas', 'time']
+    """
+    if variables is None:
+        return set(dims)
+    asked = {name.strip("/") for name in variables}
+    missing = asked - dims.keys()
+    if missing:
+        shown = ", ".join([*dims][:12]) + (f" and {len(dims) - 12} more" if len(dims) > 12 else "")
+        raise VariableError(
+            f"no variable {', '.join(map(repr, sorted(missing)))}", url=url, hint=f"There are: {shown or 'none'}"
+        )
+    labels = set()
+    for name in asked:
+        folder = name[: name.rfind("/") + 1]
+        labels |= {f"{folder}{dim}" for dim in dims[name]} & dims.keys()
+    return asked | labels
+
+
+def no_groups(group: str | None, *, url: str) -> None:
+    """Refuse a group of a format that has none but the root."""
+    if group is not None and group.strip("/"):
+        raise VariableError(f"no group {group!r}", url=url, hint="Files of this format have no groups")
+
+
+def picked(tree: VirtualGroup, variables: Collection[str] | None, *, url: str) -> VirtualGroup:
+    """The tree with only the wanted variables; groups that are left without any are dropped.
+
+    A variable that was left out of the scan is an error only if it is asked for, and the scan has said so already.
+    """
+    if variables is None:
+        return tree
+    dims: dict[str, Sequence[str]] = {path: array.dims for path, array in tree.all_arrays()}
+    asked = [name for name in variables if name.strip("/") not in tree.problems]
+    return _only(tree, chosen(dims, asked, url=url), "")
+
+
+def _only(tree: VirtualGroup, names: set[str], prefix: str) -> VirtualGroup:
+    groups = {name: _only(group, names, f"{prefix}{name}/") for name, group in tree.groups.items()}
+    return VirtualGroup(
+        {name: array for name, array in tree.arrays.items() if f"{prefix}{name}" in names},
+        {name: group for name, group in groups.items() if group.arrays or group.groups},
+        tree.attributes,
+        tree.details,
+        tree.problems,
+    )
+
+
+def below(tree: VirtualGroup, group: str | None, *, url: str) -> VirtualGroup:
+    """The subtree at a path, with its own part of the problems."""
+    path = (group or "").strip("/")
+    if not path:
+        return tree
+    node = tree
+    for name in path.split("/"):
+        if name not in node.groups:
+            raise VariableError(f"no group {group!r}", url=url, hint=f"There are: {', '.join(node.groups) or 'none'}")
+        node = node.groups[name]
+    problems = {
+        place.removeprefix(f"{path}/"): why for place, why in tree.problems.items() if place.startswith(f"{path}/")
+    }
+    return VirtualGroup(node.arrays, node.groups, node.attributes, node.details, problems)

@@ -1,0 +1,6 @@
+"""FITS: images and binary tables."""
+
+from insitu.formats.fits.header import is_fits
+from insitu.formats.fits.scan import scan_fits
+
+__all__ = ["is_fits", "scan_fits"]

@@ -1,0 +1,140 @@
+"""What is in a FITS file, and where does it lie?
+
+Every image is an array of the root, named like its unit (`PRIMARY`, `SCI`, `SCI_2`); its dimensions are x, y, z, axis_4, … (x is NAXIS1), with coordinates where the world coordinates of an axis
+stand alone. A dimension that another image has with other pixels or coordinates carries the unit's name too: `x_ERR`. Every binary table is a group, its columns are
+arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import FormatError, InsituError, UnsupportedError
+from insitu.formats.choosing import below, picked
+from insitu.formats.fits.compressed import Packed
+from insitu.formats.fits.header import Unit, read_units
+from insitu.formats.fits.images import described, image_of
+from insitu.formats.fits.tables import table_of
+from insitu.formats.fits.wcs import Scale, scale_of
+from insitu.formats.hdf5.window import Window
+from insitu.formats.problems import Problems
+from insitu.model import Axis, Columns, Encoding, Source, Tile, VirtualArray, VirtualGroup
+
+__all__ = ["scan_fits"]
+
+LONGEST = 1 << 22
+"""Pixels of an axis whose coordinates are kept."""
+
+
+def scan_fits(
+    window: Window,
+    *,
+    group: str | None = None,
+    variables: Collection[str] | None = None,
+    errors: str = "raise",
+) -> VirtualGroup:
+    """Scan a FITS file.
+
+    Parameters
+    ----------
+    window
+        The file's bytes.
+    group
+        Scan only this table.
+    variables
+        Only these arrays, and their coordinates.
+    errors
+        "raise" or "warn".
+    """
+    problems = Problems(errors)
+    units, ended = read_units(window)
+    scanner = _Scanner(window.source.describe(), window)
+    for unit in units:
+        scanner.add(unit)
+    if ended:
+        scanner.failed.setdefault(
+            f"HDU{len(units)}", FormatError(f"the chain of units ends early: {ended}", url=window.url)
+        )
+    asked = None if variables is None else {name.strip("/") for name in variables}
+    prefix = f"{group.strip('/')}/" if group and group.strip("/") else ""
+    for path, problem in scanner.failed.items():
+        if path.startswith(prefix) and (asked is None or path.removeprefix(prefix) in asked):
+            problems.leave_out(path, problem)
+    details = {"format": "fits", "units": [unit.name for unit in units]}
+    attributes = described(units[0]) if not units[0].axes else {}
+    tree = VirtualGroup(scanner.arrays, scanner.groups, attributes, details, problems.found)
+    return picked(below(tree, group, url=window.url), variables, url=window.url)
+
+
+class _Scanner:
+    """Collects arrays and groups."""
+
+    def __init__(self, source: Source, window: Window) -> None:
+        self.source, self.window = source, window
+        self.arrays: dict[str, VirtualArray] = {}
+        self.groups: dict[str, VirtualGroup] = {}
+        self.failed: dict[str, InsituError] = {}
+        self.dims: dict[str, tuple[int, Scale | None]] = {}
+
+    def add(self, unit: Unit) -> None:
+        """Take one unit."""
+        name = self._free(unit)
+        try:
+            if unit.kind == "IMAGE":
+                if unit.axes:
+                    self._image(unit, name, unit)
+            elif unit.cards.get("ZIMAGE") is True:
+                packed = Packed(unit, self.window)
+                self._image(packed.image, name, packed)
+            elif unit.kind in ("BINTABLE", "A3DTABLE"):
+                table = self.groups[name] = table_of(unit, self.source, self.window.size)
+                for column, why in table.problems.items():
+                    self.failed[f"{name}/{column}"] = UnsupportedError(why, url=unit.url, offset=unit.offset)
+            else:
+                raise UnsupportedError(
+                    f"extension {unit.kind!r} is not read", url=unit.url, offset=unit.offset, structure="XTENSION"
+                )
+        except InsituError as problem:
+            self.failed[name] = problem
+
+    def _free(self, unit: Unit) -> str:
+        """A name of its own; a slash would be a path."""
+        base = unit.name.replace("/", "_")
+        taken = self.arrays.keys() | self.groups.keys() | self.failed.keys() | self.dims.keys()
+        name, number = base, 2
+        while name in taken:
+            name, number = f"{base}_{number}", number + 1
+        return name
+
+    def _image(self, unit: Unit, name: str, stored: Unit | Packed) -> None:
+        dims: list[str] = []
+        scales: dict[str, tuple[int, Scale | None]] = {}
+        for number, length in enumerate(unit.axes, 1):
+            scale = scale_of(unit, number) if length <= LONGEST else None
+            dim = "xyz"[number - 1] if number <= 3 else f"axis_{number}"
+            if self.dims.get(dim, (length, scale)) != (length, scale):
+                dim = f"{dim}_{name}"
+            dims.append(dim)
+            scales[dim] = (length, scale)
+        names = tuple(reversed(dims))
+        if isinstance(stored, Packed):
+            self.arrays[name] = stored.array(self.source, names)
+        else:
+            self.arrays[name] = image_of(stored, self.source, self.window.size, names)
+        for dim, (length, scale) in scales.items():
+            if dim not in self.dims and scale is not None:
+                self.arrays[dim] = _coordinate(dim, scale, length)
+        self.dims.update(scales)
+
+
+def _coordinate(name: str, scale: Scale, length: int) -> VirtualArray:
+    values: Any = scale.values(length)
+    tile = Tile((Axis.regular(length, max(length, 1)),), (Encoding(np.dtype(np.float64)),), _inline(values, length))
+    return VirtualArray.of(tile, dims=(name,), attributes=scale.attributes)
+
+
+def _inline(values: Any, length: int) -> Columns:
+    return Columns.inlined((1,), values.tobytes()) if length else Columns.unwritten((0,))

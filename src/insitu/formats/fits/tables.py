@@ -1,0 +1,144 @@
+"""Which arrays are the columns of a binary table?
+
+Rows of NAXIS1 bytes lie one after the other, each with a piece of every column (TFORMn: repeat count and type; section 7.3). A cell is a block of whole rows, of which codec
+`record_member` takes the column's part. Texts are fixed strings, bits are booleans of a last dimension; columns of varying length point into a heap and are refused
+by name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import FormatError, InsituError
+from insitu.formats.fits.header import Unit
+from insitu.formats.fits.images import described
+from insitu.formats.fits.values import numbers_of
+from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualArray, VirtualGroup
+
+__all__ = ["table_of"]
+
+TYPES = {"L": "S1", "B": "u1", "I": ">i2", "J": ">i4", "K": ">i8", "E": ">f4", "D": ">f8", "C": ">c8", "M": ">c16"}
+BLOCK_BYTES = 1 << 20
+MOST_COLUMNS = 999
+COLUMN = re.compile(
+    r"(TTYPE|TFORM|TUNIT|TNULL|TSCAL|TZERO|TDISP|TDIM|TBCOL|TCTYP|TCUNI|TCRPX|TCRVL|TCDLT|TLMIN|TLMAX|TDMIN|TDMAX)\d+"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A piece of every row."""
+
+    name: str
+    skip: int
+    nbytes: int
+    dtype: np.dtype[Any] | None
+    """None: not read; `problem` says why."""
+    shape: tuple[int, ...]
+    codecs: tuple[Codec, ...]
+    attributes: dict[str, Any]
+    problem: str = ""
+
+
+def table_of(unit: Unit, source: Source, size: int) -> VirtualGroup:
+    """The group of a table's columns."""
+    axes = unit.axes
+    if len(axes) != 2 or unit.whole("BITPIX", least=-64, most=64) != 8:
+        raise FormatError(f"a table with the axes {axes}", url=unit.url, offset=unit.offset, structure="BINTABLE")
+    width, rows = axes
+    if unit.data + width * rows > size:
+        raise FormatError("the file ends before the table does", url=unit.url, offset=size, structure="FITS data")
+    arrays: dict[str, VirtualArray] = {}
+    problems: dict[str, str] = {}
+    for column in _columns(unit, width):
+        if column.dtype is None:
+            problems[column.name] = column.problem
+        else:
+            arrays[column.name] = _array(column, width, rows, unit.data, source)
+    attributes = {name: value for name, value in described(unit).items() if not COLUMN.fullmatch(name)}
+    return VirtualGroup(arrays, {}, attributes, {"format": "fits", "unread_columns": problems}, problems)
+
+
+def _columns(unit: Unit, width: int) -> list[_Column]:
+    found: list[_Column] = []
+    skip = 0
+    taken: set[str] = set()
+    for number in range(1, unit.whole("TFIELDS", most=MOST_COLUMNS) + 1):
+        name = str(unit.cards.get(f"TTYPE{number}", "")).strip().replace("/", "_") or f"col{number}"
+        while name in taken:
+            name = f"{name}_{number}"
+        taken.add(name)
+        try:
+            column = _column(unit, number, name, skip)
+        except InsituError as problem:
+            # Without a form nobody knows where the next column begins.
+            raise problem.located(variable=name) from None
+        skip += column.nbytes
+        found.append(column)
+    if skip > width:
+        raise FormatError(
+            f"columns of {skip} bytes in rows of {width}", url=unit.url, offset=unit.offset, structure="TFORM"
+        )
+    return found
+
+
+def _column(unit: Unit, number: int, name: str, skip: int) -> _Column:
+    form = re.match(r"\s*(\d*)([LXBIJKAEDCMPQ])", str(unit.cards.get(f"TFORM{number}", "")))
+    if form is None:
+        raise FormatError(f"TFORM{number} is {unit.cards.get(f'TFORM{number}')!r}", url=unit.url, offset=unit.offset)
+    repeat, letter = int(form[1] or 1), form[2]
+    text = unit.cards.get(f"TUNIT{number}")
+    attributes: dict[str, Any] = {"units": text} if text else {}
+    if letter in "PQ":
+        size = repeat * (8 if letter == "P" else 16)
+        return _Column(name, skip, size, None, (), (), {}, "a column of varying length is not read")
+    if repeat == 0:
+        return _Column(name, skip, 0, None, (), (), {}, "a column without elements")
+    if letter == "X":
+        size = -(-repeat // 8)
+        return _Column(name, skip, size, np.dtype("u1"), (size,) if size > 1 else (), (), {"bits": repeat})
+    if letter == "A":
+        return _Column(name, skip, repeat, np.dtype(f"S{repeat}"), (), (), attributes)
+    stored = np.dtype(TYPES[letter])
+    packed = numbers_of(stored, *(unit.cards.get(f"{word}{number}") for word in ("TSCAL", "TZERO", "TNULL")))
+    shape = _shape(unit.cards.get(f"TDIM{number}"), repeat)
+    return _Column(
+        name, skip, repeat * stored.itemsize, packed.dtype, shape, packed.codecs, {**attributes, **packed.attributes}
+    )
+
+
+def _shape(said: Any, repeat: int) -> tuple[int, ...]:
+    """The shape of one row's elements, the slowest axis first (TDIM has the fastest first)."""
+    if isinstance(said, str) and re.fullmatch(r"\(\s*\d+(\s*,\s*\d+)*\s*\)", said.strip()):
+        shape = tuple(int(part) for part in said.strip(" ()").split(","))[::-1]
+        if np.prod(shape, dtype=object) == repeat:
+            return shape
+    return () if repeat == 1 else (repeat,)
+
+
+def _array(column: _Column, width: int, rows: int, offset: int, source: Source) -> VirtualArray:
+    assert column.dtype is not None
+    rest = width - column.skip - column.nbytes
+    own: list[Any] = ["own", f"V{column.nbytes}"]
+    fields = [
+        *([["before", f"V{column.skip}"]] if column.skip else []), own, *([["behind", f"V{rest}"]] if rest else []),
+    ]  # fmt: skip
+    block = max(min(BLOCK_BYTES // max(width, 1), rows), 1)
+    codecs = (*column.codecs, Codec("record_member", {"member": "own", "dtype": fields}))
+    axes = (
+        Axis.regular(rows, block, padded=False), *(Axis.regular(extent, max(extent, 1)) for extent in column.shape),
+    )  # fmt: skip
+    grid = tuple(axis.count for axis in axes)
+    if 0 in grid:
+        chunks = Columns.unwritten(grid)
+    else:
+        first = np.arange(0, rows, block, dtype=np.int64).reshape(-1, *(1,) * len(column.shape))
+        length = np.minimum(rows - first, block) * width
+        chunks = Columns(grid, (source,), np.asarray(0), offset + first * width, length)
+    dims = ("row", *(f"{column.name}_{number}" for number in range(len(column.shape))))
+    tile = Tile(axes, (Encoding(column.dtype, codecs),), chunks)
+    return VirtualArray.of(tile, dims=dims, attributes=column.attributes)

@@ -1,0 +1,85 @@
+"""Which world coordinates have the axes of an image?
+
+Only of axes that stand alone: coordinate = CRVAL + CDELT · (pixel − CRPIX), pixels counted from 1, with no other axis in it ("Representations of World Coordinates in FITS", Greisen
+and Calabretta 2002). Logarithmic axes are written out too. Of the sky, longitude and latitude depend on each other by a projection: no coordinates of an axis
+can be given, the keywords stay in the attributes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.formats.fits.header import Unit
+
+__all__ = ["Scale", "scale_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The coordinates of one axis."""
+
+    kind: str
+    """CTYPE, e.g. FREQ."""
+    unit: str
+    value: float
+    """At the reference pixel."""
+    step: float
+    reference: float
+    logarithmic: bool = False
+
+    def values(self, length: int) -> npt.NDArray[np.float64]:
+        """The coordinates of all pixels."""
+        offset = self.step * (np.arange(1, length + 1) - self.reference)
+        if self.logarithmic:
+            return np.asarray(self.value * np.exp(offset / self.value), np.float64)
+        return np.asarray(self.value + offset, np.float64)
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """What describes them."""
+        return {name: text for name, text in (("long_name", self.kind), ("units", self.unit)) if text}
+
+
+def scale_of(unit: Unit, axis: int) -> Scale | None:
+    """The coordinates of an axis (counted from 1); None if it has none, or they depend on another axis."""
+    cards, number = unit.cards, axis
+    if not any(f"{word}{number}" in cards for word in ("CRVAL", "CRPIX", "CDELT", "CTYPE")):
+        return None
+    kind = str(cards.get(f"CTYPE{number}", "")).strip()
+    algorithm = kind[5:8] if len(kind) > 4 and kind[4] == "-" else ""
+    if algorithm not in ("", "LOG") or _bent(kind):
+        return None
+    axes = range(1, max(len(unit.axes), unit.whole("WCSAXES", 0, most=99)) + 1)
+    if any(unit.number_of(f"CROTA{other}", 0.0) for other in axes):
+        return None
+    for other in axes:
+        if other != number and any(
+            unit.number_of(f"{word}{a}_{b}", 0.0)
+            for word in ("PC", "CD")
+            for a, b in ((number, other), (other, number))
+        ):
+            return None
+    diagonal = unit.number_of(f"PC{number}_{number}", 1.0)
+    step = unit.number_of(f"CDELT{number}", 1.0) * diagonal
+    if f"CD{number}_{number}" in cards:
+        step = unit.number_of(f"CD{number}_{number}", 1.0)
+    value = unit.number_of(f"CRVAL{number}", 0.0)
+    if not step or (algorithm == "LOG" and not value):
+        return None
+    return Scale(
+        kind=kind,
+        unit=str(cards.get(f"CUNIT{number}", "")).strip(),
+        value=value,
+        step=step,
+        reference=unit.number_of(f"CRPIX{number}", 0.0),
+        logarithmic=algorithm == "LOG",
+    )
+
+
+def _bent(kind: str) -> bool:
+    """Whether the name is that of a sky coordinate with a projection, e.g. RA---TAN, GLON-CAR."""
+    return len(kind) == 8 and kind[4] == "-" and kind[5:] not in ("LOG",)

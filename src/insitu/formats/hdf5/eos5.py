@@ -1,0 +1,139 @@
+"""Which dimensions do the fields of an HDF-EOS5 file have?
+
+HDF-EOS5 (Aura, MLS, OMI, VIIRS grids) does not use dimension scales: a text in the file, `HDFEOS INFORMATION/StructMetadata.0` and its
+continuations, names the dimensions of every field of every swath, grid and zonal average. Names that nothing else gives are taken from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+from insitu.formats.hdf5.layout import CompactLayout, ContiguousLayout
+from insitu.formats.hdf5.neighbours import Neighbours
+from insitu.formats.hdf5.objects import Dataset
+from insitu.formats.hdf5.opened import open_at
+from insitu.formats.hdf5.window import Window
+from insitu.model import VirtualArray, VirtualGroup
+
+__all__ = ["INFORMATION", "named_fields", "parse_structure", "read_structure"]
+
+INFORMATION = "HDFEOS INFORMATION"
+FOLDER = "HDFEOS"
+PARTS_LIMIT = 64
+LARGEST = 1 << 24
+_SECTIONS = {"SwathStructure": "SWATHS", "GridStructure": "GRIDS", "ZaStructure": "ZAS"}
+_LINE = re.compile(r'\s*(\w+)\s*=\s*("[^"]*"|\((?:[^()"]|"[^"]*")*\)|[^\n]*)')
+_NAME = re.compile(r'"([^"]*)"')
+
+Fields = dict[tuple[str, str, str], tuple[str, ...]]
+"""Dimensions by section (SWATHS, GRIDS, ZAS), name of the structure, and field."""
+
+
+def read_structure(neighbours: Neighbours, window: Window) -> str:
+    """The text that describes the structures of a file; empty if there is none."""
+    parts: list[bytes] = []
+    for number in range(PARTS_LIMIT):
+        found = open_at(neighbours, window, f"{INFORMATION}/StructMetadata.{number}")
+        if found is None or not isinstance(found[1], Dataset) or found[1].problem is not None:
+            break
+        opened, dataset = found[0], found[1]
+        length = dataset.space.count * dataset.datatype.size
+        layout = dataset.layout
+        if dataset.datatype.kind != "string" or length > LARGEST:
+            break
+        if isinstance(layout, CompactLayout):
+            data = layout.data
+        elif isinstance(layout, ContiguousLayout) and layout.address is not None:
+            data = opened.window.source.read(*opened.file.range(layout.address, length, "StructMetadata"))
+        else:
+            break
+        parts.append(data.split(b"\0", 1)[0])
+    return b"".join(parts).decode("utf-8", "replace")
+
+
+def parse_structure(text: str) -> Fields:
+    """The dimensions of all fields.
+
+    Examples
+    --------
+    >>> text = '''GROUP=GridStructure
+    ...   GROUP=GRID_1
+    ...     GridName="g"
+    ...     GROUP=DataField
+    ...       OBJECT=DataField_1
+    ...         DataFieldName="t"
+    ...         DimList=("YDim","XDim")'''
+    >>> parse_structure(text)
+    {('GRIDS', 'g', 't'): ('YDim', 'XDim')}
+    """
+    fields: Fields = {}
+    section, structure, field = "", "", ""
+    for found in _LINE.finditer(text):
+        key, value = found[1], found[2].strip()
+        if key == "GROUP":
+            section = _SECTIONS.get(value, section) if value.endswith("Structure") else section
+        elif key == "END_GROUP" and value in _SECTIONS:
+            section = ""
+        elif key in ("SwathName", "GridName", "ZaName"):
+            structure = value.strip('"')
+        elif key in ("GeoFieldName", "DataFieldName", "ProfileFieldName", "ZaFieldName"):
+            field = value.strip('"')
+        elif key == "DimList" and section and field:
+            fields[section, structure, field] = tuple(_NAME.findall(value))
+        elif key == "END_OBJECT":
+            field = ""
+    return fields
+
+
+def named_fields(group: VirtualGroup, fields: Fields, path: tuple[str, ...]) -> VirtualGroup:
+    """The tree with the dimensions of its fields named.
+
+    Parameters
+    ----------
+    group
+        A group of the file.
+    fields
+        The dimensions by field.
+    path
+        Where the group is in the file.
+    """
+    groups = {name: named_fields(child, fields, (*path, name)) for name, child in group.groups.items()}
+    arrays = dict(group.arrays)
+    if len(path) >= 3 and path[0] == FOLDER:
+        arrays = {name: _named(array, fields.get((path[1], path[2], name), ())) for name, array in arrays.items()}
+        if _at_odds(arrays):
+            return dataclasses.replace(group, groups=groups)
+        if any(arrays[name] is not array for name, array in group.arrays.items()):
+            return dataclasses.replace(group, arrays=arrays, groups=groups, details=_details(group, arrays))
+    return dataclasses.replace(group, groups=groups)
+
+
+def _at_odds(arrays: dict[str, VirtualArray]) -> bool:
+    """Whether a dimension would have two lengths."""
+    lengths: dict[str, int] = {}
+    pairs = [pair for array in arrays.values() for pair in zip(array.dims, array.shape, strict=True)]
+    return any(lengths.setdefault(dim, length) != length for dim, length in pairs)
+
+
+def _named(array: VirtualArray, dims: tuple[str, ...]) -> VirtualArray:
+    """The array with these names, if they are its own and nothing better is known."""
+    own = array.dims[: len(dims)]
+    if not dims or len(set(dims)) != len(dims) or not all(name.startswith("phony_dim_") for name in own):
+        return array
+    if len(array.dims) - len(array.details.get("element_shape", ())) != len(dims):
+        return array
+    return dataclasses.replace(array, dims=(*dims, *array.dims[len(dims) :]))
+
+
+def _details(group: VirtualGroup, arrays: dict[str, VirtualArray]) -> dict[str, Any]:
+    """What is said of the group, with the dimensions that it has now."""
+    used = {dim: length for array in arrays.values() for dim, length in zip(array.dims, array.shape, strict=True)}
+    kept = {
+        dim: length
+        for dim, length in group.details.get("dims", {}).items()
+        if dim in used or not dim.startswith("phony_dim_")
+    }
+    unlimited = [dim for dim in group.details.get("unlimited", ()) if dim in kept]
+    return {**group.details, "dims": {**kept, **used}, "unlimited": unlimited}

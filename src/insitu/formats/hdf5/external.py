@@ -1,0 +1,118 @@
+"""Where does data lie that a dataset keeps in other files?
+
+External data files messages: format specification 3.0, IV.A.2.h. The bytes of the dataset are those of the segments, one after the other;
+a file that ends before its segment does goes on with zeros, as in the library.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from insitu.errors import FormatError, NotFoundError, UnsupportedError
+from insitu.formats.hdf5.arrays import details_of, encoding_of
+from insitu.formats.hdf5.file import File
+from insitu.formats.hdf5.mosaic import Piece, assemble, place
+from insitu.formats.hdf5.neighbours import Neighbours
+from insitu.formats.hdf5.objects import Dataset
+from insitu.formats.hdf5.selection import Picked
+from insitu.formats.hdf5.window import Window
+from insitu.model import Axis, Columns, Encoding, Source, Tile, VirtualArray
+
+__all__ = ["external_array"]
+
+
+class _Run(NamedTuple):
+    """Some bytes of the dataset: where they lie, or nowhere (zeros)."""
+
+    source: Source | None
+    offset: int
+    length: int
+
+
+def external_array(
+    neighbours: Neighbours,
+    window: Window,
+    file: File,
+    dataset: Dataset,
+    shape: tuple[int, ...],
+    dims: tuple[str, ...],
+    attributes: dict[str, Any],
+) -> VirtualArray:
+    """The virtual array of a dataset whose data lies in other files; see `virtual_array`."""
+    encoding = encoding_of(file, dataset)
+    if encoding.dtype.hasobject or dataset.filters:
+        raise UnsupportedError("values of varying length, or filters, in external storage", structure="external files")
+    if shape != dataset.space.shape:
+        raise UnsupportedError(f"a dataset of {dataset.space.shape} in external storage, on a dimension of {shape}")
+    whole = (*shape, *dataset.datatype.shape)
+    details = details_of(dataset, shape)
+    details["external"] = [segment.name for segment in dataset.segments]
+    runs = _runs(neighbours, window, dataset, math.prod(whole) * encoding.dtype.itemsize)
+    if len(runs) == 1:
+        pieces = [Piece(_array(runs[0], whole, encoding), (0,) * len(whole))]
+    else:
+        pieces = _cut(runs, whole, encoding)
+    tiles, origins = assemble(pieces, len(whole))
+    fill = encoding.fill_value()
+    return VirtualArray(whole, encoding.dtype, dims, tiles, origins, attributes, fill, details)
+
+
+def _cut(runs: list[_Run], whole: tuple[int, ...], encoding: Encoding) -> list[Piece]:
+    """Several runs: of whole rows each where they are such, else of elements."""
+    size = encoding.dtype.itemsize
+    row = math.prod(whole[1:]) * size
+    rows = all(run.length % row == 0 for run in runs)
+    step = row if rows else size
+    pieces, at = [], 0
+    for run in runs:
+        if run.length % step:
+            raise UnsupportedError("an element that lies in two external files", structure="external files")
+        count = run.length // step
+        shape = (count, *whole[1:]) if rows else (count,)
+        pieces.append(Piece(_array(run, shape, encoding), (at,) + (0,) * (len(shape) - 1)))
+        at += count
+    if rows:
+        return pieces
+    tiles, origins = assemble(pieces, 1)
+    flat = VirtualArray((at,), encoding.dtype, ("element",), tiles, origins)
+    return list(place(Picked("all"), Picked("all"), flat, whole, 0))
+
+
+def _runs(neighbours: Neighbours, window: Window, dataset: Dataset, total: int) -> list[_Run]:
+    """The runs that hold the bytes of a dataset."""
+    runs: list[_Run] = []
+    left = total
+    for segment in dataset.segments:
+        if not left:
+            break
+        length = left if segment.size is None else min(segment.size, left)
+        there = neighbours.open_beside(window, segment.name)
+        if there is None:
+            raise NotFoundError(f"the external file {segment.name!r} with the data is missing", url=window.url)
+        known = max(0, min(length, there.size - segment.offset))
+        if known:
+            runs.append(_Run(there.source.describe(), segment.offset, known))
+        if length > known:
+            runs.append(_Run(None, 0, length - known))
+        left -= length
+    if left:
+        raise FormatError(
+            f"external files for {total - left} bytes where {total} are needed", structure="external files"
+        )
+    return runs or [_Run(None, 0, 0)]
+
+
+def _array(run: _Run, shape: tuple[int, ...], encoding: Encoding) -> VirtualArray:
+    axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
+    grid = tuple(axis.count for axis in axes)
+    if run.source is None or 0 in grid:
+        encoding = Encoding(encoding.dtype, encoding.codecs)
+        table = Columns.unwritten(grid)
+    else:
+        one = (1,) * len(grid)
+        place = np.zeros(one, np.int8), np.full(one, run.offset), np.full(one, run.length)
+        table = Columns(grid, (run.source,), *place)
+    return VirtualArray.of(Tile(axes, (encoding,), table), dims=[f"axis_{axis}" for axis in range(len(shape))])

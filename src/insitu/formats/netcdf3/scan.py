@@ -1,0 +1,180 @@
+"""What is in a NetCDF-3 file, and where does the data of every variable lie?
+
+The header says it all. A fixed variable is one run of bytes: one cell, cut by the reader as it likes. A record variable has a piece in every record,
+between those of the others: one cell for each record, `begin + number * record_size`, as a column of numbers. Only where records are small and many,
+a cell is a block of whole records, of which codec `record_member` takes the variable's part: there a piece costs more than its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import FormatError
+from insitu.formats.choosing import chosen, no_groups
+from insitu.formats.hdf5.window import Window
+from insitu.formats.netcdf3.header import VERSIONS, Header, Variable, read_header
+from insitu.formats.problems import Problems
+from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualArray, VirtualGroup
+
+__all__ = ["is_netcdf3", "scan_netcdf3"]
+
+FILL: dict[str, Any] = {
+    # What a variable without `_FillValue` is filled with: NC_FILL_* of netcdf.h
+    "i1": -127, "S1": b"\0", "i2": -32767, "i4": -2147483647, "f4": 9.969209968386869e36, "f8": 9.969209968386869e36,
+    "u1": 255, "u2": 65535, "u4": 4294967295, "i8": -9223372036854775806, "u8": 18446744073709551614,
+}  # fmt: skip
+
+MANY_RECORDS = 1024
+SMALL_RECORD = 16 << 10
+"""Bytes that are read in the time that one more piece costs, about 10 µs: smaller records are read whole."""
+BLOCK_BYTES = 256 << 10
+
+
+def is_netcdf3(window: Window) -> bool:
+    """Whether a file begins as NetCDF-3 does."""
+    return window.head[:3] == b"CDF" and window.head[3:4] in [bytes([version]) for version in VERSIONS]
+
+
+def scan_netcdf3(
+    window: Window,
+    *,
+    group: str | None = None,
+    variables: Collection[str] | None = None,
+    errors: str = "raise",
+) -> VirtualGroup:
+    """Scan a NetCDF-3 file.
+
+    Parameters
+    ----------
+    window
+        The file's bytes.
+    group
+        None: NetCDF-3 has no groups.
+    variables
+        Scan only these variables, and those of the names of their dimensions.
+    errors
+        "raise" or "warn".
+    """
+    problems = Problems(errors)
+    no_groups(group, url=window.url)
+    header = read_header(window.head, window.size, window.source.read, window.url)
+    records = _records(header, window)
+    _check_order(header, window.url)
+    dims = {variable.name: [d.name for d in variable.dims] for variable in header.variables}
+    wanted = chosen(dims, variables, url=window.url)
+    source = window.source.describe()
+    arrays: dict[str, VirtualArray] = {}
+    for variable in header.variables:
+        if variable.name in wanted:
+            try:
+                _check_end(header, variable, records, window)
+                arrays[variable.name] = _array(header, variable, records, source, window.size)
+            except FormatError as problem:
+                problems.leave_out(variable.name, problem)
+    details = {
+        "format": "netcdf3",
+        "version": header.version,
+        "dims": {dimension.name: dimension.length or records for dimension in header.dims},
+        "unlimited": [dimension.name for dimension in header.dims if not dimension.length],
+    }
+    return VirtualGroup(arrays, {}, header.attributes, details, problems.found)
+
+
+def _records(header: Header, window: Window) -> int:
+    """How many records there are; of a stream, as many as the file has room for."""
+    if header.records is not None:
+        return header.records
+    return max(window.size - header.first_record, 0) // header.record_size if header.record_size else 0
+
+
+def _check_order(header: Header, url: str) -> None:
+    """No variable may lie in the header or in another one, as the netCDF library has it."""
+    fixed = [variable for variable in header.variables if not variable.is_record]
+    record = [variable for variable in header.variables if variable.is_record]
+    end, before = header.size, "the header"
+    for variable in sorted(fixed, key=_begin) + sorted(record, key=_begin):
+        if variable.begin < end:
+            raise FormatError(
+                f"variable {variable.name!r} begins in {before}", url=url, offset=variable.place, structure="begin"
+            )
+        end, before = variable.begin + variable.nbytes, f"variable {variable.name!r}"
+    if record and end - header.first_record > header.record_size:
+        raise FormatError("a record is longer than its parts", url=url, offset=record[0].place, structure="begin")
+
+
+def _begin(variable: Variable) -> int:
+    return variable.begin
+
+
+def _check_end(header: Header, variable: Variable, records: int, window: Window) -> None:
+    end = variable.begin + variable.nbytes
+    if variable.is_record:
+        end = variable.begin + max(records - 1, 0) * header.record_size + variable.nbytes if records else 0
+    if end > window.size:
+        raise FormatError(
+            f"the file ends {end - window.size} bytes before the variable does",
+            url=window.url,
+            offset=window.size,
+            structure="data",
+        )
+
+
+def _array(header: Header, variable: Variable, records: int, source: Source, size: int) -> VirtualArray:
+    fill = _fill(variable)
+    codecs: tuple[Codec, ...] = ()
+    shape = variable.inner
+    lead: tuple[Axis, ...] = ()
+    offset: Any = np.asarray(variable.begin)
+    length: Any = np.asarray(variable.nbytes)
+    if variable.is_record:
+        stride = header.record_size
+        along = (-1, *(1,) * len(shape))
+        if stride == variable.nbytes or not records:  # nothing between the pieces: as good as a fixed variable
+            lead, length = (Axis.regular(records, max(records, 1)),), np.asarray(records * stride)
+        elif records >= MANY_RECORDS and stride <= SMALL_RECORD:
+            block = BLOCK_BYTES // stride
+            skip = variable.begin - header.first_record
+            lead, codecs = (Axis.regular(records, block, padded=False),), (_member(header, variable, skip),)
+            first = np.arange(0, records, block, dtype=np.int64)
+            offset = (header.first_record + first * stride).reshape(along)
+            length = (np.minimum(records - first, block) * stride).reshape(along)
+            # Some writers leave out the padding behind the last record.
+            length = np.minimum(length, size - offset)
+        else:
+            lead = (Axis.regular(records, 1),)
+            offset = (variable.begin + np.arange(records, dtype=np.int64) * stride).reshape(along)
+    axes = lead + tuple(Axis.regular(extent, max(extent, 1)) for extent in shape)
+    grid = tuple(axis.count for axis in axes)
+    if 0 in grid:
+        chunks = Columns.unwritten(grid)
+    else:
+        chunks = Columns(grid, (source,), np.asarray(0), offset, length)
+    encoding = Encoding(variable.dtype, codecs, fill=np.array(fill, variable.dtype).tobytes())
+    return VirtualArray.of(
+        Tile(axes, (encoding,), chunks),
+        dims=[dimension.name for dimension in variable.dims],
+        attributes=variable.attributes,
+        fill_value=fill,
+    )
+
+
+def _member(header: Header, variable: Variable, skip: int) -> Codec:
+    """The codec that takes a variable's part of whole records; kerchunk has one of that name."""
+    rest = header.record_size - skip - variable.nbytes
+    own: list[Any] = ["own", variable.dtype.str, list(variable.inner)]
+    fields = [*([["before", f"V{skip}"]] if skip else []), own, *([["behind", f"V{rest}"]] if rest else [])]
+    return Codec("record_member", {"member": "own", "dtype": fields})
+
+
+def _fill(variable: Variable) -> Any:
+    """What never-written places of a variable hold."""
+    said = variable.attributes.get("_FillValue")
+    dtype = variable.dtype
+    if isinstance(said, np.generic) and said.dtype == dtype.newbyteorder("="):
+        return said.astype(dtype)
+    if dtype.kind == "S":
+        return np.bytes_(said if isinstance(said, bytes) and len(said) == 1 else FILL["S1"])
+    return np.array(FILL[dtype.str[1:]], dtype)[()]

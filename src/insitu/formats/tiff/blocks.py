@@ -1,0 +1,123 @@
+"""Where do the strips or tiles of an image lie?
+
+Offsets and byte counts are columns of the file, one row for each strip or tile, band after band if the bands are stored apart. The tile of the model has
+the axes y, x, band, in the order in which pixels are stored, and shows them as band, y, x. Strips are clipped at the bottom, tiles are padded. Strips of an
+uncompressed image that follow each other are one cell: the reader cuts it as it likes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.formats.tiff.image import BITS, STRIP_COUNTS, STRIP_OFFSETS, TILE_COUNTS, TILE_OFFSETS, Image
+from insitu.model import UNWRITTEN, Axis, Columns, Encoding, Source, Tile
+
+__all__ = ["tile_of"]
+
+LAYOUT = (2, 0, 1)
+"""Of the dimensions band, y, x among the axes y, x, band."""
+FAR = 1 << 62
+"""Offsets behind it are behind the end of any file; sums of two do not overflow."""
+
+
+def tile_of(image: Image, source: Source, size: int, fill: bytes | None) -> Tile:
+    """The grid of an image's strips or tiles.
+
+    Parameters
+    ----------
+    image
+        How it is stored.
+    source, size
+        The file, and its size.
+    fill
+        One pixel of a tile that was never written; None: zero.
+    """
+    rows, columns = image.block
+    axes = [
+        Axis.regular(image.height, rows, padded=image.tiled),
+        Axis.regular(image.width, columns),
+        Axis.regular(image.bands, 1 if image.planar else image.bands),
+    ]
+    encodings = [Encoding(image.dtype, image.codecs, fill=fill)]
+    grid = tuple(axis.count for axis in axes)
+    found = _whereabouts(image, grid)
+    if found is None:
+        return Tile(tuple(axes), tuple(encodings), Columns.unwritten(grid), layout=LAYOUT)
+    offset, length = found
+    state: npt.NDArray[Any] = np.asarray(0)
+    if int(offset.min()) <= 0 or int(length.min()) <= 0:  # sparse: a strip or tile without a place was never written
+        written = (offset > 0) & (length > 0)
+        state = np.where(written, 0, UNWRITTEN)
+        offset, length = np.where(written, offset, 0), np.where(written, length, 0)
+    _check(image, offset, length, size)
+    if not image.tiled and not image.codecs and not state.any() and _in_one_run(offset, length):
+        axes[0] = Axis.regular(image.height, image.height)
+        offset, length = offset[:1], length.sum(axis=0, keepdims=True)
+        grid = tuple(axis.count for axis in axes)
+    number: npt.NDArray[Any] = np.asarray(0)
+    if image.last_codecs != image.codecs:
+        encodings.append(Encoding(image.dtype, image.last_codecs, fill=fill))
+        number = np.zeros((grid[0], 1, 1), np.int8)
+        number[-1] = 1
+    chunks = Columns(grid, (source,), state, offset, length, encoding=number)
+    return Tile(tuple(axes), tuple(encodings), chunks, layout=LAYOUT)
+
+
+def _whereabouts(image: Image, grid: tuple[int, ...]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
+    """Offset and length of each strip or tile, by row, column and band; None: the file has no such table, nothing was written."""
+    tags = image.directory
+    offsets, counts = (
+        next((value for tag in pair if (value := tags.numbers(tag)) is not None), None)
+        for pair in ((TILE_OFFSETS, STRIP_OFFSETS), (TILE_COUNTS, STRIP_COUNTS))
+    )
+    if offsets is None and counts is None:
+        return None
+    total = grid[0] * grid[1] * grid[2]
+    if offsets is None or offsets.size < total or offsets.dtype.kind != "u":
+        tags.fail(f"{0 if offsets is None else offsets.size} strips or tiles where {total} should be", "StripOffsets")
+    # Only now: a hostile header may declare more strips than memory has room for.
+    expected = _expected(image, grid) if image.compression == "none" else None
+    if counts is None and expected is not None:
+        counts = np.broadcast_to(expected, grid).transpose(2, 0, 1).reshape(-1)
+    if counts is None or counts.size < total or counts.dtype.kind not in "iu":
+        tags.fail(f"{0 if counts is None else counts.size} byte counts where {total} should be", "StripByteCounts")
+    offset, length = (_by_place(column[:total], grid) for column in (offsets, counts))
+    if expected is not None:
+        # Byte counts of uncompressed strips are often wrong: left at zero, or not clipped at the bottom.
+        length = np.where(length == 0, expected, np.minimum(length, expected))
+    return offset, length
+
+
+def _by_place(column: npt.NDArray[Any], grid: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    """A column of the file (band after band) as an array over rows, columns and bands; what no file reaches is kept recognisable."""
+    if column.dtype.itemsize == 8 and int(column.max()) > FAR:
+        column = np.minimum(column, FAR)
+    wide = column.astype(np.int64)
+    return wide.reshape(grid[2], grid[0], grid[1]).transpose(1, 2, 0)
+
+
+def _expected(image: Image, grid: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    """Bytes of each uncompressed strip or tile, by row of the grid."""
+    rows, columns = image.block
+    bits = image.directory.number(BITS, 1)
+    row_bytes = -(-columns * (1 if image.planar else image.bands) * bits // 8)
+    heights = np.full(grid[0], rows, np.int64)
+    if not image.tiled:
+        heights[-1] = image.height - (grid[0] - 1) * rows
+    return (heights * row_bytes).reshape(-1, 1, 1)
+
+
+def _check(image: Image, offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64], size: int) -> None:
+    behind = offset + length > size
+    if behind.any():
+        image.directory.fail(
+            f"{int(behind.sum())} of {behind.size} strips or tiles end behind the end of the file", "StripOffsets"
+        )
+
+
+def _in_one_run(offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> bool:
+    """Whether the strips of each band follow each other without a gap."""
+    return bool((offset[1:] == offset[:-1] + length[:-1]).all())

@@ -1,0 +1,185 @@
+"""Which coordinate reference system do GeoTIFF's keys name?
+
+Usually one of EPSG's, by its number; else a projection with its parameters (OGC 19-008r4, annex C and the tables of GeoTIFF 1.0, section 6.3.3.3). PROJ knows
+what a number stands for, so with pyproj the attributes are those that rioxarray shows: WKT, and CF's grid mapping. Without pyproj the number itself is given, which
+rioxarray and GDAL understand too; a system without a number then goes unnamed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import lru_cache
+from typing import Any
+
+__all__ = ["crs_attributes"]
+
+MODEL_TYPE, CITATION = 1024, 1026
+GEOGRAPHIC, SEMI_MAJOR, SEMI_MINOR, FLATTENING, PRIME_MERIDIAN = 2048, 2057, 2058, 2059, 2061
+PROJECTED, PROJECTED_CITATION, PROJECTION, METHOD, LINEAR_UNIT, VERTICAL = 3072, 3073, 3074, 3075, 3076, 4096
+USER_DEFINED = 32767
+UNITS = {9001: ("metre", 1.0), 9002: ("foot", 0.3048), 9003: ("US survey foot", 12 / 39.37)}
+PE_STRING = "ESRI PE String = "
+
+METHODS: dict[int, tuple[str, dict[str, tuple[int, ...]]]] = {
+    # ProjCoordTransGeoKey: PROJ's name, and its parameters with the keys that may hold them
+    1: ("tmerc", {"lat_0": (3081,), "lon_0": (3080,), "k": (3092,)}),
+    7: ("merc", {"lat_0": (3081,), "lon_0": (3080,), "k": (3092,), "lat_ts": (3078,)}),
+    8: ("lcc", {"lat_1": (3078,), "lat_2": (3079,), "lat_0": (3085, 3081), "lon_0": (3084, 3080)}),
+    9: ("lcc", {"lat_1": (3081,), "lat_0": (3081,), "lon_0": (3080,), "k_0": (3092,)}),
+    10: ("laea", {"lat_0": (3089, 3081), "lon_0": (3088, 3080)}),
+    11: ("aea", {"lat_1": (3078,), "lat_2": (3079,), "lat_0": (3081,), "lon_0": (3080,)}),
+    12: ("aeqd", {"lat_0": (3089, 3081), "lon_0": (3088, 3080)}),
+    14: ("stere", {"lat_0": (3089, 3081), "lon_0": (3088, 3080), "k": (3092, 3093)}),
+    16: ("sterea", {"lat_0": (3081,), "lon_0": (3080,), "k": (3092,)}),
+    17: ("eqc", {"lat_0": (3089, 3081), "lon_0": (3088, 3080), "lat_ts": (3078,)}),
+    18: ("cass", {"lat_0": (3081,), "lon_0": (3080,)}),
+    19: ("gnom", {"lat_0": (3089, 3081), "lon_0": (3088, 3080)}),
+    20: ("mill", {"lon_0": (3088, 3080)}),
+    21: ("ortho", {"lat_0": (3089, 3081), "lon_0": (3088, 3080)}),
+    22: ("poly", {"lat_0": (3081,), "lon_0": (3080,)}),
+    23: ("robin", {"lon_0": (3088, 3080)}),
+    24: ("sinu", {"lon_0": (3088, 3080)}),
+    25: ("vandg", {"lon_0": (3088, 3080)}),
+    28: ("cea", {"lat_ts": (3078,), "lon_0": (3080,)}),
+}  # fmt: skip
+POLAR = 15
+FALSE_EASTING, FALSE_NORTHING = (3082, 3086, 3090), (3083, 3087, 3091)
+
+
+def crs_attributes(keys: dict[int, Any]) -> dict[str, Any]:
+    """What a variable `spatial_ref` says of the coordinate reference system; nothing if the image has none, or none that is known."""
+    if not keys:
+        return {}
+    wanted = {key: value for key, value in keys.items() if key not in (CITATION, PROJECTED_CITATION)}
+    text = keys.get(PROJECTED_CITATION)
+    named = text if isinstance(text, str) and text.startswith(PE_STRING) else ""
+    return dict(_attributes(tuple(sorted(wanted.items())), named))
+
+
+@lru_cache(maxsize=256)
+def _attributes(items: tuple[tuple[int, Any], ...], named: str) -> tuple[tuple[str, Any], ...]:
+    """As `crs_attributes`; the files of an archive share one."""
+    keys = dict(items)
+    code = _code(keys)
+    try:
+        proj: Any = importlib.import_module("pyproj")
+    except ImportError:
+        said = {"spatial_ref": code, "crs_wkt": code} if code else {}
+        return tuple(said.items())
+    try:
+        crs = _crs(proj, keys, code, named)
+        if crs is None:
+            return ()
+        wkt = _wkt(proj, crs)
+        found = dict(proj.CRS.from_wkt(wkt).to_cf())
+    except (proj.exceptions.ProjError, KeyError):
+        return ()
+    found["spatial_ref"] = found["crs_wkt"] = wkt
+    return tuple(found.items())
+
+
+def _wkt(proj: Any, crs: Any) -> str:
+    """Like GDAL: the old WKT, with the axes of a geographic system; the new one where the old cannot say it."""
+    try:
+        return str(crs.to_wkt("WKT1_GDAL", output_axis_rule=True))
+    except proj.exceptions.ProjError:
+        return str(crs.to_wkt())
+
+
+def _code(keys: dict[int, Any]) -> str:
+    """EPSG's number, of a compound system two; empty if there is none."""
+    model = keys.get(MODEL_TYPE)
+    number = keys.get(GEOGRAPHIC) if model == 2 else keys.get(PROJECTED) if model == 1 else None
+    if keys.get(PROJECTION) == 3856 and model == 1:  # the number of the Pseudo-Mercator projection, not of the system
+        number = 3857
+    if not isinstance(number, int) or not 0 < number < USER_DEFINED:
+        return ""
+    vertical = keys.get(VERTICAL)
+    if isinstance(vertical, int) and 0 < vertical < USER_DEFINED and vertical not in (4979, 5030):
+        return f"EPSG:{number}+{vertical}"
+    return f"EPSG:{number}"
+
+
+def _crs(proj: Any, keys: dict[int, Any], code: str, named: str) -> Any:
+    if code:
+        try:
+            return _in_unit(proj, proj.CRS.from_user_input(code), keys.get(LINEAR_UNIT))
+        except proj.exceptions.CRSError:
+            if "+" not in code:
+                raise
+            return proj.CRS.from_user_input(code.split("+")[0])
+    if named:
+        return proj.CRS.from_wkt(named.removeprefix(PE_STRING))
+    if keys.get(MODEL_TYPE) == 1:
+        definition = _projection(keys)
+        return None if definition is None else proj.CRS.from_dict({**definition, **_ellipsoid(proj, keys)})
+    if keys.get(MODEL_TYPE) == 2 and SEMI_MAJOR in keys:
+        return proj.CRS.from_dict({"proj": "longlat", **_ellipsoid(proj, keys)})
+    return None
+
+
+def _in_unit(proj: Any, crs: Any, unit: Any) -> Any:
+    """EPSG's system with the linear unit that the file insists on."""
+    axes = crs.axis_info
+    if not crs.is_projected or unit not in UNITS or crs.is_compound:
+        return crs
+    name, factor = UNITS[unit]
+    if all(abs(axis.unit_conversion_factor - factor) < 1e-9 for axis in axes):
+        return crs
+    said = crs.to_json_dict()
+    for axis in said["coordinate_system"]["axis"]:
+        axis["unit"] = {"type": "LinearUnit", "name": name, "conversion_factor": factor}
+    said.pop("id", None)
+    return proj.CRS.from_json_dict(said)
+
+
+def _projection(keys: dict[int, Any]) -> dict[str, Any] | None:
+    """A projection by its parameters, as PROJ takes them; None if its method is not known."""
+    number = keys.get(METHOD)
+    definition: dict[str, Any]
+    if number == POLAR:
+        latitude, longitude = _first(keys, (3081, 3078)), _first(keys, (3095, 3080))
+        pole = 90.0 if latitude >= 0 else -90.0
+        definition = {"proj": "stere", "lat_0": pole, "lat_ts": latitude, "lon_0": longitude}
+        if _first(keys, (3092,), 1.0) != 1.0:
+            definition = {"proj": "stere", "lat_0": pole, "k_0": _first(keys, (3092,)), "lon_0": longitude}
+    elif isinstance(number, int) and number in METHODS:
+        name, parameters = METHODS[number]
+        found = {parameter: _first(keys, places) for parameter, places in parameters.items() if _has(keys, places)}
+        definition = {"proj": name, **found}
+    else:
+        return None
+    unit = UNITS.get(keys.get(LINEAR_UNIT, 9001))
+    if unit is None:
+        return None
+    # False origins are in the unit of the coordinates, PROJ's are in metres.
+    definition["x_0"] = _first(keys, FALSE_EASTING) * unit[1]
+    definition["y_0"] = _first(keys, FALSE_NORTHING) * unit[1]
+    definition["to_meter"] = unit[1]
+    return definition
+
+
+def _has(keys: dict[int, Any], places: tuple[int, ...]) -> bool:
+    return any(isinstance(keys.get(place), (int, float)) for place in places)
+
+
+def _first(keys: dict[int, Any], places: tuple[int, ...], default: float = 0.0) -> float:
+    return next((float(keys[place]) for place in places if isinstance(keys.get(place), (int, float))), default)
+
+
+def _ellipsoid(proj: Any, keys: dict[int, Any]) -> dict[str, Any]:
+    """The body that is projected: by its axes, else as that of the geographic system."""
+    major = keys.get(SEMI_MAJOR)
+    if isinstance(major, float) and major > 0:
+        if isinstance(keys.get(FLATTENING), float):
+            found = {"a": major, "rf": keys[FLATTENING]} if keys[FLATTENING] else {"R": major}
+        else:
+            found = {"a": major, "b": keys.get(SEMI_MINOR, major)}
+    else:
+        code = keys.get(GEOGRAPHIC)
+        known = isinstance(code, int) and 0 < code < USER_DEFINED
+        body = proj.CRS.from_epsg(code if known else 4326).ellipsoid
+        found = {"a": body.semi_major_metre, "rf": body.inverse_flattening}
+    if _first(keys, (PRIME_MERIDIAN,)):
+        found["pm"] = keys[PRIME_MERIDIAN]
+    return found

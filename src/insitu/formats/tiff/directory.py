@@ -1,0 +1,258 @@
+"""What do the directories of a TIFF say?
+
+A TIFF is a chain of directories (IFDs), one for each image in it; each is a table of tags, whose values lie in the table if they are small, and elsewhere
+if not. "TIFF Revision 6.0", section 2, and "The BigTIFF File Format", which has 8-byte counts and offsets. The chain is followed first, then the values
+of all directories come in one batch; only tags that somebody asks for are fetched.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import FormatError
+from insitu.formats.hdf5.window import Window
+
+__all__ = ["Directory", "is_tiff", "read_directories"]
+
+TYPES: dict[int, str] = {
+    # field type: NumPy's type of an element
+    1: "u1", 2: "S1", 3: "u2", 4: "u4", 5: "u4,u4", 6: "i1", 7: "u1", 8: "i2", 9: "i4", 10: "i4,i4", 11: "f4", 12: "f8", 13: "u4",
+    16: "u8", 17: "i8", 18: "u8",
+}  # fmt: skip
+ASCII, UNDEFINED = 2, 7
+DTYPES: dict[tuple[str, int], np.dtype[Any]] = {
+    (order, kind): np.dtype(",".join(f"{order}{part}" for part in name.split(",")))
+    for kind, name in TYPES.items()
+    for order in "<>"
+}
+SIZES = {kind: DTYPES["<", kind].itemsize for kind in TYPES}
+WHOLE = {kind: (SIZES[kind], name[0] == "i") for kind, name in TYPES.items() if name[0] in "iu" and "," not in name}
+"""Field types of integers: size, and whether they have a sign."""
+SUB_IFDS = 330
+ORDERS = {b"II": "<", b"MM": ">"}
+
+MOST_DIRECTORIES = 1 << 20
+DIRECTORY_GUESS = 4096
+"""Bytes fetched at a directory whose length is not known yet: some three hundred tags."""
+
+
+def is_tiff(window: Window) -> bool:
+    """Whether a file begins as TIFF or BigTIFF does."""
+    head = window.head[:4]
+    return head in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+
+
+class _Entry(NamedTuple):
+    """One row of a directory."""
+
+    kind: int
+    number: int
+    """Of elements."""
+    data: bytes | None
+    """The value, if it lies in the row."""
+    offset: int
+    """Else, where it lies."""
+
+    @property
+    def nbytes(self) -> int:
+        return self.number * SIZES[self.kind]
+
+
+@dataclass(slots=True)
+class Directory:
+    """One image's tags."""
+
+    offset: int
+    """Where it lies."""
+    order: str
+    """Byte order of the file: < or >."""
+    entries: dict[int, _Entry]
+    parent: Directory | None = None
+    """The directory that names this one among its SubIFDs."""
+    url: str = ""
+    data: dict[int, bytes] = field(default_factory=dict)
+    """The values of tags, as they are stored; decoded when asked for."""
+    unread: dict[int, str] = field(default_factory=dict)
+    """Tags whose values could not be had, and why."""
+
+    def fail(self, what: str, structure: str = "directory") -> NoReturn:
+        """Refuse the directory."""
+        raise FormatError(what, url=self.url, offset=self.offset, structure=structure)
+
+    def value(self, tag: int) -> npt.NDArray[Any] | None:
+        """The elements of a tag in native byte order, fractions as floats; None if it is not there or cannot be had."""
+        data = self.data.get(tag)
+        if data is None:
+            return None
+        dtype = DTYPES[self.order, self.entries[tag].kind]
+        values = np.frombuffer(data, dtype)
+        if dtype.names is not None:  # a fraction
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return np.asarray(values["f0"] / values["f1"])
+        return values if dtype.isnative else values.astype(dtype.newbyteorder("="))
+
+    def numbers(self, tag: int) -> npt.NDArray[Any] | None:
+        """The numbers of a tag, None if it is not there."""
+        if tag in self.unread:
+            self.fail(self.unread[tag], f"tag {tag}")
+        value = self.value(tag)
+        if value is not None and value.dtype.kind not in "iuf":
+            self.fail(f"tag {tag} should be numbers", f"tag {tag}")
+        return value
+
+    def number(self, tag: int, default: int) -> int:
+        """The one integer of a tag."""
+        if tag not in self.entries:
+            return default
+        kind = self.entries[tag].kind
+        if tag in self.unread or kind not in WHOLE:
+            self.fail(self.unread.get(tag, f"tag {tag} should be an integer"), f"tag {tag}")
+        size, signed = WHOLE[kind]
+        data = self.data.get(tag, b"")
+        return int.from_bytes(data[:size], "little" if self.order == "<" else "big", signed=signed) if data else default
+
+    def text(self, tag: int) -> str | None:
+        """The text of a tag, None if it is not there or cannot be had."""
+        data = self.data.get(tag)
+        if data is None or self.entries[tag].kind not in (1, ASCII, UNDEFINED):
+            return None
+        return data.split(b"\0", 1)[0].decode("utf-8", "replace")
+
+    def raw(self, tag: int) -> bytes | None:
+        """The bytes of a tag, None if it is not there or cannot be had."""
+        return self.data.get(tag)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How a file counts and points: TIFF or BigTIFF, and the byte order."""
+
+    order: str
+    head: struct.Struct
+    row: struct.Struct
+    link: struct.Struct
+
+    @classmethod
+    def of(cls, order: str, big: bool) -> _Layout:
+        parts = ("Q", "HHQ8s", "Q") if big else ("H", "HHI4s", "I")
+        return cls(order, *(struct.Struct(order + part) for part in parts))
+
+
+def read_directories(window: Window, wanted: Iterable[int]) -> list[Directory]:
+    """All directories of a file, those of the chain in its order, each followed by its SubIFDs; with the values of the wanted tags."""
+    head, url = window.head, window.url
+    order = ORDERS.get(head[:2])
+    if order is None or not is_tiff(window):
+        raise FormatError("is no TIFF", url=url, offset=0, structure="header")
+    big = 43 in head[2:4]
+    layout = _Layout.of(order, big)
+    if len(head) < (16 if big else 8):
+        raise FormatError("the file ends within its header", url=url, offset=len(head), structure="header")
+    if big and struct.unpack_from(order + "HH", head, 4) != (8, 0):
+        raise FormatError("is a BigTIFF of unknown offset size", url=url, offset=4, structure="header")
+    (first,) = layout.link.unpack_from(head, 8 if big else 4)
+    found: list[Directory] = []
+    seen: set[int] = set()
+    _chain(window, layout, first, None, found, seen)
+    tags = set(wanted) | {SUB_IFDS}
+    _read_values(window, found, tags)
+    children = [(directory, _children(directory)) for directory in found]
+    if any(offsets for _, offsets in children):
+        with_children: list[Directory] = []
+        for directory, offsets in children:
+            with_children.append(directory)
+            for offset in offsets:
+                _chain(window, layout, offset, directory, with_children, seen)
+        _read_values(window, with_children, tags)
+        found = with_children
+    return found
+
+
+def _children(directory: Directory) -> list[int]:
+    value = directory.value(SUB_IFDS)
+    return [int(offset) for offset in value] if value is not None and value.dtype.kind == "u" else []
+
+
+def _chain(
+    window: Window, layout: _Layout, offset: int, parent: Directory | None, found: list[Directory], seen: set[int]
+) -> None:
+    """Follow a chain of directories."""
+    begun = len(found)
+    while offset:
+        if offset in seen:
+            raise FormatError("the chain of directories bites its tail", url=window.url, offset=offset, structure="IFD")
+        if len(seen) >= MOST_DIRECTORIES:
+            raise FormatError(
+                f"more than {MOST_DIRECTORIES} directories", url=window.url, offset=offset, structure="IFD"
+            )
+        seen.add(offset)
+        try:
+            directory, offset = _directory(window, layout, offset)
+        except FormatError:
+            if len(found) == begun and parent is None:
+                raise
+            # What follows a broken link is lost; what came before it is there.
+            found[-1].unread.setdefault(0, f"the next directory, at {offset}, is damaged")
+            return
+        directory.parent = parent
+        found.append(directory)
+
+
+def _directory(window: Window, layout: _Layout, offset: int) -> tuple[Directory, int]:
+    """One directory, and where the next one is."""
+    url, size = window.url, window.size
+    if offset + layout.head.size > size:
+        raise FormatError("the file ends before its directory", url=url, offset=offset, structure="IFD")
+    (data,) = _bytes(window, [(offset, min(DIRECTORY_GUESS, size - offset))])
+    (count,) = layout.head.unpack_from(data)
+    end = layout.head.size + count * layout.row.size
+    if not count or offset + end > size:
+        raise FormatError(
+            f"a directory of {count} tags does not fit in the file", url=url, offset=offset, structure="IFD"
+        )
+    if end + layout.link.size > len(data):
+        (data,) = _bytes(window, [(offset, min(end + layout.link.size, size - offset))])
+    entries: dict[int, _Entry] = {}
+    small = layout.link.size
+    for tag, kind, number, value in layout.row.iter_unpack(data[layout.head.size : end]):
+        if kind not in TYPES or tag in entries:  # a type of the future, or a tag twice: the first counts
+            continue
+        nbytes = number * SIZES[kind]
+        if nbytes <= small:
+            entries[tag] = _Entry(kind, number, value[:nbytes], 0)
+        else:
+            entries[tag] = _Entry(kind, number, None, layout.link.unpack(value)[0])
+    # A file may end right behind its last directory, without the link to none.
+    next_offset = layout.link.unpack_from(data, end)[0] if end + layout.link.size <= len(data) else 0
+    return Directory(offset, layout.order, entries, url=url), next_offset
+
+
+def _bytes(window: Window, ranges: list[tuple[int, int]]) -> list[bytes]:
+    """Ranges that lie in the file."""
+    at_hand = window.at_hand(ranges)
+    return window.fetch([ranges])[0] if at_hand is None else at_hand
+
+
+def _read_values(window: Window, directories: list[Directory], wanted: set[int]) -> None:
+    """The values of the wanted tags of all directories, in one batch."""
+    missing: list[tuple[Directory, int, _Entry]] = []
+    for directory in directories:
+        for tag, entry in directory.entries.items():
+            if tag not in wanted or tag in directory.data or tag in directory.unread:
+                continue
+            if entry.data is not None:
+                directory.data[tag] = entry.data
+            elif entry.offset + entry.nbytes > window.size:
+                directory.unread[tag] = f"the value of tag {tag} lies behind the end of the file"
+            else:
+                missing.append((directory, tag, entry))
+    if missing:
+        blocks = _bytes(window, [(entry.offset, entry.nbytes) for _, _, entry in missing])
+        for (directory, tag, _), block in zip(missing, blocks, strict=True):
+            directory.data[tag] = block

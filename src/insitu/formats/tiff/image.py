@@ -1,0 +1,245 @@
+"""How is one image of a TIFF stored?
+
+Its size, its bands, the type of its pixels, how it is cut into strips or tiles, and by which chain of codecs they were written: "TIFF
+Revision 6.0", sections 3 to 22, and the numbers that libtiff registered since.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import UnsupportedError
+from insitu.formats.tiff.directory import Directory
+from insitu.model import Codec
+
+__all__ = ["TAGS", "Image", "image_of"]
+
+SUBFILE, OLD_SUBFILE, WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC = 254, 255, 256, 257, 258, 259, 262
+FILL_ORDER, STRIP_OFFSETS, SAMPLES, ROWS_PER_STRIP, STRIP_COUNTS = 266, 273, 277, 278, 279
+PLANAR, T4_OPTIONS, PREDICTOR, TILE_WIDTH, TILE_HEIGHT, TILE_OFFSETS, TILE_COUNTS = 284, 292, 317, 322, 323, 324, 325
+EXTRA_SAMPLES, SAMPLE_FORMAT, JPEG_TABLES, SUBSAMPLING, LERC_PARAMETERS = 338, 339, 347, 530, 50674
+TAGS = (
+    SUBFILE, OLD_SUBFILE, WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC, FILL_ORDER, STRIP_OFFSETS, SAMPLES, ROWS_PER_STRIP,
+    STRIP_COUNTS, PLANAR, T4_OPTIONS, PREDICTOR, TILE_WIDTH, TILE_HEIGHT, TILE_OFFSETS, TILE_COUNTS, EXTRA_SAMPLES, SAMPLE_FORMAT,
+    JPEG_TABLES, SUBSAMPLING, LERC_PARAMETERS,
+)  # fmt: skip
+
+YCBCR, RGB = 6, 2
+UNSIGNED, SIGNED, FLOAT, VOID, COMPLEX_INTEGER, COMPLEX = 1, 2, 3, 4, 5, 6
+
+PLAIN = {1: "none", 2: "ccitt rle", 3: "ccitt fax 3", 4: "ccitt fax 4", 5: "lzw", 7: "jpeg", 8: "deflate", 32773: "packbits", 32946: "deflate",
+    34887: "lerc", 34712: "jpeg 2000", 33003: "jpeg 2000", 33005: "jpeg 2000", 34925: "lzma", 34933: "png", 34934: "jpeg xr", 22610: "jpeg xr",
+    50000: "zstd", 34926: "zstd", 50001: "webp", 34927: "webp", 50002: "jpeg xl", 52546: "jpeg xl"}  # fmt: skip
+UNREAD = {6: "old-style JPEG", 9: "JBIG", 10: "JBIG", 32766: "NeXT", 32771: "CCITT RLE with word alignment", 32809: "ThunderScan",
+    34661: "JBIG", 34676: "SGI LogLuv", 34677: "SGI LogLuv 24", 32908: "PixarFilm", 32909: "PixarLog", 32947: "Kodak DCS",
+    65000: "EER", 65001: "EER", 65002: "EER"}  # fmt: skip
+IMAGES = {"ccitt rle": "imagecodecs_ccittrle", "ccitt fax 4": "imagecodecs_ccittfax4", "webp": "imagecodecs_webp",
+    "jpeg 2000": "imagecodecs_jpeg2k", "jpeg xl": "imagecodecs_jpegxl", "png": "imagecodecs_png", "jpeg xr": "imagecodecs_jpegxr"}  # fmt: skip
+BYTES = {
+    "lzw": "imagecodecs_lzw",
+    "deflate": "zlib",
+    "packbits": "imagecodecs_packbits",
+    "lzma": "lzma",
+    "zstd": "zstd",
+}
+LARGEST = 1 << 31
+"""Most bytes of a compressed strip or tile, decoded: more is damage (GDAL's limit too)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """One image, ready to be laid out."""
+
+    directory: Directory
+    width: int
+    height: int
+    bands: int
+    dtype: np.dtype[Any]
+    """Of the decoded pixels, byte order included."""
+    codecs: tuple[Codec, ...]
+    compression: str
+    tiled: bool
+    block: tuple[int, int]
+    """Rows and columns of a strip or tile."""
+    planar: bool
+    """Whether each band has strips or tiles of its own."""
+    subfile: int
+    """Bits of NewSubfileType: 1 reduced, 4 mask."""
+
+    @property
+    def last_codecs(self) -> tuple[Codec, ...]:
+        """Those of the last strip: clipped at the bottom, but some writers go on behind it."""
+        packed = next((i for i, codec in enumerate(self.codecs) if codec.name in ("zlib", "zstd", "lzma")), None)
+        if self.tiled or packed is None or self.height % self.block[0] == 0:
+            return self.codecs
+        pixels = self.block[0] * self.block[1] * (1 if self.planar else self.bands)
+        whole = Codec("clipped", {"nbytes": pixels * self.dtype.itemsize})
+        return (*self.codecs[:packed], whole, *self.codecs[packed:])
+
+    @property
+    def reduced(self) -> bool:
+        """Whether it is an overview of another image."""
+        return bool(self.subfile & 1)
+
+    @property
+    def mask(self) -> bool:
+        """Whether it says which pixels of another image are valid."""
+        return bool(self.subfile & 4)
+
+
+def image_of(directory: Directory) -> Image:
+    """Make sense of a directory's tags.
+
+    Raises
+    ------
+    FormatError
+        If they make none.
+    UnsupportedError
+        If the pixels are stored in a way that is not read here; it names it.
+    """
+    tags = directory
+    width, height = tags.number(WIDTH, 0), tags.number(HEIGHT, 0)
+    bands = tags.number(SAMPLES, 1)
+    if width < 1 or height < 1 or bands < 1:
+        tags.fail(f"an image of {width} × {height} pixels and {bands} bands")
+    planar = tags.number(PLANAR, 1) == 2 and bands > 1
+    code = tags.number(COMPRESSION, 1)
+    if code not in PLAIN:
+        name = UNREAD.get(code, f"number {code}")
+        raise UnsupportedError(
+            f"compression {name} is not read", url=tags.url, offset=tags.offset, structure="Compression"
+        )
+    compression = PLAIN[code]
+    tiled = TILE_WIDTH in tags.entries or TILE_OFFSETS in tags.entries
+    if tiled:
+        block = tags.number(TILE_HEIGHT, 0), tags.number(TILE_WIDTH, 0)
+        if min(block) < 1:
+            tags.fail(f"tiles of {block[0]} × {block[1]} pixels")
+    else:
+        rows = tags.number(ROWS_PER_STRIP, height)
+        block = min(rows, height) if rows > 0 else height, width
+    samples = 1 if planar else bands
+    dtype, codecs = _chain(tags, compression, block, samples)
+    if codecs and block[0] * block[1] * samples * dtype.itemsize > LARGEST:
+        tags.fail(f"strips or tiles of {block[0]} × {block[1]} pixels")
+    subfile = tags.number(SUBFILE, 0) or (1 if tags.number(OLD_SUBFILE, 1) == 2 else 0)
+    return Image(tags, width, height, bands, dtype, codecs, compression, tiled, block, planar, subfile)
+
+
+def _chain(
+    tags: Directory, compression: str, block: tuple[int, int], samples: int
+) -> tuple[np.dtype[Any], tuple[Codec, ...]]:
+    """The type of the decoded pixels, and the codecs in the order of writing."""
+    bits, kind = _same(tags, BITS, 1), _same(tags, SAMPLE_FORMAT, UNSIGNED)
+    photometric = tags.number(PHOTOMETRIC, 1)
+    if photometric == YCBCR and compression != "jpeg":
+        ratio = tags.numbers(SUBSAMPLING)
+        if ratio is None or ratio.tolist() != [1, 1]:
+            raise _unsupported(tags, "colour planes of different sizes (YCbCr)", "YCbCrSubSampling")
+    if compression in IMAGES or compression in ("jpeg", "lerc", "ccitt fax 3"):
+        return _image_chain(tags, compression, bits, kind, samples, photometric)
+    codecs: list[Codec] = []
+    dtype = _plain_type(bits, kind, tags.order)
+    if dtype is None:
+        dtype, codec = _odd_type(tags, bits, kind, block[1] * samples)
+        codecs.append(codec)
+    predictor = tags.number(PREDICTOR, 1) if compression in ("lzw", "deflate", "zstd", "lzma") else 1
+    if predictor not in (1, 2, 3) or (predictor > 1 and (codecs or dtype.kind == "c")):
+        raise _unsupported(tags, f"predictor {predictor} on {bits} bits", "Predictor")
+    if predictor > 1:
+        if predictor == 3 and dtype.kind != "f":
+            tags.fail(f"predictor 3 on {dtype}", "Predictor")
+        name = "imagecodecs_delta" if predictor == 2 else "imagecodecs_floatpred"
+        shape = [block[0], block[1], samples]
+        codecs.append(Codec(name, {"axis": -2, "dist": 1, "shape": shape, "dtype": dtype.str}))
+    if compression != "none":
+        codecs.append(Codec(BYTES[compression]))
+    if tags.number(FILL_ORDER, 1) == 2:
+        codecs.append(Codec("imagecodecs_bitorder"))
+    return dtype, tuple(codecs)
+
+
+def _same(tags: Directory, tag: int, default: int) -> int:
+    """A number that every band must share."""
+    values = tags.numbers(tag)
+    if values is None or not values.size:
+        return default
+    if len({int(value) for value in values}) > 1:
+        raise _unsupported(tags, f"bands of different types ({values.tolist()})", f"tag {tag}")
+    return int(values[0])
+
+
+def _unsupported(tags: Directory, what: str, structure: str) -> UnsupportedError:
+    return UnsupportedError(f"{what}: not read", url=tags.url, offset=tags.offset, structure=structure)
+
+
+def _plain_type(bits: int, kind: int, order: str) -> np.dtype[Any] | None:
+    """The NumPy type of pixels that are whole numbers of bytes, if there is one."""
+    letters = {UNSIGNED: "u", SIGNED: "i", FLOAT: "f", VOID: "u", COMPLEX: "c"}
+    sizes = {"u": (8, 16, 32, 64), "i": (8, 16, 32, 64), "f": (16, 32, 64), "c": (64, 128)}
+    letter = letters.get(kind)
+    if letter is None or bits not in sizes[letter]:
+        return None
+    return np.dtype(f"{order}{letter}{bits // 8}")
+
+
+def _odd_type(tags: Directory, bits: int, kind: int, row: int) -> tuple[np.dtype[Any], Codec]:
+    """Pixels of other sizes: widened to the next type that NumPy has."""
+    if kind == COMPLEX_INTEGER and bits in (32, 64):
+        part = np.dtype(f"{tags.order}i{bits // 16}")
+        return np.dtype(f"c{bits // 4}"), Codec("complex_integers", {"dtype": part.str})
+    if kind == FLOAT and bits == 24:
+        return np.dtype("f4"), Codec("imagecodecs_float24", {"byteorder": tags.order})
+    if kind in (UNSIGNED, VOID) and 1 <= bits <= 31:
+        size = 1 if bits < 8 else 2 if bits < 16 else 4
+        dtype = np.dtype(f"u{size}")
+        return dtype, Codec("imagecodecs_packints", {"dtype": dtype.str, "bitspersample": bits, "runlen": row})
+    raise _unsupported(tags, f"pixels of {bits} bits in sample format {kind}", "BitsPerSample")
+
+
+def _image_chain(
+    tags: Directory, compression: str, bits: int, kind: int, samples: int, photometric: int
+) -> tuple[np.dtype[Any], tuple[Codec, ...]]:
+    """Codecs that yield whole images, in the byte order of the machine."""
+    if compression.startswith("ccitt"):
+        if bits != 1 or samples != 1:
+            tags.fail(f"{compression} for {samples} bands of {bits} bits", "Compression")
+        options = {"t4options": tags.number(T4_OPTIONS, 0)} if compression == "ccitt fax 3" else {}
+        codecs = [Codec(IMAGES.get(compression, "imagecodecs_ccittfax3"), options)]
+        if tags.number(FILL_ORDER, 1) == 2:
+            codecs.append(Codec("imagecodecs_bitorder"))
+        return np.dtype("u1"), tuple(codecs)
+    wide = 16 if 8 < bits < 16 else bits
+    dtype = _plain_type(wide, kind, "=")
+    if dtype is None:
+        raise _unsupported(tags, f"{compression} of {bits} bits in sample format {kind}", "BitsPerSample")
+    if compression == "jpeg":
+        return dtype, (_jpeg(tags, samples, photometric),)
+    if compression == "lerc":
+        return dtype, _lerc(tags)
+    return dtype, (Codec(IMAGES[compression]),)
+
+
+def _jpeg(tags: Directory, samples: int, photometric: int) -> Codec:
+    """JPEG without its tables, which the file has once; YCbCr becomes RGB, as in GDAL and tifffile."""
+    options: dict[str, Any] = {}
+    tables = tags.raw(JPEG_TABLES)
+    if tables:
+        options["tables"] = base64.b64encode(tables).decode()
+    if samples == 3 and photometric in (YCBCR, RGB):
+        options["colorspace_jpeg"] = "YCBCR" if photometric == YCBCR else "RGB"
+        options["colorspace_data"] = "RGB"
+    return Codec("imagecodecs_jpeg", options)
+
+
+def _lerc(tags: Directory) -> tuple[Codec, ...]:
+    """LERC, perhaps compressed once more: LercParameters is (version, 0 none, 1 deflate, 2 zstd)."""
+    parameters = tags.numbers(LERC_PARAMETERS)
+    more = int(parameters[1]) if parameters is not None and parameters.size > 1 else 0
+    if more not in (0, 1, 2):
+        raise _unsupported(tags, f"LERC with additional compression {more}", "LercParameters")
+    return (Codec("imagecodecs_lerc"), *((Codec("zlib" if more == 1 else "zstd"),) if more else ()))

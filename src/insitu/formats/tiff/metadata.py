@@ -1,0 +1,167 @@
+"""What does a TIFF say about its image beside how it is stored?
+
+Texts in tags of their own, and GDAL's XML in one tag: scale and offset of the values, units, descriptions, statistics. Shown as attributes as rioxarray
+shows them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+
+from insitu.formats.tiff.directory import Directory
+from insitu.formats.tiff.geography import POINT, RASTER_TYPE
+
+__all__ = ["TAGS", "attributes_of", "nodata_of"]
+
+GDAL_METADATA, GDAL_NODATA = 42112, 42113
+TEXTS = {
+    # tag: the name that GDAL gives it
+    269: "TIFFTAG_DOCUMENTNAME", 270: "TIFFTAG_IMAGEDESCRIPTION", 305: "TIFFTAG_SOFTWARE", 306: "TIFFTAG_DATETIME", 315: "TIFFTAG_ARTIST",
+    316: "TIFFTAG_HOSTCOMPUTER", 33432: "TIFFTAG_COPYRIGHT",
+}  # fmt: skip
+NUMBERS = {
+    282: "TIFFTAG_XRESOLUTION",
+    283: "TIFFTAG_YRESOLUTION",
+    280: "TIFFTAG_MINSAMPLEVALUE",
+    281: "TIFFTAG_MAXSAMPLEVALUE",
+}
+RESOLUTION_UNIT = 296
+UNITS = {1: "1 (unitless)", 2: "2 (pixels/inch)", 3: "3 (pixels/cm)"}
+TAGS = (GDAL_METADATA, GDAL_NODATA, RESOLUTION_UNIT, *TEXTS, *NUMBERS)
+MOST_XML = 16 << 20
+# Said by other means, and not the file's own: what rioxarray leaves out too.
+UNWANTED = ("_FillValue", "missing_value", "fill_value", "nodata", "nodatavals", "is_tiled", "res")
+
+
+def attributes_of(tags: Directory, bands: int, dtype: np.dtype[Any], keys: Mapping[int, Any]) -> dict[str, Any]:
+    """The attributes of an image; `keys` are those of GeoTIFF, if it is one."""
+    found: dict[str, Any] = {}
+    if keys:
+        found["AREA_OR_POINT"] = "Point" if keys.get(RASTER_TYPE) == POINT else "Area"
+    for tag, name in TEXTS.items():
+        text = tags.text(tag)
+        if text:
+            found[name] = text
+    for tag, name in NUMBERS.items():
+        value = tags.value(tag)
+        if value is not None and value.size and value.dtype.kind in "iuf":
+            # libtiff keeps fractions as single floats, and GDAL shows eight digits.
+            found[name] = _number(f"{np.float32(value[0]):.8g}")
+    unit = tags.value(RESOLUTION_UNIT)
+    if unit is not None and unit.size and unit.dtype.kind in "iu" and int(unit[0]) in UNITS:
+        found[RESOLUTION_NAME] = UNITS[int(unit[0])]
+    items = _items(tags)
+    found.update({name: _parsed(text) for name, text in items.get((None, ""), {}).items()})
+    found.update({name: _parsed(text) for name, text in items.get((0, ""), {}).items()})
+    for name in UNWANTED:
+        found.pop(name, None)
+    nodata = nodata_of(tags, dtype)
+    if nodata is not None:
+        found["_FillValue"] = nodata
+    found.update(_packing(items, bands))
+    descriptions = _each_band(items, "description", bands)
+    if any(descriptions):
+        found["long_name"] = descriptions[0] if len(set(descriptions)) == 1 else descriptions
+    units = _each_band(items, "unittype", bands)
+    if any(units):
+        found["units"] = units[0] if bands == 1 else units
+    return found
+
+
+RESOLUTION_NAME = "TIFFTAG_RESOLUTIONUNIT"
+
+
+def _items(tags: Directory) -> dict[tuple[int | None, str], dict[str, str]]:
+    """GDAL's metadata: by band (None: of the image) and role, name → text."""
+    text = tags.text(GDAL_METADATA)
+    # No document type: entities would be expanded without a bound.
+    if not text or len(text) > MOST_XML or "<!" in text:
+        return {}
+    try:
+        root = ElementTree.fromstring(text.strip())
+    except (ElementTree.ParseError, ValueError):
+        return {}
+    found: dict[tuple[int | None, str], dict[str, str]] = {}
+    for item in root.iter("Item"):
+        name, sample, role = item.get("name"), item.get("sample"), item.get("role", "")
+        if name is None or item.get("domain"):
+            continue
+        band = int(sample) if sample is not None and sample.isdecimal() else None
+        found.setdefault((band, role), {})[name] = item.text or ""
+    return found
+
+
+def _packing(items: dict[tuple[int | None, str], dict[str, str]], bands: int) -> dict[str, Any]:
+    """Scale and offset, where there are any: one for all bands, else one for each."""
+    found: dict[str, Any] = {}
+    for role, name, neutral in (("scale", "scale_factor", 1.0), ("offset", "add_offset", 0.0)):
+        numbers = [_float(text, neutral) for text in _each_band(items, role, bands)]
+        if len(set(numbers)) > 1:
+            found["scales" if role == "scale" else "offsets"] = numbers
+        elif numbers[0] != neutral:
+            found[name] = numbers[0]
+    return found
+
+
+def _each_band(items: dict[tuple[int | None, str], dict[str, str]], role: str, bands: int) -> list[str | None]:
+    # A text of its own for each of a million bands would be as long as the file says: count only what is there.
+    found: list[str | None] = [None] * bands
+    for (band, kind), texts in items.items():
+        if kind == role and band is not None and band < bands:
+            found[band] = next(iter(texts.values()))
+    return found
+
+
+def _float(text: str | None, default: float) -> float:
+    try:
+        return default if text is None else float(text)
+    except ValueError:
+        return default
+
+
+def _parsed(text: str) -> Any:
+    """A text as rioxarray shows it: a number, several in braces, or as it is."""
+    if text.startswith("{") and text.endswith("}"):
+        try:
+            return np.array([float(part) for part in text.strip("{}").split(",")])
+        except ValueError:
+            return text
+    return _number(text)
+
+
+def _number(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def nodata_of(tags: Directory, dtype: np.dtype[Any]) -> Any:
+    """The value that means missing, in the type of the pixels; None if there is none or it is none of theirs."""
+    text = tags.text(GDAL_NODATA)
+    if not text or not re.fullmatch(r"[-+0-9.#eEnaifNAIFQD]+", text.strip()):
+        return None
+    # Visual C++ used to write 1.#INF and 1.#QNAN.
+    number = _number(
+        re.sub(
+            r"1\.#(INF|QNAN|IND).*", lambda found: found[1].replace("QNAN", "NAN").replace("IND", "NAN"), text.strip()
+        )
+    )
+    if isinstance(number, str):
+        return None
+    native = dtype.newbyteorder("=")
+    with np.errstate(all="ignore"):
+        if native.kind in "iu":
+            limits = np.iinfo(native)
+            whole = number == number and abs(number) != float("inf") and int(number) == number
+            return native.type(int(number)) if whole and limits.min <= number <= limits.max else None
+        if native.kind in "fc":
+            return native.type(number)
+    return None

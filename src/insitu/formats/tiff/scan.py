@@ -1,0 +1,266 @@
+"""What is in a TIFF, and where does every strip and tile lie?
+
+The first image is the root: `band_data` with the dimensions band, y, x, and the coordinates that rioxarray shows. Its overviews are groups `overview_0`, `overview_1`, …
+(numbered as in rasterio), each with the coordinates of its larger pixels; a mask is an array `mask` beside the image it belongs to. Further images of the same kind are
+stacked along a dimension `page`; if they differ, each is a group `page_1`, `page_2`, … of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import FormatError, InsituError
+from insitu.formats.choosing import below, picked
+from insitu.formats.hdf5.window import Window
+from insitu.formats.problems import Problems
+from insitu.formats.tiff import geography, image, metadata
+from insitu.formats.tiff.blocks import tile_of
+from insitu.formats.tiff.crs import crs_attributes
+from insitu.formats.tiff.directory import Directory, read_directories
+from insitu.formats.tiff.geography import Affine, affine_of, geo_keys
+from insitu.formats.tiff.image import Image, image_of
+from insitu.formats.tiff.metadata import attributes_of, nodata_of
+from insitu.model import Axis, Columns, Encoding, Source, Tile, VirtualArray, VirtualGroup, stack
+
+__all__ = ["scan_tiff"]
+
+DATA, MASK = "band_data", "mask"
+DIMS = ("band", "y", "x")
+LONGEST = 1 << 22
+"""Pixels of an axis whose coordinates are kept: more would cost tens of megabytes."""
+SHORT = 1 << 16
+"""Pixels of both axes whose coordinates are remembered for the next file: 64 such pairs take 32 MiB at most."""
+TAGS = (*image.TAGS, *geography.TAGS, *metadata.TAGS)
+
+
+def scan_tiff(
+    window: Window,
+    *,
+    group: str | None = None,
+    variables: Collection[str] | None = None,
+    errors: str = "raise",
+) -> VirtualGroup:
+    """Scan a TIFF.
+
+    Parameters
+    ----------
+    window
+        The file's bytes.
+    group
+        Scan only this subtree: an overview or a page.
+    variables
+        Only these arrays, and their coordinates.
+    errors
+        "raise" or "warn".
+    """
+    problems = Problems(errors)
+    directories = read_directories(window, TAGS)
+    pages, failed = _pages(directories)
+    scanner = _Scanner(window.source.describe(), window.size, failed)
+    if not pages:
+        raise FormatError("the file has no image", url=window.url, offset=4, structure="header")
+    tree = scanner.tree(pages)
+    asked = None if variables is None else {name.strip("/") for name in variables}
+    prefix = f"{group.strip('/')}/" if group and group.strip("/") else ""
+    for path, problem in scanner.failed.items():
+        if path.startswith(prefix) and (asked is None or path.removeprefix(prefix) in asked):
+            problems.leave_out(path, problem)
+    tree = VirtualGroup(tree.arrays, tree.groups, tree.attributes, tree.details, problems.found)
+    return picked(below(tree, group, url=window.url), variables, url=window.url)
+
+
+@dataclass(slots=True)
+class _Page:
+    """A full image with what belongs to it."""
+
+    name: str
+    image: Image | None = None
+    mask: Image | None = None
+    overviews: list[_Page] = field(default_factory=list)
+
+
+def _pages(directories: list[Directory]) -> tuple[list[_Page], dict[str, InsituError]]:
+    """Which image is an overview or a mask of which."""
+    pages: list[_Page] = []
+    failed: dict[str, InsituError] = {}
+    for directory in directories:
+        try:
+            found = image_of(directory)
+        except InsituError as problem:
+            reduced = directory.parent is not None or _flags(directory) & 5
+            page = pages[-1] if reduced and pages else _Page(f"page_{len(pages)}")
+            if page not in pages:
+                pages.append(page)
+                failed[_path(page.name, DATA)] = problem
+            else:
+                failed[_path(page.name, f"directory_{directory.offset}")] = problem
+            continue
+        owner = pages[-1] if pages else None
+        if owner is None or not (found.mask or found.reduced):
+            pages.append(_Page(f"page_{len(pages)}", found))
+        elif not found.mask:
+            owner.overviews.append(_Page(f"overview_{len(owner.overviews)}", found))
+        else:
+            size = (found.width, found.height)
+            for candidate in (owner, *owner.overviews):
+                if candidate.image is not None and (candidate.image.width, candidate.image.height) == size:
+                    candidate.mask = candidate.mask or found
+    return pages, failed
+
+
+def _flags(directory: Directory) -> int:
+    try:
+        return directory.number(image.SUBFILE, 0)
+    except InsituError:
+        return 0
+
+
+def _path(page: str, name: str) -> str:
+    return name if page == "page_0" else f"{page}/{name}"
+
+
+class _Scanner:
+    """Makes the groups."""
+
+    def __init__(self, source: Source, size: int, failed: dict[str, InsituError]) -> None:
+        self.source, self.size, self.failed = source, size, failed
+
+    def tree(self, pages: list[_Page]) -> VirtualGroup:
+        """The whole file."""
+        if len(pages) > 1 and (stacked := self._stack(pages)) is not None:
+            return stacked
+        root, *others = [self._group(page, page.name) for page in pages]
+        groups = {page.name: group for page, group in zip(pages[1:], others, strict=True)}
+        return VirtualGroup(root.arrays, {**root.groups, **groups}, root.attributes, root.details)
+
+    def _group(self, page: _Page, path: str, full: _Described | None = None) -> VirtualGroup:
+        """One image with its coordinates, its mask and its overviews; an overview is described as its full image."""
+        if page.image is None:
+            return VirtualGroup({}, {}, {}, {"format": "tiff"})
+        about = _described(page.image) if full is None else full.reduced(page.image)
+        arrays: dict[str, VirtualArray] = {}
+        try:
+            arrays[DATA] = self._array(page.image, about.attributes)
+        except InsituError as problem:
+            self.failed[_path(path, DATA)] = problem
+        if page.mask is not None:
+            try:
+                arrays[MASK] = self._mask(page.mask)
+            except InsituError as problem:
+                self.failed[_path(path, MASK)] = problem
+        arrays.update(_coordinates(page.image, about))
+        groups = {
+            overview.name: self._group(overview, _path(path, overview.name), about) for overview in page.overviews
+        }
+        return VirtualGroup(arrays, groups, {}, _details(page.image.directory))
+
+    def _array(self, found: Image, attributes: dict[str, Any]) -> VirtualArray:
+        nodata = nodata_of(found.directory, found.dtype)
+        fill = None if nodata is None else np.array(nodata, found.dtype).tobytes()
+        tile = tile_of(found, self.source, self.size, fill)
+        rows, columns = found.block
+        details = {"chunks": (1 if found.planar else found.bands, rows, columns), "compression": found.compression}
+        return VirtualArray.of(tile, dims=DIMS, attributes=attributes, fill_value=nodata, details=details)
+
+    def _mask(self, found: Image) -> VirtualArray:
+        """A mask; of several bands, the first."""
+        return self._array(found, {"long_name": "1 or 255: the pixel is valid"})[0]
+
+    def _stack(self, pages: list[_Page]) -> VirtualGroup | None:
+        """Pages of one kind along a dimension; None if they differ."""
+        images = [page.image for page in pages]
+        first = images[0]
+        if first is None or any(page.overviews or page.mask is not None for page in pages):
+            return None
+        about, own = _described(first), _kind(first)
+        for other in images[1:]:
+            if other is None or _kind(other) != own:
+                return None
+            keys = geo_keys(other.directory)
+            if affine_of(other.directory, keys) != about.place or keys != about.keys:
+                return None
+        try:
+            parts = [self._array(found, about.attributes) for found in images if found is not None]
+        except InsituError:
+            return None
+        array = stack(parts, "page")
+        return VirtualGroup({DATA: array, **_coordinates(first, about)}, {}, {}, _details(first.directory))
+
+
+def _kind(found: Image) -> tuple[Any, ...]:
+    """What images must share to be stacked."""
+    tags = found.directory
+    metadata_text = tags.text(metadata.GDAL_METADATA), tags.text(metadata.GDAL_NODATA)
+    return found.width, found.height, found.bands, found.dtype, found.planar, found.block, found.tiled, metadata_text
+
+
+def _details(tags: Directory) -> dict[str, Any]:
+    details: dict[str, Any] = {"format": "tiff"}
+    if tags.unread:
+        details["unread_tags"] = dict(tags.unread)
+    return details
+
+
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """What an image says of itself, and where it is."""
+
+    image: Image
+    keys: dict[int, Any]
+    place: Affine | None
+    attributes: dict[str, Any]
+    reference: dict[str, Any]
+    """Attributes of the coordinate reference system."""
+
+    def reduced(self, image: Image) -> _Described:
+        """The same of an overview: its pixels are larger."""
+        across, down = self.image.width / image.width, self.image.height / image.height
+        place = None if self.place is None else self.place.scaled(across, down)
+        return _Described(image, self.keys, place, self.attributes, self.reference)
+
+
+def _described(found: Image) -> _Described:
+    keys = geo_keys(found.directory)
+    attributes = attributes_of(found.directory, found.bands, found.dtype, keys)
+    attributes["grid_mapping"] = "spatial_ref"
+    return _Described(found, keys, affine_of(found.directory, keys), attributes, crs_attributes(keys))
+
+
+def _coordinates(found: Image, about: _Described) -> dict[str, VirtualArray]:
+    """band, x, y and spatial_ref; an image that is turned, or tied by control points only, has no x and y."""
+    place = about.place
+    arrays = {"band": _bands(found.bands)}
+    if place is not None and not place.rotated and max(found.width, found.height) <= LONGEST:
+        make = _axes if found.width + found.height <= SHORT else _axes.__wrapped__
+        arrays["x"], arrays["y"] = make(place, found.width, found.height)
+    attributes = {**about.reference, "GeoTransform": (place or Affine()).gdal}
+    arrays["spatial_ref"] = replace(_ZERO, attributes=attributes)
+    return arrays
+
+
+@lru_cache(maxsize=64)
+def _axes(place: Affine, width: int, height: int) -> tuple[VirtualArray, VirtualArray]:
+    """The coordinates x and y; files of one archive often cover the same place."""
+    x, y = place.centres(width, height)
+    return _inline("x", x), _inline("y", y)
+
+
+@lru_cache(maxsize=64)
+def _bands(count: int) -> VirtualArray:
+    return _inline("band", np.arange(1, count + 1))
+
+
+def _inline(name: str, values: Any) -> VirtualArray:
+    axes = tuple(Axis.regular(length, max(length, 1)) for length in values.shape)
+    chunks = Columns.inlined((1,) * values.ndim, values.tobytes())
+    tile = Tile(axes, (Encoding(values.dtype),), chunks)
+    return VirtualArray.of(tile, dims=(name,) * values.ndim)
+
+
+_ZERO = _inline("spatial_ref", np.zeros((), np.int64))
+"""The array `spatial_ref`, of which only the attributes say something."""

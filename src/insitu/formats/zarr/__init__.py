@@ -1,0 +1,5 @@
+"""FIND the chunks of Zarr stores: V2 and V3, directories, buckets, web addresses and zip files; keys are computed, never listed."""
+
+from insitu.formats.zarr.scan import matches, open_zarr, scan_zip
+
+__all__ = ["matches", "open_zarr", "scan_zip"]

@@ -1,0 +1,162 @@
+"""Which object holds a cell, where each chunk is an object of its own?
+
+Its name is computed from the cell's place in the grid, and so is its number: a store of a hundred million chunks is three words here.
+Whether the object exists is found out when it is read; one that is not there was never written.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, overload
+from urllib.parse import quote, urlsplit
+
+import numpy as np
+
+from insitu.errors import FormatError, NotFoundError
+from insitu.model import UNWRITTEN, WHOLE, ChunkState, Columns, Located, Source
+from insitu.model.axis import Indices
+from insitu.model.chunks import state_of
+from insitu.model.derived import Expanded, Selected
+from insitu.sources import open_source
+from insitu.sources.listing import objects
+from insitu.sources.threads import gather
+from insitu.zarr_metadata import ChunkKeys
+
+__all__ = ["Keyed", "KeyedSources", "beneath"]
+
+
+def beneath(url: str, key: str) -> str:
+    """The URL of what lies under another URL.
+
+    Examples
+    --------
+    >>> beneath("s3://bucket/x.zarr/", "t/0.0"), beneath("https://host/x?v=2", "a b")
+    ('s3://bucket/x.zarr/t/0.0', 'https://host/x/a%20b?v=2')
+    """
+    if not key:
+        return url.rstrip("/")
+    if url[:8].lower().startswith(("http://", "https://")):
+        parts = urlsplit(url)
+        return parts._replace(path=f"{parts.path.rstrip('/')}/{quote(key)}").geturl()
+    return f"{url.rstrip('/')}/{key}"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedSources(Sequence[Source]):
+    """The objects of a grid, each made when it is asked for."""
+
+    base: str
+    keys: ChunkKeys
+    shape: tuple[int, ...]
+    optional: bool = True
+    """Whether one that is not there means a chunk that was never written."""
+
+    def __len__(self) -> int:
+        return _cells(self.shape)
+
+    @overload
+    def __getitem__(self, number: int) -> Source: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Source]: ...
+    def __getitem__(self, number: int | slice) -> Source | Sequence[Source]:
+        if isinstance(number, slice):
+            return [self[n] for n in range(*number.indices(len(self)))]
+        count = len(self)
+        if not -count <= number < count:
+            raise IndexError(f"object {number} of {count}")
+        number %= count
+        cell: list[int] = []
+        for length in reversed(self.shape):
+            number, at = divmod(int(number), length)
+            cell.append(at)
+        return Source(beneath(self.base, self.keys.key(cell[::-1])), optional=self.optional)
+
+    def __iter__(self) -> Iterator[Source]:
+        return (self[number] for number in range(len(self)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Keyed:
+    """The table of a grid whose chunks are objects."""
+
+    base: str
+    """URL of the array."""
+    keys: ChunkKeys
+    shape: tuple[int, ...]
+    optional: bool = True
+
+    def __post_init__(self) -> None:
+        if _cells(self.shape) >= 2**63:
+            raise FormatError(f"a grid of {self.shape} has more chunks than 64 bits can count")
+
+    @property
+    def sources(self) -> KeyedSources:
+        """The objects, by the number of their cell."""
+        return KeyedSources(self.base, self.keys, self.shape, self.optional)
+
+    def locate(self, cells: Sequence[Indices]) -> Located:
+        """Where cells lie."""
+        number = numbers(cells, self.shape)
+        zero = np.broadcast_to(np.int64(0), number.shape)
+        whole = np.broadcast_to(np.int64(WHOLE), number.shape)
+        return Located(number, zero, whole, zero, zero, zero, b"")
+
+    def explicit(self, storage_options: Mapping[str, Any] | None = None) -> Columns:
+        """The same table, with every cell known: the store is listed, or each object asked for where it cannot be."""
+        total = _cells(self.shape)
+        source: Indices = np.full(total, UNWRITTEN, np.int64)
+        length: Indices = np.zeros(total, np.int64)
+        listed = objects(self.base, storage_options)
+        if listed is None:
+            sizes = gather(partial(_size, self.sources, storage_options), range(total))
+        else:
+            sizes = [None] * total
+            for key, size in listed.items():
+                cell = self.keys.cell(key, len(self.shape))
+                if cell is not None and all(at < count for at, count in zip(cell, self.shape, strict=True)):
+                    sizes[int(np.ravel_multi_index(cell, self.shape)) if cell else 0] = size
+        for number, known in enumerate(sizes):
+            if known is not None:
+                source[number], length[number] = number, known
+        sources = KeyedSources(self.base, self.keys, self.shape, optional=False)
+        grid = source.reshape(self.shape), np.asarray(0), length.reshape(self.shape)
+        return Columns(self.shape, sources, *grid)
+
+    def take(self, axis: int, cells: Indices | slice) -> Selected:
+        """The table of these cells along one axis."""
+        return Selected.of(self, axis, cells)
+
+    def expanded(self) -> Expanded:
+        """The same table with one more axis, of one cell, at the end."""
+        return Expanded(self)
+
+    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
+        return state_of(self, cell)
+
+
+def _size(
+    sources: KeyedSources, storage_options: Mapping[str, Any] | None, number: int, stop: threading.Event
+) -> int | None:
+    """Bytes of an object; None if it is not there."""
+    try:
+        with open_source(sources[number].url, storage_options) as source:
+            return source.size()
+    except NotFoundError:
+        return None
+
+
+def numbers(cells: Sequence[Indices], shape: tuple[int, ...]) -> Indices:
+    """The numbers of cells in C order of the grid."""
+    if not cells:
+        return np.zeros(1, np.int64)
+    return np.asarray(np.ravel_multi_index(tuple(np.broadcast_arrays(*cells)), shape)).reshape(-1)
+
+
+def _cells(shape: tuple[int, ...]) -> int:
+    count = 1
+    for length in shape:
+        count *= length
+    return count

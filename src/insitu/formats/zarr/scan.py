@@ -1,0 +1,259 @@
+"""What does a Zarr store hold?
+
+Root metadata first, in this order: `zarr.json` (with consolidated metadata in it), `.zmetadata`, `.zarray` or `.zgroup`. Without
+consolidated metadata the store is listed, level by level; where it cannot be listed, `variables=` names what to look for. Chunks
+are never looked for: their keys are computed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
+
+from insitu.errors import AccessError, FormatError, InsituError, NotFoundError, SourceError, VariableError
+from insitu.formats.problems import Problems
+from insitu.formats.zarr.sharded import Sharded
+from insitu.formats.zarr.store import Store
+from insitu.formats.zarr.zipped import Archive
+from insitu.model import ChunkTable, Encoding, Tile, VirtualGroup
+from insitu.sources import ByteSource, open_source
+from insitu.sources.listing import is_directory, local_path
+from insitu.zarr_metadata import ArrayMetadata
+from insitu.zarr_metadata.document import parse
+from insitu.zarr_metadata.hierarchy import Node, consolidated, nodes_of, tree
+
+__all__ = ["matches", "open_zarr", "scan_zip"]
+
+_NAMED = re.compile(r"(\.zarr\d?(\.zip)?|\.zip|/)$", re.IGNORECASE)
+_DEEPEST = 64
+_MOST_NODES = 1_000_000
+
+
+class _Holder(Protocol):
+    """What holds a store: a prefix or a zip file."""
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def storage_options(self) -> Mapping[str, Any] | None: ...
+    def get(self, keys: list[str]) -> list[bytes | None]: ...
+    def children(self, path: str) -> list[str] | None: ...
+    def table(self, path: str, array: ArrayMetadata) -> tuple[ChunkTable, tuple[Encoding, ...]]: ...
+
+
+def matches(url: str) -> bool:
+    """Whether a URL looks like a Zarr store, by its name or by being a directory: costs no request."""
+    return is_directory(url) or bool(_NAMED.search(url.partition("?")[0]))
+
+
+def open_zarr(
+    url: str,
+    *,
+    group: str | None = None,
+    variables: Collection[str] | None = None,
+    errors: str = "raise",
+    storage_options: Mapping[str, Any] | None = None,
+) -> VirtualGroup | None:
+    """Scan a Zarr store; None if there is none at this URL.
+
+    Parameters
+    ----------
+    url
+        A directory, a zip file, a bucket's prefix or a web address.
+    group
+        Take only this subtree.
+    variables
+        Take only these arrays, and those that their dimensions name.
+    errors
+        "raise": an array that cannot be taken ends the scan. "warn": it is left out.
+    storage_options
+        See `insitu.sources.open_source`.
+    """
+    if url.partition("?")[0].lower().endswith(".zip") and not is_directory(url):
+        with open_source(url, storage_options) as source:
+            return scan_zip(source, group=group, variables=variables, errors=errors, storage_options=storage_options)
+    path = local_path(url)
+    if path is not None and not is_directory(url):
+        return None
+    return _scan(Store(path or url, storage_options), group, variables, errors)
+
+
+def scan_zip(
+    source: ByteSource,
+    *,
+    group: str | None = None,
+    variables: Collection[str] | None = None,
+    errors: str = "raise",
+    storage_options: Mapping[str, Any] | None = None,
+) -> VirtualGroup | None:
+    """Scan a Zarr store that is one zip file; None if the zip file holds something else."""
+    return _scan(Archive.open(source, storage_options), group, variables, errors)
+
+
+def _scan(holder: _Holder, group: str | None, variables: Collection[str] | None, errors: str) -> VirtualGroup | None:
+    problems = Problems(errors)
+    documents = _root(holder)
+    if documents is None:
+        return None
+    below = (group or "").strip("/")
+    if set(documents) <= {"zarr.json", ".zgroup", ".zattrs", ".zarray"}:
+        documents = _walk(holder, documents, below, variables)
+
+    def leave_out(path: str, problem: InsituError) -> None:
+        problems.leave_out(path, problem.located(url=holder.url) if isinstance(problem, InsituError) else problem)
+
+    nodes = nodes_of({key: value for key, value in documents.items() if _within(key, below)}, leave_out)
+    if below and below not in nodes and not any(path.startswith(f"{below}/") for path in nodes):
+        raise VariableError(f"no group {group!r}", url=holder.url)
+
+    def tile_of(path: str, array: ArrayMetadata) -> Tile:
+        real = "" if path == alias else path
+        inner = f"{below}/{real}".strip("/") if below else real
+        outer, encodings = holder.table(inner, array)
+        if not array.levels:
+            return Tile(array.axes, encodings, outer)
+        grid = tuple(axis.count for axis in array.axes)
+        return Tile(
+            array.axes, (array.encoding,), Sharded(outer, array.objects, array.levels, grid, holder.storage_options)
+        )
+
+    nodes = {path[len(below) :].strip("/"): node for path, node in nodes.items() if _under(path, below)}
+    alias = None
+    if "" in nodes and nodes[""].array is not None:
+        # An array at the root has no name but the store's own.
+        alias = _stem(f"{holder.url}/{below}" if below else holder.url)
+        nodes = {alias: nodes[""]}
+    found = tree(nodes, tile_of, leave_out, variables=variables, details=_details(nodes))
+    return VirtualGroup(found.arrays, found.groups, found.attributes, found.details, problems.found)
+
+
+def _details(nodes: Mapping[str, Node]) -> dict[str, Any]:
+    formats = {node.zarr_format for node in nodes.values()}
+    return {"format": "zarr", "zarr_format": max(formats) if formats else None}
+
+
+def _within(key: str, below: str) -> bool:
+    return not below or key.strip("/").startswith(f"{below}/")
+
+
+def _under(path: str, below: str) -> bool:
+    return not below or path == below or path.startswith(f"{below}/")
+
+
+def _stem(url: str) -> str:
+    name = url.partition("?")[0].rstrip("/").rsplit("/", 1)[-1]
+    return re.sub(r"(\.zarr\d?)?(\.zip)?$", "", name, flags=re.IGNORECASE) or "data"
+
+
+def _root(holder: _Holder) -> dict[str, Any] | None:
+    """The documents that the root's metadata gives: all of them where it is consolidated; None if there is no root."""
+    refused: AccessError | None = None
+
+    def get(*keys: str) -> list[bytes | None]:
+        nonlocal refused
+        try:
+            return holder.get([*keys])
+        except AccessError as error:
+            # A bucket that may not be listed says 403, not 404, of a key that is not there.
+            refused = error
+            return [None] * len(keys)
+
+    (data,) = get("zarr.json")
+    if data is not None:
+        document = _parsed(data, "zarr.json", holder)
+        return consolidated(document) or {"zarr.json": document}
+    (data,) = get(".zmetadata")
+    if data is not None:
+        document = _parsed(data, ".zmetadata", holder)
+        if "record_size" in document:
+            return None  # kerchunk's Parquet references, not a store
+        return consolidated(document)
+    names = (".zarray", ".zgroup", ".zattrs")
+    found = {name: data for name, data in zip(names, get(*names), strict=True) if data is not None}
+    if ".zarray" not in found and ".zgroup" not in found:
+        if refused is not None:
+            raise refused
+        return None
+    return dict(found)
+
+
+def _parsed(data: bytes, key: str, holder: _Holder) -> dict[str, Any]:
+    try:
+        return parse(data, key)
+    except FormatError as problem:
+        raise problem.located(url=holder.url) from None
+
+
+def _walk(holder: _Holder, root: dict[str, Any], below: str, variables: Collection[str] | None) -> dict[str, Any]:
+    """The documents of a store without consolidated metadata."""
+    if ".zarray" in root or ("zarr.json" in root and root["zarr.json"].get("node_type") == "array"):
+        return root
+    documents = dict(root)
+    if below:
+        documents |= _fetched(holder, [below])
+    level = [below]
+    for _ in range(_DEEPEST):
+        names: list[str] = []
+        for path in level:
+            listed = _listed(holder, path)
+            if listed is None:
+                return documents | _named(holder, below, variables)
+            names += [f"{path}/{name}" if path else name for name in listed if not name.startswith(".")]
+        if len(documents) + len(names) > _MOST_NODES:
+            raise FormatError(f"more than {_MOST_NODES} nodes", url=holder.url)
+        found = _fetched(holder, names)
+        documents |= found
+        level = [
+            path for path in names if f"{path}/.zgroup" in found or _is_group(found.get(f"{path}/zarr.json"), holder)
+        ]
+        if not level:
+            return documents
+    raise FormatError(f"groups are nested more than {_DEEPEST} deep", url=holder.url)
+
+
+def _is_group(data: bytes | None, holder: _Holder) -> bool:
+    if data is None:
+        return False
+    try:
+        return parse(data, "zarr.json").get("node_type") == "group"
+    except FormatError:
+        return False  # told of when the nodes are made
+
+
+def _listed(holder: _Holder, path: str) -> list[str] | None:
+    try:
+        return holder.children(path)
+    except NotFoundError:
+        return []
+    except SourceError:
+        if path:
+            raise
+        return None
+
+
+def _fetched(holder: _Holder, paths: list[str]) -> dict[str, bytes]:
+    keys = [f"{path}/{name}" for path in paths for name in ("zarr.json", ".zarray", ".zgroup", ".zattrs")]
+    return {key: data for key, data in zip(keys, holder.get(keys), strict=True) if data is not None}
+
+
+def _named(holder: _Holder, below: str, variables: Collection[str] | None) -> dict[str, bytes]:
+    """The documents of what was asked for by name, and of what its dimensions name, where nothing can be listed."""
+    if not variables:
+        raise FormatError(
+            "the store has no consolidated metadata and cannot be listed",
+            url=holder.url,
+            hint="Name the arrays (variables=[...]), or have the store consolidated (zarr.consolidate_metadata)",
+        )
+    prefix = f"{below}/" if below else ""
+    paths = [prefix + name.strip("/") for name in variables]
+    found = _fetched(holder, paths)
+    nodes = nodes_of(found, lambda path, problem: None)
+    scales = {
+        f"{path.rpartition('/')[0]}/{dim}".strip("/")
+        for path, node in nodes.items()
+        if node.array is not None
+        for dim in node.array.dims or ()
+        if dim is not None
+    }
+    return found | _fetched(holder, sorted(scales - set(paths)))

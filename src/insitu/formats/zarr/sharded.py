@@ -1,0 +1,251 @@
+"""Where does an inner chunk lie in its shard?
+
+The shard's index says so. It is read when a cell of that shard is first asked for, many shards at a time, and remembered up to a
+bound; shards in shards are one more round. Only the inner chunks that are wanted are ever fetched.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.codecs import decode
+from insitu.errors import FormatError, InsituError, NotFoundError, TruncatedError, UnsupportedError
+from insitu.formats.zarr.keyed import numbers
+from insitu.model import UNWRITTEN, Axis, ChunkState, ChunkTable, Located, Source
+from insitu.model.axis import Indices
+from insitu.model.chunks import state_of
+from insitu.model.derived import Expanded, Selected
+from insitu.sources import ByteSource, open_source, read_tail
+from insitu.sources.listing import local_path
+from insitu.sources.threads import gather
+from insitu.zarr_metadata.chain import Level
+
+__all__ = ["Sharded"]
+
+REMEMBERED = 64 << 20
+"""Bytes of indexes kept."""
+_NOTHING = np.uint64(2**64 - 1)
+Index = npt.NDArray[np.uint64]
+
+
+class Indexes:
+    """Indexes read so far, the least recently used forgotten first. None: the shard was never written."""
+
+    def __init__(self, limit: int = REMEMBERED) -> None:
+        self._lock = threading.Lock()
+        self._found: OrderedDict[tuple[int, ...], Index | None] = OrderedDict()
+        self._limit = limit
+        self._size = 0
+
+    def find(self, keys: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], Index | None]:
+        """Those of these that are known."""
+        with self._lock:
+            found = {}
+            for key in keys:
+                if key in self._found:
+                    self._found.move_to_end(key)
+                    found[key] = self._found[key]
+            return found
+
+    def keep(self, found: Mapping[tuple[int, ...], Index | None]) -> None:
+        """Remember these."""
+        with self._lock:
+            for key, index in found.items():
+                if key not in self._found:
+                    self._found[key] = index
+                    self._size += _weight(index)
+            while self._size > self._limit and len(self._found) > 1:
+                self._size -= _weight(self._found.popitem(last=False)[1])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Indexes, (self._limit,)  # a copy elsewhere reads for itself
+
+
+def _weight(index: Index | None) -> int:
+    return 128 + (0 if index is None else index.nbytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where one shard lies, and how many chunks it has along each axis."""
+
+    key: tuple[int, ...]
+    source: Source
+    offset: int
+    length: int
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sharded:
+    """The table of the innermost chunks of a sharded array."""
+
+    outer: ChunkTable
+    """Where the shards lie."""
+    objects: tuple[Axis, ...]
+    """How the array is cut into shards."""
+    levels: tuple[Level, ...]
+    shape: tuple[int, ...]
+    """Innermost chunks along each axis of the array."""
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    indexes: Indexes = field(default_factory=Indexes, repr=False)
+
+    @property
+    def sources(self) -> Sequence[Source]:
+        """The shards."""
+        return self.outer.sources
+
+    def locate(self, cells: Sequence[Indices]) -> Located:
+        """Where cells lie."""
+        full = [c.reshape(-1) for c in np.broadcast_arrays(*cells)]
+        if not full:
+            full = [np.zeros(1, np.int64)][:0]
+        rows = len(full[0]) if full else 1
+        innermost = self.levels[-1].inner
+        position = [c * size for c, size in zip(full, innermost, strict=True)]
+        outer = [axis.find(p) for axis, p in zip(self.objects, position, strict=True)]
+        rest = [p - axis.begin(o) for axis, p, o in zip(self.objects, position, outer, strict=True)]
+        stored = [axis.show(o).stored for axis, o in zip(self.objects, outer, strict=True)]
+        at = self.outer.locate(outer)
+        if (np.asarray(at.encoding) != 0).any():
+            raise UnsupportedError("a shard inside a compressed archive member cannot be read in parts")
+        source = np.array(at.source, np.int64)
+        offset, length = np.array(at.offset, np.int64), np.array(at.length, np.int64)
+        number = numbers(outer, self.outer.shape)
+        keys = [number]
+        for level in self.levels:
+            index = [r // size for r, size in zip(rest, level.inner, strict=True)]
+            counts = [s // size for s, size in zip(stored, level.inner, strict=True)]
+            self._descend(level, keys, counts, index, source, offset, length)
+            rest = [r % size for r, size in zip(rest, level.inner, strict=True)]
+            stored = [np.full(rows, size) for size in level.inner]
+            keys.append(_flat(index, counts))
+        zero = np.broadcast_to(np.int64(0), (rows,))
+        return Located(source, offset, length, zero, zero, zero, b"")
+
+    def _descend(
+        self,
+        level: Level,
+        keys: Sequence[Indices],
+        counts: Sequence[Indices],
+        index: Sequence[Indices],
+        source: Indices,
+        offset: Indices,
+        length: Indices,
+    ) -> None:
+        """Turn the whereabouts of shards, in place, into those of the chunks `index` in them."""
+        stacked = np.stack(keys, axis=1)
+        unique, first, inverse = np.unique(stacked, axis=0, return_index=True, return_inverse=True)
+        inverse = inverse.reshape(-1)
+        by_shard = np.argsort(inverse, kind="stable")
+        ends = np.cumsum(np.bincount(inverse, minlength=len(unique)))
+        places = []
+        for key, row in zip(unique.tolist(), first.tolist(), strict=True):
+            if source[row] >= 0:
+                about = self.sources[int(source[row])]
+                size = tuple(int(count[row]) for count in counts)
+                places.append(_Place(tuple(key), about, int(offset[row]), int(length[row]), size))
+        found = self._read(level, places)
+        begin = 0
+        for key, end in zip(unique.tolist(), ends.tolist(), strict=True):
+            rows = by_shard[begin:end]
+            begin = end
+            table = found.get(tuple(key))
+            if table is None:
+                source[rows] = np.where(source[rows] >= 0, UNWRITTEN, source[rows])
+                continue
+            entry = table[tuple(index[axis][rows] for axis in level.order)]
+            written = entry[:, 0] != _NOTHING
+            start = entry[:, 0].astype(np.int64)
+            source[rows] = np.where(written, source[rows], UNWRITTEN)
+            offset[rows] = np.where(written, offset[rows] + start, 0)
+            length[rows] = np.where(written, entry[:, 1].astype(np.int64), 0)
+
+    def _read(self, level: Level, places: Sequence[_Place]) -> dict[tuple[int, ...], Index | None]:
+        """The indexes of these shards."""
+        found = self.indexes.find([place.key for place in places])
+        missing = [place for place in places if place.key not in found]
+        if not missing:
+            return found
+
+        def read(place: _Place, stop: threading.Event) -> Index | None:
+            return _read_index(level, place, self.storage_options)
+
+        local = local_path(missing[0].source.url) is not None
+        new = dict(zip([p.key for p in missing], gather(read, missing, width=1 if local else 32), strict=True))
+        self.indexes.keep(new)
+        return found | new
+
+    def take(self, axis: int, cells: Indices | slice) -> Selected:
+        """The table of these cells along one axis."""
+        return Selected.of(self, axis, cells)
+
+    def expanded(self) -> Expanded:
+        """The same table with one more axis, of one cell, at the end."""
+        return Expanded(self)
+
+    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
+        return state_of(self, cell)
+
+
+def _flat(index: Sequence[Indices], counts: Sequence[Indices]) -> Indices:
+    number = np.zeros(len(index[0]) if index else 1, np.int64)
+    for i, n in zip(index, counts, strict=True):
+        number = number * n + i
+    return number
+
+
+def _read_index(level: Level, place: _Place, options: Mapping[str, Any] | None) -> Index | None:
+    """The index of one shard; None if there is no such object."""
+    counts = tuple(place.counts[axis] for axis in level.order)
+    nbytes = 16
+    for count in counts:
+        nbytes *= count
+    nbytes += level.trailer
+    try:
+        with open_source(place.source.url, options) as source:
+            if place.length < 0 and level.at_end:
+                data, end = _tail(source, nbytes)
+            else:
+                # The object's end is known only when it was asked for; a chunk past it fails when it is read.
+                end = place.length if place.length >= 0 else 2**63 - 1
+                data = (
+                    source.read(place.offset + (end - nbytes if level.at_end else 0), nbytes) if end >= nbytes else b""
+                )
+    except NotFoundError:
+        return None
+    try:
+        if len(data) != nbytes:
+            raise TruncatedError(f"a shard's index has {nbytes} bytes, and {len(data)} came")
+        index: Index = np.ascontiguousarray(decode(data, level.index, (*counts, 2)).astype(np.uint64))
+        _checked(index, end)
+    except InsituError as problem:
+        raise problem.located(url=place.source.url, structure="shard index") from None
+    return index
+
+
+def _tail(source: ByteSource, nbytes: int) -> tuple[bytes, int]:
+    """The last bytes of an object, and its size."""
+    data = read_tail(source, nbytes)
+    return data, source.size()
+
+
+def _checked(index: Index, end: int) -> None:
+    """Refuse an index that leads out of its shard."""
+    start, length = index[..., 0], index[..., 1]
+    written = (start != _NOTHING) | (length != _NOTHING)
+    limit = np.uint64(end)
+    bad = written & ((start > limit) | (length > limit) | (start + length > limit))
+    if bad.any():
+        where = np.argwhere(bad)[0]
+        raise FormatError(
+            f"chunk {tuple(where.tolist())} of the shard is said to lie at {int(start[tuple(where)])}, "
+            f"{int(length[tuple(where)])} bytes long, outside of it"
+        )

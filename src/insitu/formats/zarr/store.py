@@ -1,0 +1,78 @@
+"""How are the documents of a store had, wherever it lies?
+
+A store is a prefix: a directory, a bucket's prefix, a web address. Documents are fetched by key, all keys of a step at once; one that is
+not there is None, and every other failure is an error.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from insitu.errors import AccessError, NotFoundError, SourceError
+from insitu.formats.zarr.keyed import Keyed, beneath
+from insitu.model import Encoding
+from insitu.sources import ByteSource, open_source
+from insitu.sources.listing import children, local_path
+from insitu.sources.threads import gather
+from insitu.zarr_metadata import ArrayMetadata
+
+__all__ = ["Store", "whole"]
+
+_FIRST = 1 << 20
+"""Bytes asked for at first of a document whose size nobody told: nearly all come in one request."""
+
+
+def whole(source: ByteSource) -> bytes:
+    """All bytes of an object, in one request if it is small."""
+    data = source.read(0, _FIRST)
+    if len(data) < _FIRST:
+        return data
+    return data + source.read(_FIRST, source.size() - _FIRST)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Store:
+    """A prefix under which the objects of a store lie."""
+
+    url: str
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    def get(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Documents by key; None for those that are not there."""
+        path = local_path(self.url)
+        if path is not None:
+            return [_read(os.path.join(path, key)) for key in keys]
+        return gather(self._fetch, keys)
+
+    def _fetch(self, key: str, stop: threading.Event) -> bytes | None:
+        try:
+            with open_source(beneath(self.url, key), self.storage_options) as source:
+                return whole(source)
+        except NotFoundError:
+            return None
+
+    def children(self, path: str) -> list[str] | None:
+        """The names right under a path; None where they cannot be listed."""
+        return children(beneath(self.url, path), self.storage_options)
+
+    def table(self, path: str, array: ArrayMetadata) -> tuple[Keyed, tuple[Encoding, ...]]:
+        """Where an array's objects lie, and the encoding of its chunks."""
+        base = local_path(self.url) or self.url
+        grid = tuple(axis.count for axis in array.objects)
+        return Keyed(beneath(base, path), array.keys, grid, optional=not array.levels), (array.encoding,)
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+    except PermissionError:
+        raise AccessError("the file may not be read", url=path) from None
+    except OSError as error:
+        raise SourceError(f"reading failed: {error.strerror}", url=path) from error

@@ -1,0 +1,205 @@
+"""How are statistics taken that need all of their values at once: medians, quantiles, anything of texts and objects?
+
+By blocks of the answer: each block reads all values that its elements depend on, no more than `BLOCK_BYTES` of them, and its borders lie on those
+of chunks where they can, so that a chunk is read once. Where chunks are so long across the kept axes that each would be read more than
+twice, a warning says how often, and what would help.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import ModelError, UnsupportedError
+from insitu.model import Selection, VirtualArray
+from insitu.reading import Opened, Tally, execute, plan
+from insitu.reducing.reductions import METHODS, Rules
+
+__all__ = ["by_blocks", "read"]
+
+BLOCK_BYTES = 256 << 20
+"""Values that a block may read; sorting them takes about as much again."""
+
+Function = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
+Box = tuple[slice, ...]
+
+
+def by_blocks(
+    array: VirtualArray,
+    axes: tuple[int, ...],
+    method: str,
+    rules: Rules,
+    opened: Opened,
+    *,
+    name: str | None = None,
+    tally: Tally | None = None,
+) -> npt.NDArray[Any]:
+    """Reduce an array; reduced axes have length 1 in the answer, several quantiles a first axis of their own.
+
+    Parameters
+    ----------
+    array
+        All of it is reduced.
+    axes
+        Which to reduce.
+    method
+        `median`, `quantile`, or any of `METHODS`.
+    rules
+        What counts.
+    opened
+        Gives the bytes of a source.
+    name
+        The variable, for messages.
+    tally
+        Counts what was done.
+    """
+    function = _function(array, axes, method, rules)
+    lengths = [1 if axis in axes else length for axis, length in enumerate(array.shape)]
+    out: npt.NDArray[Any] | None = None
+    for box in _boxes(array, axes, method):
+        answer = function(read(array, Selection.of(box, array.shape), opened, name, tally))
+        extra = answer.ndim - array.ndim  # the axis of several quantiles
+        if out is None:
+            out = np.empty((*answer.shape[:extra], *lengths), answer.dtype)
+        where = tuple(slice(0, 1) if axis in axes else part for axis, part in enumerate(box))
+        out[(slice(None),) * extra + where] = answer
+    assert out is not None
+    return out
+
+
+def read(
+    array: VirtualArray, selection: Selection, opened: Opened, name: str | None = None, tally: Tally | None = None
+) -> npt.NDArray[Any]:
+    """The values of a selection."""
+    out = np.empty(selection.result_shape, array.dtype)
+    if out.size:
+        execute(plan(array, selection), out, opened, name, tally)
+    return out
+
+
+def _function(array: VirtualArray, axes: tuple[int, ...], method: str, rules: Rules) -> Function:
+    skips = array.dtype.kind in "fcO" if rules.skipna is None else rules.skipna
+    if method == "quantile":
+        if rules.q is None:
+            raise ModelError("which quantile?", hint="Give q, from 0 to 1")
+        q = np.asarray(rules.q, np.float64)
+        quantile: Any = np.nanquantile if skips and array.dtype.kind in "fc" else np.quantile
+        return _quietly(lambda values: quantile(values, q, axis=axes, keepdims=True))
+    if method == "median" and array.dtype.kind in "biufc":
+        median: Any = np.nanmedian if skips else np.median
+        return _quietly(lambda values: median(values, axis=axes, keepdims=True))
+    if method == "median" or (method in METHODS and array.dtype.kind in "OSUVmM"):
+        return _by_xarray(array, axes, method, rules)
+    raise UnsupportedError(f"{method!r} is not a reduction of values of {array.dtype}", hint=f"There are {', '.join(sorted({*METHODS, 'median', 'quantile'}))}")  # fmt: skip
+
+
+def _by_xarray(array: VirtualArray, axes: tuple[int, ...], method: str, rules: Rules) -> Function:
+    """Texts, objects, times: what xarray does is what is meant."""
+    try:
+        import xarray
+    except ImportError as problem:
+        raise UnsupportedError(
+            f"{method} of values of {array.dtype} needs xarray", hint="pip install xarray"
+        ) from problem
+    wanted: dict[str, Any] = {} if method in ("count", "any", "all") else {"skipna": rules.skipna}
+    if method in ("std", "var"):
+        wanted["ddof"] = rules.ddof
+    if method in ("sum", "prod"):
+        wanted["min_count"] = rules.min_count
+    kept = [axis for axis in range(array.ndim) if axis not in axes]
+
+    def function(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        lengths = [values.shape[axis] for axis in kept]
+        # The reduced axes as one: then a position is one in all of them, the last one fastest.
+        flat = values.transpose(*kept, *axes).reshape(*lengths, math.prod(values.shape[axis] for axis in axes))
+        variable: Any = xarray.Variable([*(f"axis{axis}" for axis in kept), "flat"], flat)
+        try:
+            found = getattr(variable, method)("flat", **wanted)
+        except TypeError as problem:
+            raise UnsupportedError(f"there is no {method} of values of {values.dtype}: {problem}") from problem
+        return np.expand_dims(np.asarray(found.values), tuple(sorted(axes)))
+
+    return function
+
+
+def _quietly(function: Function) -> Function:
+    """Without NumPy's warnings of slices that are empty or all missing: the answer says so."""
+
+    def quiet(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):
+            warnings.filterwarnings("ignore", "All-NaN slice encountered", RuntimeWarning)
+            warnings.filterwarnings("ignore", "Mean of empty slice", RuntimeWarning)
+            return np.asarray(function(values))
+
+    return quiet
+
+
+def _boxes(array: VirtualArray, axes: tuple[int, ...], method: str) -> Iterator[Box]:
+    """Boxes of the array, together all of it, whole along the reduced axes."""
+    kept = [axis for axis in range(array.ndim) if axis not in axes]
+    column = math.prod(array.shape[axis] for axis in axes) * array.dtype.itemsize
+    if column > BLOCK_BYTES and not kept:
+        raise UnsupportedError(
+            f"{method} along all axes needs {column / 2**20:,.0f} MiB of values at once",
+            hint="Reduce fewer axes, select less, or load the values and reduce them there",
+        )
+    sizes, passes = block_shape(
+        [array.shape[axis] for axis in kept], _cells(array, kept), max(BLOCK_BYTES // max(column, 1), 1)
+    )
+    if passes > 2:
+        warnings.warn(
+            f"{method}: every chunk is read {passes} times, because chunks are long across the kept dimensions; rechunk the data, or load it",
+            stacklevel=2,
+        )
+    steps = dict(zip(kept, sizes, strict=True))
+    counts = [-(-array.shape[axis] // steps[axis]) if axis in steps else 1 for axis in range(array.ndim)]
+    for cell in np.ndindex(*(max(count, 1) for count in counts)):
+        yield tuple(
+            slice(i * steps[axis], min((i + 1) * steps[axis], array.shape[axis])) if axis in steps else slice(0, array.shape[axis])
+            for axis, i in enumerate(cell)
+        )  # fmt: skip
+
+
+def _cells(array: VirtualArray, kept: Sequence[int]) -> list[int]:
+    """How long the chunks are along some axes; of a mosaic, the longest."""
+    cells = []
+    for axis in kept:
+        longest = 1
+        for tile in array.tiles:
+            cut = tile.axis_of(axis)
+            if cut.count:
+                longest = max(longest, int(cut.show(np.arange(cut.count)).extent.max()))
+        cells.append(longest)
+    return cells
+
+
+def block_shape(lengths: Sequence[int], cells: Sequence[int], allowed: int) -> tuple[list[int], int]:
+    """Lengths of a block of at most `allowed` elements, and how often it makes a chunk be read.
+
+    Parameters
+    ----------
+    lengths
+        Of the kept axes.
+    cells
+        How long chunks are along them.
+    allowed
+        Elements of the answer that a block may have.
+    """
+    sizes = [max(min(cell, length), 1) for cell, length in zip(cells, lengths, strict=True)]
+    passes = 1
+    for axis in range(len(sizes)):  # too much even for the column of one chunk: cut it, slowest axis first
+        others = math.prod(sizes[:axis]) * math.prod(sizes[axis + 1 :])
+        if others * sizes[axis] > allowed:
+            whole = sizes[axis]
+            sizes[axis] = max(allowed // others, 1)
+            passes *= -(-whole // sizes[axis])
+    for axis in reversed(range(len(sizes))):  # room for more: as many chunks as fit, fastest axis first
+        if passes == 1 and sizes[axis]:
+            more = allowed // math.prod(sizes)
+            sizes[axis] = min(sizes[axis] * max(more, 1), max(lengths[axis], 1))
+    return sizes, passes

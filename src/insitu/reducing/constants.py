@@ -1,0 +1,113 @@
+"""What do the cells add that nobody has to read: never written, or absent?
+
+Each shows one value, many times over. How often, and where first, is counted for all cells of a tile at once, however many there are; the
+value itself is measured once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.codecs.packing import unpack
+from insitu.model import ABSENT, UNWRITTEN, Located, VirtualArray
+from insitu.reading.touch import Picker
+from insitu.reducing.extremes import NOWHERE
+from insitu.reducing.partial import Partial
+from insitu.reducing.reductions import Reduction
+from insitu.reducing.shape import Shadow, look, put
+
+__all__ = ["add_constants"]
+
+
+def add_constants(
+    array: VirtualArray,
+    shadow: Shadow,
+    located: Located,
+    rows: npt.NDArray[np.int64],
+    reduction: Reduction,
+    windows: Partial,
+) -> None:
+    """Merge the cells without bytes into an answer.
+
+    Parameters
+    ----------
+    array
+        What is reduced.
+    shadow, located
+        One of its tiles, and where its rows lie.
+    rows
+        The rows without bytes.
+    reduction
+        What is measured.
+    windows
+        The answer so far, seen through the tile.
+    """
+    for value, these in _values(array, shadow, located, rows):
+        mask = np.zeros(shadow.touched.grid, bool)
+        mask.reshape(-1)[these] = True
+        times, first = _counted(shadow, mask)
+        region, spread = _whole(shadow)
+        partial = reduction.step(
+            value.reshape((1,) * len(mask.shape)), shadow.reduced, [np.zeros(1, np.int64)] * len(shadow.reduced)
+        )
+        added = reduction.again(partial, spread(times), spread(first))
+        before = {name: look(window, region) for name, window in windows.items()}
+        for name, merged in reduction.merge(before, added).items():
+            put(windows[name], region, merged)
+
+
+def _values(
+    array: VirtualArray, shadow: Shadow, located: Located, rows: npt.NDArray[np.int64]
+) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[np.int64]]]:
+    """Each value with the rows that show it."""
+    dtype = array.dtype.newbyteorder("=")
+    source = np.asarray(located.source)[rows]
+    absent = rows[source == ABSENT]
+    if len(absent):
+        yield np.asarray(array.absent_value(), dtype), absent
+    unwritten = rows[source == UNWRITTEN]
+    if not len(unwritten):
+        return
+    tile = shadow.touched.tile
+    encoding, packing = np.asarray(located.encoding)[unwritten], np.asarray(located.packing)[unwritten]
+    kinds, inverse = np.unique(np.stack([encoding, packing]), axis=1, return_inverse=True)
+    for number, (which, how) in enumerate(kinds.T.tolist()):
+        value = np.asarray(tile.encodings[which].fill_value())
+        row = tile.packings[how]
+        if not row.identity:
+            value = unpack(value, row)
+        yield np.asarray(value).astype(dtype), unwritten[inverse.reshape(-1) == number]
+
+
+def _counted(shadow: Shadow, mask: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """For each cell of the kept axes: how many elements the cells of the mask stand for, and the position of the first."""
+    times = mask.astype(np.int64)
+    first = np.zeros(mask.shape, np.int64)
+    for axis, stride in zip(shadow.reduced, shadow.strides, strict=True):
+        along = tuple(-1 if i == axis else 1 for i in range(mask.ndim))
+        times *= np.array(shadow.shown[axis], np.int64).reshape(along)
+        begins = [int(p[0]) if isinstance(p, np.ndarray) else p.start for p in shadow.outside[axis]]
+        first += (np.array(begins, np.int64) * stride).reshape(along)
+    first[~mask] = NOWHERE
+    if not shadow.reduced:
+        return times, first
+    return times.sum(axis=shadow.reduced, keepdims=True), first.min(axis=shadow.reduced, keepdims=True)
+
+
+def _whole(shadow: Shadow) -> tuple[tuple[Picker, ...], Any]:
+    """The region of all rows, and a function that spreads a number for each cell of the kept axes over it."""
+    region: list[Picker] = [slice(0, 1)] * len(shadow.outside)
+    for axis in shadow.kept:
+        pickers = shadow.outside[axis]
+        region[axis] = np.concatenate([p if isinstance(p, np.ndarray) else np.arange(p.start, p.stop) for p in pickers])
+
+    def spread(cells: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        for axis in shadow.kept:
+            cells = np.repeat(cells, shadow.shown[axis], axis)
+        return cells
+
+    return tuple(region), spread

@@ -1,0 +1,149 @@
+"""How are extremes found, and where the first one lies?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from insitu.reducing.field import Field, Partial, joined
+from insitu.reducing.part import Array, Part
+
+__all__ = ["EXTREMES", "NOWHERE"]
+
+NOWHERE = np.iinfo(np.int64).max
+"""The position of an extreme of nothing: behind every other."""
+
+
+def _extreme(name: str, propagating: np.ufunc, skipping: np.ufunc, worst: Callable[[np.dtype[Any]], Any]) -> Field:
+    def measure(part: Part) -> Array:
+        return part.reduced(skipping if part.skipna else propagating)
+
+    def join(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
+        return joined(skipping if skipna else propagating, one[name], other[name], out)
+
+    def nothing(dtype: np.dtype[Any], skipna: bool) -> Any:
+        if skipna and dtype.kind in "fcmM":  # what the skipping ufunc ignores
+            return np.array("NaT", dtype)[()] if dtype.kind in "mM" else dtype.type(np.nan)
+        return worst(dtype)
+
+    return Field(measure, join, nothing)
+
+
+def _largest(dtype: np.dtype[Any]) -> Any:
+    """What no value of the type is above."""
+    if dtype.kind == "b":
+        return np.True_
+    if dtype.kind == "c":
+        return dtype.type(complex(np.inf, np.inf))
+    if dtype.kind == "f":
+        return dtype.type(np.inf)
+    return np.array(np.iinfo(np.int64).max).view(dtype)[()] if dtype.kind in "mM" else dtype.type(np.iinfo(dtype).max)
+
+
+def _smallest(dtype: np.dtype[Any]) -> Any:
+    """What no value of the type is below."""
+    if dtype.kind == "b":
+        return np.False_
+    if dtype.kind == "c":
+        return dtype.type(complex(-np.inf, -np.inf))
+    if dtype.kind == "f":
+        return dtype.type(-np.inf)
+    # One above the least integer, which is NaT.
+    return (
+        np.array(np.iinfo(np.int64).min + 1).view(dtype)[()] if dtype.kind in "mM" else dtype.type(np.iinfo(dtype).min)
+    )
+
+
+def _not_a_time(dtype: np.dtype[Any]) -> Any:
+    return np.array("NaT", dtype)[()]
+
+
+def _where_extreme(
+    name: str, find: Callable[..., Any], better: np.ufunc, worst: Callable[[np.dtype[Any]], Any]
+) -> dict[str, Field]:
+    """Two fields: the extreme value, and the position of the first one.
+
+    Without `skipna` a missing value is more extreme than any other, as in NumPy; times are always treated so.
+    """
+
+    def look(part: Part) -> tuple[Array, Array]:
+        if part.positions is None:
+            raise ValueError(f"{name} needs to know where the values lie")
+        kept = [axis for axis in range(part.values.ndim) if axis not in part.axes]
+        order = [*kept, *part.axes]
+        reduced_shape = tuple(part.values.shape[axis] for axis in part.axes)
+        flat = (*(part.values.shape[axis] for axis in kept), part.size)
+        values = part.values.transpose(order).reshape(flat)
+        skipped = (
+            None if part.skipped is None or values.dtype.kind in "mM" else part.skipped.transpose(order).reshape(flat)
+        )
+        if skipped is None:
+            index = find(values, axis=-1)
+        else:
+            index = find(part.filled(worst(values.dtype)).transpose(order).reshape(flat), axis=-1)
+            # Where the extreme is as bad as what stands for a missing value, the first that is not missing.
+            lost = np.take_along_axis(skipped, index[..., None], -1)[..., 0]
+            index = np.where(lost, np.argmin(skipped, axis=-1), index)
+        value = np.take_along_axis(values, np.asarray(index)[..., None], -1)[..., 0]
+        position = np.zeros(np.shape(index), np.int64)
+        found = np.unravel_index(index, reduced_shape) if reduced_shape else ()
+        for along, places in zip(found, part.positions, strict=True):
+            position += places[along]
+        return value.reshape(part.shape), position.reshape(part.shape)
+
+    def measure_both(part: Part) -> tuple[Array, Array]:
+        found: dict[str, tuple[Array, Array]] = part.__dict__.setdefault("_where", {})
+        if name not in found:
+            found[name] = look(part)
+        return found[name]
+
+    def taken(one: Partial, other: Partial, skipna: bool) -> Array:
+        """Where the other's is the extreme."""
+        a, b = one[f"{name}_value"], other[f"{name}_value"]
+        earlier = other[name] < one[name]
+        with np.errstate(invalid="ignore"):
+            beats = better(b, a) | ((b == a) & earlier)
+        if a.dtype.kind not in "fcmM":
+            return np.asarray(beats)
+        lost, mine = (np.isnat(a), np.isnat(b)) if a.dtype.kind in "mM" else (np.isnan(a), np.isnan(b))
+        nothing = one[name] == NOWHERE
+        if skipna and a.dtype.kind not in "mM":
+            return np.asarray(np.where(lost | mine, lost & (~mine | nothing), beats))
+        return np.asarray(np.where(lost | mine, mine & (~lost | earlier), beats))
+
+    def join_value(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
+        return np.where(taken(one, other, skipna), other[f"{name}_value"], one[f"{name}_value"])
+
+    def join_position(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
+        return np.where(taken(one, other, skipna), other[name], one[name])
+
+    def value_of_nothing(dtype: np.dtype[Any], skipna: bool) -> Any:
+        return dtype.type(np.nan) if skipna and dtype.kind in "fc" else worst(dtype)
+
+    return {
+        f"{name}_value": Field(lambda part: measure_both(part)[0], join_value, value_of_nothing),
+        name: Field(lambda part: measure_both(part)[1], join_position, lambda dtype, skipna: np.int64(NOWHERE)),
+    }
+
+
+EXTREMES: Mapping[str, Field] = {
+    "earliest": _extreme("earliest", np.fmin, np.fmin, _not_a_time),
+    "latest": _extreme("latest", np.fmax, np.fmax, _not_a_time),
+    "min": _extreme("min", np.minimum, np.fmin, _largest),
+    "max": _extreme("max", np.maximum, np.fmax, _smallest),
+    "any": Field(
+        lambda part: np.asarray(np.any(part.values, axis=part.axes, keepdims=True)),
+        lambda one, other, skipna, out: joined(np.logical_or, one["any"], other["any"], out),
+        lambda dtype, skipna: np.False_,
+    ),
+    "all": Field(
+        lambda part: np.asarray(np.all(part.values, axis=part.axes, keepdims=True)),
+        lambda one, other, skipna, out: joined(np.logical_and, one["all"], other["all"], out),
+        lambda dtype, skipna: np.True_,
+    ),
+    **_where_extreme("argmin", np.argmin, np.less, _largest),
+    **_where_extreme("argmax", np.argmax, np.greater, _smallest),
+}
+"""The fields that are one of the values, or say where it lies, by name."""

@@ -1,0 +1,58 @@
+"""Which places does no tile cover? As tiles of their own, so that nothing behind needs to think of them.
+
+Reading fills its output with the Absent value first and then writes over it; a reduction has no output to fill, and must count what is
+absent like everything else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray
+
+__all__ = ["without_gaps"]
+
+Boxes = npt.NDArray[np.int64]
+"""(boxes, dimensions): corners."""
+
+
+def without_gaps(array: VirtualArray) -> VirtualArray:
+    """The same array with Absent tiles in all places that no tile covers; the array itself if there are none."""
+    shapes = np.array([tile.shape for tile in array.tiles], object).reshape(len(array.tiles), array.ndim)
+    if array.size == int(shapes.prod(axis=1).sum()):
+        return array
+    near, far = np.zeros((1, array.ndim), np.int64), np.array([array.shape], np.int64)
+    for low, high in zip(array.origins, array.boxes(), strict=True):
+        near, far = _cut_out(near, far, low, high)
+    tiles = tuple(_absent(array, tuple(extent)) for extent in (far - near).tolist())
+    return replace(array, tiles=(*array.tiles, *tiles), origins=np.concatenate([array.origins, near]))
+
+
+def _absent(array: VirtualArray, shape: tuple[int, ...]) -> Tile:
+    axes = tuple(Axis.regular(length, length) for length in shape)
+    return Tile(axes, (Encoding(array.dtype),), Columns.absent((1,) * len(shape)))
+
+
+def _cut_out(near: Boxes, far: Boxes, low: npt.NDArray[np.int64], high: npt.NDArray[np.int64]) -> tuple[Boxes, Boxes]:
+    """Boxes without what lies in one more box: each that it meets falls into at most two pieces a dimension."""
+    meets = ((near < high) & (far > low)).all(axis=1)
+    begins, ends = [near[~meets]], [far[~meets]]
+    begin, end = near[meets], far[meets]
+    for dimension in range(len(low)):
+        for below in (True, False):
+            first, last = begin.copy(), end.copy()
+            if below:
+                last[:, dimension] = np.minimum(last[:, dimension], low[dimension])
+            else:
+                first[:, dimension] = np.maximum(first[:, dimension], high[dimension])
+            some = first[:, dimension] < last[:, dimension]
+            begins.append(first[some])
+            ends.append(last[some])
+        # What is left to be looked at lies within the box along this dimension.
+        begin, end = begin.copy(), end.copy()
+        begin[:, dimension] = np.maximum(begin[:, dimension], low[dimension])
+        end[:, dimension] = np.minimum(end[:, dimension], high[dimension])
+    return np.concatenate(begins), np.concatenate(ends)

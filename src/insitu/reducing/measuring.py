@@ -1,0 +1,250 @@
+"""What becomes of the chunks of one batch? Each wanted part is measured as soon as it is decoded, and what is left of it is a partial.
+
+Small parts are decoded side by side and measured together, because a call costs more than their values; so are parts that fall on the same
+place of the answer and have little to reduce on their own (one time step each, for a mean over time), because merging would cost more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.codecs import Decoder
+from insitu.codecs.packing import unpack
+from insitu.codecs.scratch import borrow
+from insitu.errors import CodecError
+from insitu.model import Packing
+from insitu.reading.fetch import filled
+from insitu.reading.grid import Alike, Grid, Position
+from insitu.reading.place import pick
+from insitu.reducing.partial import Partial
+from insitu.reducing.reductions import Reduction
+from insitu.reducing.shape import Shadow
+from insitu.sources import ByteSource
+from insitu.sources.protocol import ReadsInto
+
+__all__ = ["Found", "Measuring"]
+
+BLOCK_BYTES = 512 << 10
+"""Small parts are measured together, this many bytes at a time: little enough to stay in a core's cache."""
+STACK_BYTES = 16 << 20
+"""So are larger ones that have little to reduce each."""
+LITTLE = 8
+"""Fewer values than this for each element of the partial are little to reduce."""
+CHUNK_BUFFER = 3
+"""The thread's buffer for what is measured; 0 to 2 are the decoders'."""
+
+Found = dict[tuple[int, Position], Partial]
+"""What was found, by tile and place."""
+
+
+class Measuring:
+    """The sink of one batch."""
+
+    def __init__(self, grids: Sequence[Grid], shadows: Sequence[Shadow], reduction: Reduction) -> None:
+        self.grids = grids
+        self.shadows = shadows
+        self.reduction = reduction
+        self.takes_many = True
+        self.found: Found = {}
+        self.block: npt.NDArray[Any] | None = None
+        self.about: tuple[Any, ...] = ()
+        """What the parts in the block have in common: shape, type, tile, how often each is there."""
+        self.packing: Packing | None = None
+        self.keys: list[Position] = []
+        """The place of each part in the block."""
+
+    def many(self, grid: int, alike: Alike, decoder: Decoder, data: Sequence[memoryview], source: ByteSource) -> None:
+        """The bytes of chunks of which the same box is wanted, by nobody else, and which have no packing."""
+        shadow, extent = self.shadows[grid], alike.extent
+        keys = [shadow.key_at(place) for place in alike.at]
+        order = sorted(range(len(keys)), key=keys.__getitem__)  # those that fall on the same place together
+        nbytes = math.prod(extent) * decoder.dtype.itemsize
+        together = self.together(shadow, extent, nbytes)
+        if (
+            together == 1 and not decoder.steps and decoder.records is None
+        ):  # nothing to decode: the bytes are the values
+            box = tuple([slice(begin, begin + length) for begin, length in zip(alike.start, extent, strict=True)])
+            for number in order:
+                with _numbered([number]):
+                    values = decoder(data[number])[box]
+                self.measure_many(grid, [keys[number]], [alike.at[number]], values[None])
+            return
+        together = min(together, len(data))
+        room = borrow(CHUNK_BUFFER, together * nbytes).view(decoder.dtype).reshape(together * extent[0], *extent[1:])
+        for begin in range(0, len(order), together):
+            these = order[begin : begin + together]
+            # One behind the other along the first axis: then they lie as those of one array with one axis more.
+            slots = [(number * extent[0], *[0] * (len(extent) - 1)) for number in range(len(these))]
+            with _numbered(these):
+                decoder.scatter([data[i] for i in these], alike.start, extent, room, slots, source.read_many)
+            values = room[: len(these) * extent[0]].reshape(len(these), *extent)
+            self.measure_many(grid, [keys[i] for i in these], [alike.at[i] for i in these], values)
+
+    def straight(self, grid: int, alike: Alike, decoder: Decoder, offset: Sequence[int], source: ReadsInto) -> bool:
+        """Uncompressed chunks that are still in the source: read into the thread's buffer."""
+        shadow = self.shadows[grid]
+        box = tuple([slice(begin, begin + length) for begin, length in zip(alike.start, alike.extent, strict=True)])
+        for place, begin in zip(alike.at, offset, strict=True):
+            room = borrow(CHUNK_BUFFER, decoder.nbytes)
+            filled(source, begin, room)
+            values = room.view(decoder.dtype).reshape(alike.shape)[box]
+            self.measure_many(grid, [shadow.key_at(place)], [place], values[None])
+        return True
+
+    def together(self, shadow: Shadow, extent: tuple[int, ...], nbytes: int) -> int:
+        """How many parts are measured at once."""
+        little = math.prod([extent[axis] for axis in shadow.reduced]) < LITTLE
+        return max((STACK_BYTES if little else BLOCK_BYTES) // max(nbytes, 1), 1)
+
+    def measure_many(
+        self, grid: int, keys: Sequence[Position], places: Sequence[Position], values: npt.NDArray[Any]
+    ) -> None:
+        """Measure parts of equal shape, one behind the other along a first axis of their own, sorted by where they fall."""
+        shadow, reduction = self.shadows[grid], self.reduction
+        values = self.meant(values, None)
+        axes = tuple([axis + 1 for axis in shadow.reduced])
+        if reduction.positional:
+            inner = [np.arange(values.shape[axis]) * stride for axis, stride in zip(axes, shadow.strides, strict=True)]
+            partial = reduction.step(values, axes, inner)
+            begins = [shadow.begin_at(place) for place in places]
+            partial = reduction.moved(partial, np.array(begins, np.int64).reshape(-1, *[1] * (values.ndim - 1)))
+            for key, first, last in _runs(keys):
+                self.add(grid, key, reduction.collapsed({name: found[first:last] for name, found in partial.items()}))
+        elif len(set(keys)) == len(keys) > 1:
+            partial = reduction.step(values, axes)
+            for number, key in enumerate(keys):
+                self.add(grid, key, {name: found[number] for name, found in partial.items()})
+        else:
+            for key, first, last in _runs(keys):
+                partial = reduction.step(values[first:last], (0, *axes))
+                self.add(grid, key, {name: found[0] for name, found in partial.items()})
+
+    def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
+        """A cell without bytes."""
+        shape = [lengths[row] for lengths, row in zip(self.shadows[grid].taken, position, strict=True)]
+        self.part(grid, position, np.broadcast_to(np.asarray(value), shape), packing)
+
+    def alone(
+        self,
+        grid: int,
+        position: Position,
+        decoder: Decoder,
+        data: memoryview,
+        source: ByteSource | None,
+        packing: Packing | None,
+    ) -> None:
+        """The bytes of a chunk that no other cell wants."""
+        here, shadow = self.grids[grid], self.shadows[grid]
+        inside = here.at(shadow.inside, position)
+        if decoder.records is not None or any(isinstance(picker, np.ndarray) for picker in inside):
+            fetch = source.read_many if source is not None else None
+            self.chunk(grid, position, here.spread(position, decoder(data, None, fetch)), packing)
+            return
+        shape = here.at(shadow.taken, position)
+        nbytes = math.prod(shape) * decoder.dtype.itemsize
+        small = self.together(shadow, shape, nbytes) > 1 and not self.reduction.positional
+        if not small and not decoder.steps:  # nothing to decode: the bytes are the values
+            self.chunk(grid, position, here.spread(position, decoder(data)), packing)
+            return
+        if small:
+            room = self.slot(grid, position, shape, decoder.dtype, packing)
+        else:
+            room = borrow(CHUNK_BUFFER, nbytes).view(decoder.dtype).reshape(shape)
+        if all(here.at(here.whole, position)):
+            decoder(data, room.reshape(here.chunk_shape(position)))
+        else:
+            box = tuple([picker for picker, exists in zip(inside, here.exists, strict=True) if exists])
+            target = room.reshape([n for n, exists in zip(shape, here.exists, strict=True) if exists])
+            decoder.place(data, box, target)
+        if not small:
+            self.part(grid, position, room, packing)
+
+    def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
+        """A decoded chunk that several cells want."""
+        self.part(grid, position, pick(chunk, self.grids[grid].at(self.shadows[grid].inside, position)), packing)
+
+    def part(self, grid: int, position: Position, values: npt.NDArray[Any], packing: Packing | None) -> None:
+        """The wanted part of a chunk."""
+        shadow, reduction = self.shadows[grid], self.reduction
+        positions = shadow.positions(position) if reduction.positional else None
+        partial = reduction.step(self.meant(values, packing), shadow.reduced, positions)
+        self.add(grid, shadow.key(position), partial, shadow.times(position))
+
+    def meant(self, values: npt.NDArray[Any], packing: Packing | None) -> npt.NDArray[Any]:
+        """Stored values as meant ones, in the array's type."""
+        if packing is not None:
+            values = unpack(values, packing)
+        return values if values.dtype == self.reduction.dtype else values.astype(self.reduction.dtype)
+
+    def slot(
+        self, grid: int, position: Position, shape: tuple[int, ...], dtype: np.dtype[Any], packing: Packing | None
+    ) -> npt.NDArray[Any]:
+        """Room for a small part in the block."""
+        shadow = self.shadows[grid]
+        about = (shape, dtype, grid, shadow.times(position))
+        if (
+            self.block is None
+            or about != self.about
+            or packing is not self.packing
+            or len(self.keys) == len(self.block)
+        ):
+            self.flush()
+            if self.block is None or about[:2] != self.about[:2]:
+                together = self.together(shadow, shape, math.prod(shape) * dtype.itemsize)
+                self.block = np.empty((together, *shape), dtype)
+            self.about, self.packing = about, packing
+        self.keys.append(shadow.key(position))
+        room: npt.NDArray[Any] = self.block[len(self.keys) - 1, ...]  # with the dots a view, even if it has no axes
+        return room
+
+    def flush(self) -> None:
+        """Measure what is in the block."""
+        if self.block is None or not self.keys:
+            return
+        keys, self.keys = self.keys, []
+        grid, times = self.about[2:]
+        values = self.meant(self.block[: len(keys)], self.packing)
+        axes = tuple([axis + 1 for axis in self.shadows[grid].reduced])
+        if keys.count(keys[0]) == len(keys):  # all of them fall on the same place
+            partial = self.reduction.step(values, (0, *axes))
+            self.add(grid, keys[0], {name: found[0] for name, found in partial.items()}, times)
+            return
+        partial = self.reduction.step(values, axes)
+        for number, key in enumerate(keys):
+            self.add(grid, key, {name: found[number] for name, found in partial.items()}, times)
+
+    def add(self, grid: int, key: Position, partial: Partial, times: int = 1) -> None:
+        """Merge a partial into what was found at its place."""
+        if times != 1:
+            partial = self.reduction.again(partial, times)
+        before = self.found.get((grid, key))
+        self.found[grid, key] = partial if before is None else self.reduction.merge(before, partial)
+
+
+class _numbered:  # noqa: N801  a context manager that reads as a verb
+    """Says of an error which of the chunks that were handed over it was."""
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self.numbers = numbers
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, problem: BaseException | None, trace: Any) -> None:
+        if isinstance(problem, CodecError):
+            problem.located(number=self.numbers[problem.place.pop("number", 0)])
+
+
+def _runs(keys: Sequence[Position]) -> Iterator[tuple[Position, int, int]]:
+    """Equal neighbours: the key, where they begin and end."""
+    first = 0
+    for key, same in groupby(keys):
+        last = first + sum(1 for _ in same)
+        yield key, first, last
+        first = last

@@ -1,0 +1,173 @@
+"""What is a statistic of a part of a virtual array?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import SelectionError, UnsupportedError
+from insitu.model import Selection, VirtualArray
+from insitu.reading import Opened, Tally
+from insitu.reducing.blocks import by_blocks, read
+from insitu.reducing.reductions import METHODS, Reduction, Rules
+from insitu.reducing.stream import fold
+
+__all__ = ["reduce_array", "statistics"]
+
+UNCHANGED = ("sum", "mean", "min", "max", "prod", "median")
+"""Of these, reducing along no axis at all leaves the values and their type as they are, as in xarray."""
+
+
+def reduce_array(
+    array: VirtualArray,
+    method: str,
+    *,
+    axes: int | Sequence[int] | None = None,
+    selection: Any = ...,
+    skipna: bool | None = None,
+    ddof: float = 0,
+    min_count: int | None = None,
+    q: Any = None,
+    keepdims: bool = False,
+    name: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    tally: Tally | None = None,
+) -> npt.NDArray[Any]:
+    """Reduce a selection of a virtual array, chunk by chunk, in bounded memory.
+
+    Parameters
+    ----------
+    array
+        What to reduce.
+    method
+        `sum`, `mean`, `min`, `max`, `std`, `var`, `count`, `any`, `all`, `argmin`, `argmax`, `prod`; `median` and `quantile` by blocks of
+        the answer.
+    axes
+        Of the selection's shape; all if not given. The answer of argmin and argmax is a position in these axes, the last one fastest.
+    selection
+        Integers, slices of any step, Ellipsis, 1-D index or boolean arrays (each axis on its own), or a `Selection`.
+    skipna
+        Whether missing values are left out; if not given, where the values are floating or complex.
+    ddof
+        Of `std` and `var`: the divisor is the number of values minus this.
+    min_count
+        Of `sum` and `prod`: with fewer values the answer is missing.
+    q
+        Of `quantile`: from 0 to 1; several make a first axis.
+    keepdims
+        Whether reduced axes stay, with length 1.
+    name
+        The variable, for messages.
+    storage_options
+        How to open the sources: see `insitu.sources.open_source`.
+    tally
+        Counts what was read, if given.
+
+    Returns
+    -------
+    ndarray
+        Of the type that xarray gives. Sums and means of floating values were taken in float64, so they may differ from xarray's in the last
+        digits of the type, and are the more exact ones.
+
+    Examples
+    --------
+    >>> group = insitu.scan("era5.nc")  # doctest: +SKIP
+    >>> reduce_array(group.arrays["t2m"], "mean", axes=0, selection=np.s_[:, ::2, 100:200])  # doctest: +SKIP
+    """
+    found = statistics(
+        array, [method], axes=axes, selection=selection, skipna=skipna, ddof=ddof, min_count=min_count, q=q,
+        keepdims=keepdims, name=name, storage_options=storage_options, tally=tally,
+    )  # fmt: skip
+    return found[method]
+
+
+def statistics(
+    array: VirtualArray,
+    methods: Sequence[str],
+    *,
+    axes: int | Sequence[int] | None = None,
+    selection: Any = ...,
+    skipna: bool | None = None,
+    ddof: float = 0,
+    min_count: int | None = None,
+    q: Any = None,
+    keepdims: bool = False,
+    name: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    tally: Tally | None = None,
+) -> dict[str, npt.NDArray[Any]]:
+    """Take several statistics of a selection in one pass over its chunks.
+
+    Parameters
+    ----------
+    array
+        What to reduce.
+    methods
+        As for `reduce_array`.
+    axes, selection, skipna, ddof, min_count, q, keepdims, name, storage_options, tally
+        As for `reduce_array`.
+
+    Returns
+    -------
+    dict
+        The answers, by method.
+    """
+    rules = Rules(skipna, ddof, min_count, q)
+    with Opened(storage_options) as opened:
+        return answers(array, methods, axes, selection, rules, opened, keepdims=keepdims, name=name, tally=tally)
+
+
+def answers(
+    array: VirtualArray,
+    methods: Sequence[str],
+    axes: int | Sequence[int] | None,
+    selection: Any,
+    rules: Rules,
+    opened: Opened,
+    *,
+    keepdims: bool = False,
+    name: str | None = None,
+    tally: Tally | None = None,
+) -> dict[str, npt.NDArray[Any]]:
+    """What `statistics` gives, of sources that are open already."""
+    methods = [methods] if isinstance(methods, str) else list(methods)
+    chosen = Selection.of(selection, array.shape)
+    shape = chosen.result_shape
+    along = normalised(axes, len(shape))
+    found: dict[str, npt.NDArray[Any]] = {}
+    if axes is not None and not along and any(method in UNCHANGED for method in methods):
+        found = dict.fromkeys(UNCHANGED, read(array, chosen, opened, name, tally))
+    streamed = tuple(m for m in methods if m not in found and m in METHODS and array.dtype.kind in METHODS[m].kinds)
+    if streamed:
+        reduction = Reduction(streamed, array.dtype, rules)
+        partial = fold(array, chosen, along, reduction, opened, name=name, tally=tally)
+        found |= reduction.finalise(partial, math.prod(shape[axis] for axis in along))
+    selected: VirtualArray | None = None
+    for method in methods:
+        if method not in found:
+            selected = array[chosen] if selected is None else selected
+            found[method] = by_blocks(selected, along, method, rules, opened, name=name, tally=tally)
+    return {method: found[method] if keepdims else _squeezed(found[method], along, len(shape)) for method in methods}
+
+
+def normalised(axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
+    """Axes as non-negative numbers, in the order given; all if None."""
+    if axes is None:
+        return tuple(range(ndim))
+    given = [axes] if isinstance(axes, (int, np.integer)) else list(axes)
+    for axis in given:
+        if not -ndim <= axis < ndim:
+            raise SelectionError(f"axis {axis} is out of bounds for {ndim} dimensions")
+    along = tuple(int(axis) % ndim for axis in given)
+    if len(set(along)) != len(along):
+        raise UnsupportedError(f"an axis is given twice: {tuple(given)}")
+    return along
+
+
+def _squeezed(values: npt.NDArray[Any], axes: tuple[int, ...], ndim: int) -> npt.NDArray[Any]:
+    """Without the reduced axes; there may be others in front."""
+    return values.squeeze(tuple(values.ndim - ndim + axis for axis in axes)) if axes else values

@@ -1,0 +1,199 @@
+"""How are statistics taken of an array that is never held?
+
+The plan is the reader's, so every chunk is fetched and decoded once. A batch of chunks is one task on a thread and leaves partials, one for
+each place of the answer that it touches. They are merged in the order of the plan, whichever thread finishes first: the same plan gives the same bits.
+Only a few batches are under way at a time, so memory is that of the answer and some chunks.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future, wait
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+
+from insitu.model import INLINE, Selection, VirtualArray
+from insitu.reading import Opened, ReadPlan, Tally, plan
+from insitu.reading.distance import is_far
+from insitu.reading.grid import Grid, Position
+from insitu.reading.pool import FAR, workers
+from insitu.reading.run import Run, batches
+from insitu.reducing.constants import add_constants
+from insitu.reducing.gaps import without_gaps
+from insitu.reducing.measuring import Found, Measuring
+from insitu.reducing.partial import Partial
+from insitu.reducing.reductions import Reduction
+from insitu.reducing.shape import Shadow, answer_shape, look, put
+
+__all__ = ["fold"]
+
+AHEAD = 3
+"""Batches under way for each thread: one to work on, and enough behind it that nobody waits for the merging."""
+EXPANSION = 4
+"""A batch ends when its chunks have decoded to this many times what it may fetch: well compressed data is spread over threads too."""
+
+
+def fold(
+    array: VirtualArray,
+    selection: Selection,
+    axes: Sequence[int],
+    reduction: Reduction,
+    opened: Opened,
+    *,
+    name: str | None = None,
+    tally: Tally | None = None,
+) -> Partial:
+    """The partial of a selection, of its shape with a length of 1 for each reduced axis.
+
+    Parameters
+    ----------
+    array, selection
+        What is reduced.
+    axes
+        Axes of the selection's shape, in the order in which positions count.
+    reduction
+        What is measured.
+    opened
+        Gives the bytes of a source.
+    name
+        The variable, for messages.
+    tally
+        Counts what was done.
+    """
+    answer = _Answer(selection, axes, reduction)
+    if 0 in selection.result_shape:
+        return answer.partial
+    planned = plan(without_gaps(array), selection)
+    answer.over(planned)
+    job = _Job(answer.without_constants(planned), answer.shadows, reduction, opened, name, tally or Tally())
+    total: Found = {}
+    with closing(job.run()) as results:
+        for found in results:
+            for place, partial in found.items():
+                if answer.shadows[place[0]].once:  # nothing more will come
+                    answer.put(place, partial)
+                    continue
+                before = total.get(place)
+                total[place] = partial if before is None else reduction.merge(before, partial, reuse=True)
+    while total:
+        answer.put(*total.popitem())
+    return answer.partial
+
+
+class _Answer:
+    """The partial of all of it, as it grows."""
+
+    def __init__(self, selection: Selection, axes: Sequence[int], reduction: Reduction) -> None:
+        self.selection = selection
+        self.axes = axes
+        self.reduction = reduction
+        self.partial = reduction.nothing(answer_shape(selection, axes))
+        self.shadows: list[Shadow] = []
+        self.windows: list[Partial] = []
+        self.untouched = False
+        """Whether every place is written once: then there is nothing to merge with."""
+
+    def over(self, plan: ReadPlan) -> None:
+        """Look at it through the tiles of a plan."""
+        self.shadows = [Shadow(touched, self.selection, self.axes) for touched in plan.tiles]
+        self.windows = [shadow.windows(self.partial) for shadow in self.shadows]
+        self.untouched = len(plan.tiles) == 1 and not len(plan.resting[0])
+
+    def without_constants(self, plan: ReadPlan) -> ReadPlan:
+        """The plan without the cells that nobody has to read; they are added here."""
+        inline = []
+        for shadow, window, located, rows in zip(self.shadows, self.windows, plan.located, plan.resting, strict=True):
+            add_constants(plan.array, shadow, located, rows, self.reduction, window)
+            inline.append(rows[np.asarray(located.source)[rows] == INLINE])
+        return replace(plan, resting=tuple(inline))
+
+    def put(self, place: tuple[int, Position], partial: Partial) -> None:
+        """Merge what was found at a place."""
+        number, key = place
+        region, windows = self.shadows[number].region(key), self.windows[number]
+        if not self.untouched:
+            before = {field: look(window, region) for field, window in windows.items()}
+            partial = self.reduction.merge(before, partial)
+        for field, found in partial.items():
+            put(windows[field], region, found)
+
+
+class _Job:
+    """One pass over a plan."""
+
+    def __init__(
+        self,
+        plan: ReadPlan,
+        shadows: Sequence[Shadow],
+        reduction: Reduction,
+        opened: Opened,
+        name: str | None,
+        tally: Tally,
+    ) -> None:
+        self.plan = plan
+        self.grids = [Grid(touched, located) for touched, located in zip(plan.tiles, plan.located, strict=True)]
+        self.shadows = shadows
+        self.reduction = reduction
+        self.opened = opened
+        self.name = name
+        self.tally = tally
+        self.stopped = threading.Event()
+
+    def run(self) -> Generator[Found, None, None]:
+        """What the batches find, in the order of the plan."""
+        if any(len(rows) for rows in self.plan.resting):
+            measuring = Measuring(self.grids, self.shadows, self.reduction)
+            self._over(measuring).rest()
+            measuring.flush()
+            yield measuring.found
+        tasks = list(batches(_weighed(self.plan)))
+        if len(tasks) <= 1:
+            yield from (self.batch(*task) for task in tasks)
+            return
+        far = is_far(self.plan.sources)
+        pool = workers(far)
+        most = AHEAD * (FAR if far else os.cpu_count() or 1)
+        pending: deque[Future[Found]] = deque()
+        try:
+            for task in tasks:
+                if len(pending) >= most:
+                    yield pending.popleft().result()
+                pending.append(pool.submit(self.batch, *task))
+            while pending:
+                yield pending.popleft().result()
+        finally:  # an error here or in a task, an interrupt: nobody works on after we have left
+            self.stopped.set()
+            for future in pending:
+                future.cancel()
+            wait(pending)
+
+    def batch(self, begin: int, end: int) -> Found:
+        """What some rows hold."""
+        measuring = Measuring(self.grids, self.shadows, self.reduction)
+        self._over(measuring).batch(begin, end)
+        measuring.flush()
+        return measuring.found
+
+    def _over(self, measuring: Measuring) -> Run:
+        run = Run(self.plan, self.grids, measuring, self.opened, self.name, self.tally)
+        run.stopped = self.stopped
+        return run
+
+
+def _weighed(plan: ReadPlan) -> ReadPlan:
+    """The plan with lengths that say how much work a row is, to be cut into batches."""
+    decoded = np.zeros(len(plan.row), np.int64)
+    for number, touched in enumerate(plan.tiles):
+        here = slice(None) if len(plan.tiles) == 1 else np.flatnonzero(plan.tile == number)
+        itemsize = max(encoding.dtype.itemsize for encoding in touched.tile.encodings)
+        size = np.full(len(plan.row[here]), itemsize, np.int64)
+        if touched.grid:
+            for part, index in zip(touched.parts, np.unravel_index(plan.row[here], touched.grid), strict=True):
+                size *= part.stored[index]
+        decoded[here] = size
+    return replace(plan, length=np.maximum(plan.length, decoded // EXPANSION))

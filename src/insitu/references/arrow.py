@@ -1,0 +1,111 @@
+"""How do columns go between NumPy and Arrow without more than that?
+
+`pyarrow.array` imports pandas, and casts import all compute functions: together most of the time in which a million references are opened. The few
+kinds of columns that references have are made from their buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+__all__ = ["binaries", "flags", "numbers", "to_integers", "valid", "varying"]
+
+_TYPES = {
+    np.dtype(np.int32): pa.int32(), np.dtype(np.int64): pa.int64(), np.dtype(np.uint64): pa.uint64(), np.dtype(np.float64): pa.float64(),
+}  # fmt: skip
+
+
+def numbers(values: npt.NDArray[Any], dtype: type[Any] | None = None, mask: npt.NDArray[np.bool_] | None = None) -> Any:
+    """Numbers; null where the mask is set."""
+    array = np.ascontiguousarray(values, dtype)
+    bitmap = None if mask is None or not mask.any() else _bitmap(~mask)
+    return pa.Array.from_buffers(_TYPES[array.dtype], len(array), [bitmap, pa.py_buffer(array)])
+
+
+def flags(values: Sequence[bool]) -> Any:
+    """Booleans."""
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bitmap(np.asarray(values, bool))])
+
+
+def binaries(values: Sequence[bytes | None], kind: Any) -> Any:
+    """Bytes or texts (as UTF-8) of varying length, with nulls; `kind` is an Arrow type."""
+    large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
+    ends = np.zeros(len(values) + 1, np.int64)
+    np.cumsum([0 if value is None else len(value) for value in values], out=ends[1:])
+    data = b"".join([value for value in values if value])
+    there = np.array([value is not None for value in values], bool)
+    bitmap = None if there.all() else _bitmap(there)
+    offsets = ends if large else ends.astype(np.int32)
+    return pa.Array.from_buffers(kind, len(values), [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def texts(values: Sequence[str | None]) -> Any:
+    """Texts, with nulls."""
+    return binaries(
+        [None if value is None else value.encode("utf-8", "surrogateescape") for value in values], pa.string()
+    )
+
+
+def _bitmap(there: npt.NDArray[np.bool_]) -> Any:
+    return pa.py_buffer(np.packbits(there, bitorder="little"))
+
+
+def valid(array: Any) -> npt.NDArray[np.bool_]:
+    """Which rows are not null."""
+    bitmap = array.buffers()[0]
+    if array.null_count == 0 or bitmap is None:
+        return np.full(len(array), array.null_count == 0)
+    bits = np.unpackbits(np.frombuffer(bitmap, np.uint8), bitorder="little")
+    return bits[array.offset : array.offset + len(array)].astype(bool)
+
+
+def to_integers(array: Any) -> npt.NDArray[np.int64]:
+    """A column of integers; 0 where it is null.
+
+    Raises
+    ------
+    TypeError
+        If it does not hold integers.
+    """
+    if pa.types.is_null(array.type):
+        return np.zeros(len(array), np.int64)
+    if not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
+        raise TypeError(f"{array.type} holds no integers")
+    values = np.frombuffer(array.buffers()[1], array.type.to_pandas_dtype())[array.offset : array.offset + len(array)]
+    there = valid(array)
+    if pa.types.is_floating(array.type):
+        # What fastparquet makes of a column that may be null.
+        there = there & ~np.isnan(values)
+        whole = np.where(there, values, 0)
+        if (whole != np.trunc(whole)).any() or (np.abs(whole) >= 2.0**63).any():
+            raise TypeError("fractions are no integers")
+        values = whole
+    elif pa.types.is_unsigned_integer(array.type) and len(values) and int(values.max()) >= 2**63:
+        raise TypeError("a number does not fit 64 bits")
+    return np.where(there, values, 0).astype(np.int64) if not there.all() else values.astype(np.int64)
+
+
+def varying(array: Any) -> tuple[npt.NDArray[np.int64], bytes]:
+    """Where each text or run of bytes ends, behind a first 0, and all of them in one run.
+
+    Raises
+    ------
+    TypeError
+        If the column holds something else.
+    """
+    kind = array.type
+    large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
+    if not (large or pa.types.is_binary(kind) or pa.types.is_string(kind)):
+        raise TypeError(f"{kind} holds neither text nor bytes")
+    if not len(array):
+        return np.zeros(1, np.int64), b""
+    raw = np.frombuffer(array.buffers()[1], np.int64 if large else np.int32)
+    ends = raw[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    data = array.buffers()[2]
+    inline = b"" if data is None else data.slice(int(ends[0]), int(ends[-1] - ends[0])).to_pybytes()
+    return ends - ends[0], inline

@@ -1,0 +1,169 @@
+"""Do the sources still match the references?
+
+Each object is asked what it is now, many at a time. It must be what was scanned: the same ETag, or else the same size and time of change; references that
+never knew these (kerchunk's) are held against the ranges that they name.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import InsituError, NotFoundError, SourceError, StaleSourceError
+from insitu.model import Source, VirtualGroup
+from insitu.sources import open_source
+from insitu.sources.threads import gather
+
+__all__ = ["Finding", "Report", "check", "difference"]
+
+Progress = Callable[[int, int], None]
+"""Told how many sources were looked at, and how many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What became of one source."""
+
+    source: Source
+    """As it was scanned."""
+    status: str
+    """ok, changed, missing, or failed: it could not be asked."""
+    reason: str = ""
+    now: Source | None = None
+    """As it is now, if it could be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of the sources."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether all sources are what they were."""
+        return all(finding.status == "ok" for finding in self.findings)
+
+    @property
+    def stale(self) -> tuple[Finding, ...]:
+        """Those that are not."""
+        return tuple(finding for finding in self.findings if finding.status != "ok")
+
+    def raise_stale(self) -> None:
+        """Raise `StaleSourceError` if some source is not what it was."""
+        if self.ok:
+            return
+        first = self.stale[0]
+        more = f" (and {len(self.stale) - 1} more sources)" if len(self.stale) > 1 else ""
+        raise StaleSourceError(
+            f"{first.reason}{more}",
+            url=first.source.url,
+            hint="Scan again, or use insitu.refresh on the saved references",
+        )
+
+    def __str__(self) -> str:
+        counts = dict.fromkeys(("ok", "changed", "missing", "failed"), 0)
+        for finding in self.findings:
+            counts[finding.status] += 1
+        lines = [f"{len(self.findings)} sources: " + ", ".join(f"{n} {status}" for status, n in counts.items() if n)]
+        lines += [f"{finding.status}: {finding.source.url}: {finding.reason}" for finding in self.stale[:20]]
+        if len(self.stale) > 20:
+            lines.append(f"and {len(self.stale) - 20} more")
+        return "\n".join(lines)
+
+
+def check(
+    group: VirtualGroup,
+    *,
+    progress: Progress | None = None,
+    width: int = 32,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Report:
+    """Ask every source of a tree whether it is still what was scanned.
+
+    Parameters
+    ----------
+    group
+        The tree.
+    progress
+        Called after each source with how many are done, and how many there are.
+    width
+        Sources asked at once.
+    storage_options
+        See `insitu.sources.open_source`.
+    """
+    reach = _reach(group)
+    sources = list(reach)
+    done = 0
+    lock = threading.Lock()
+
+    def look(source: Source, stop: threading.Event) -> Finding:
+        nonlocal done
+        finding = _finding(source, reach[source], storage_options)
+        with lock:
+            done += 1
+            if progress is not None:
+                progress(done, len(sources))
+        return finding
+
+    return Report(tuple(gather(look, sources, width=width)))
+
+
+def _reach(group: VirtualGroup) -> dict[Source, int]:
+    """How far into each source the references reach; 0 where the source itself knows its size."""
+    reach: dict[Source, int] = {}
+    for _, array in group.all_arrays():
+        for tile in array.tiles:
+            table = tile.chunks
+            total = int(np.prod(table.shape, dtype=object))
+            known = table.sources if isinstance(table.sources, tuple) else None
+            if known is not None and all(source.size is not None for source in known):
+                for source in known:
+                    reach.setdefault(source, 0)
+                continue
+            for begin in range(0, total, 1 << 18):
+                numbers = np.arange(begin, min(begin + (1 << 18), total))
+                rows = table.locate(list(np.unravel_index(numbers, table.shape)) if table.shape else [])
+                source_column = np.asarray(rows.source)
+                ends = np.asarray(rows.offset, np.int64) + np.maximum(np.asarray(rows.length, np.int64), 0)
+                for number in np.unique(source_column[source_column >= 0]).tolist():
+                    source = table.sources[number]
+                    reach[source] = max(reach.get(source, 0), int(ends[source_column == number].max()))
+    return reach
+
+
+def _finding(source: Source, reach: int, storage_options: Mapping[str, Any] | None) -> Finding:
+    try:
+        with open_source(source.url, storage_options) as opened:
+            now = opened.describe()
+    except NotFoundError:
+        if source.optional:
+            return Finding(source, "ok")
+        return Finding(source, "missing", "there is no such object any more")
+    except SourceError as problem:
+        return Finding(source, "failed", problem.message)
+    reason = difference(source, now)
+    if reason is None and now.size is not None and reach > now.size:
+        reason = f"references reach to byte {reach}, the object has {now.size}"
+    return Finding(source, "ok" if reason is None else "changed", reason or "", now)
+
+
+def difference(scanned: Source, now: Source) -> str | None:
+    """Why an object is not the one that was scanned; None if it is."""
+    if scanned.size is not None and now.size is not None and scanned.size != now.size:
+        return f"its size was {scanned.size} and is now {now.size}"
+    if scanned.etag is not None and now.etag is not None:
+        same = scanned.etag.removeprefix("W/") == now.etag.removeprefix("W/")
+        return None if same else f"its ETag was {scanned.etag} and is now {now.etag}"
+    if scanned.modified is not None and now.modified is not None and scanned.modified != now.modified:
+        return "it was changed since it was scanned"
+    return None
+
+
+def stale_error(source: Source, reason: str) -> InsituError:
+    """The error of a source that is not what it was."""
+    return StaleSourceError(reason, url=source.url, hint="Scan again, or use insitu.refresh on the saved references")

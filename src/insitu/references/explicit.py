@@ -1,0 +1,50 @@
+"""Which cells were written, where only asking for each object could tell?
+
+Chunks of a Zarr store are objects whose names are computed; whether one exists is found out by reading it. References name what is there, so before a store
+is written as references its objects are listed (or, on the web, asked for one by one).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Protocol, runtime_checkable
+
+from insitu.model import ChunkTable, VirtualGroup
+from insitu.model.derived import Expanded, Interleaved, Joined, Selected
+
+__all__ = ["Implicit", "explicit"]
+
+
+@runtime_checkable
+class Implicit(Protocol):
+    """A table that does not know which of its cells were written, and can find out."""
+
+    def explicit(self, storage_options: Mapping[str, Any] | None = None) -> ChunkTable:
+        """The same table, with every cell known."""
+
+
+def explicit(group: VirtualGroup, storage_options: Mapping[str, Any] | None = None) -> VirtualGroup:
+    """The tree with every cell known."""
+    arrays = {}
+    for name, array in group.arrays.items():
+        tables = [_known(tile.chunks, storage_options) for tile in array.tiles]
+        if any(table is not tile.chunks for table, tile in zip(tables, array.tiles, strict=True)):
+            tiles = [replace(tile, chunks=table) for table, tile in zip(tables, array.tiles, strict=True)]
+            array = replace(array, tiles=tuple(tiles))
+        arrays[name] = array
+    groups = {name: explicit(inner, storage_options) for name, inner in group.groups.items()}
+    return replace(group, arrays=arrays, groups=groups)
+
+
+def _known(table: ChunkTable, storage_options: Mapping[str, Any] | None) -> ChunkTable:
+    if isinstance(table, Implicit):
+        return table.explicit(storage_options)
+    if isinstance(table, Selected | Expanded):
+        inner = _known(table.table, storage_options)
+        return table if inner is table.table else replace(table, table=inner)
+    if isinstance(table, Joined) and table.source_maps is None:
+        parts = [_known(part, storage_options) for part in table.tables]
+        if any(new is not old for new, old in zip(parts, table.tables, strict=True)):
+            return replace(table, tables=tuple(parts), sources=Interleaved([part.sources for part in parts]))
+    return table

@@ -1,0 +1,212 @@
+"""How is one Parquet file of the store read, a group of rows at a time?
+
+The root says how long the file and its footer are, so the footer is one request and a group of rows another: all of the wanted columns lie together. Small
+files come whole. The files are plain Parquet; any tool can query them.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from insitu.errors import FormatError, NotFoundError, StaleSourceError, TruncatedError
+from insitu.sources import open_source
+
+__all__ = ["GROUP", "Part", "Writer"]
+
+GROUP = 1 << 16
+"""Rows of a group: what is loaded when one of them is needed."""
+SMALL = 1 << 18
+"""Bytes of a file that is read whole."""
+TAIL = 1 << 16
+"""Bytes that the Parquet library asks for first, at the end of a file."""
+
+
+class _Window(io.RawIOBase):
+    """A file of which one piece is there."""
+
+    def __init__(self, size: int, begin: int, data: bytes) -> None:
+        self._size, self._begin, self._data = size, begin, data
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._size if size < 0 else min(self._at + size, self._size)
+        begin = self._at - self._begin
+        if begin < 0 or end - self._begin > len(self._data):
+            raise OSError("outside of what was fetched")
+        self._at = end
+        return self._data[begin : end - self._begin]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """One file of rows."""
+
+    url: str
+    rows: int
+    nbytes: int
+    footer: int
+    """Bytes of the footer, with the length and mark behind it."""
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    known: dict[str, Any] = field(default_factory=dict, repr=False)
+    """The footer, and the bytes of a small file, once read."""
+    lock: Any = field(default_factory=threading.Lock, repr=False)
+
+    def columns(self, group: int, names: Sequence[str]) -> dict[str, Any]:
+        """Columns of one group of rows, as Arrow arrays."""
+        with self.lock:
+            if "meta" not in self.known:
+                self._open()
+            meta = self.known["meta"]
+        if not 0 <= group < meta.num_row_groups:
+            raise FormatError(f"group {group} of {meta.num_row_groups}", url=self.url, structure="footer")
+        data: bytes | None = self.known.get("data")
+        begin = 0
+        if data is None:
+            begin, end = _range(meta.row_group(group), names)
+            data = self._fetch(begin, end - begin)
+        try:
+            file = pq.ParquetFile(
+                pa.PythonFile(_Window(self.nbytes, begin, data), "r"), metadata=meta, page_checksum_verification=True
+            )
+            table = file.read_row_group(group, columns=list(names), use_threads=False)
+            return {name: table.column(name).combine_chunks() for name in names}
+        except (pa.ArrowException, OSError, KeyError) as problem:
+            raise FormatError(f"the rows cannot be read: {problem}", url=self.url, structure=f"group {group}") from None
+
+    def whole(self, names: Sequence[str]) -> dict[str, Any]:
+        """Columns of all rows."""
+        if not self.rows:
+            return {}
+        data = self._fetch(0, self.nbytes)
+        try:
+            file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+            table = file.read(columns=list(names), use_threads=False).combine_chunks()
+            return {name: table.column(name).combine_chunks() for name in names}
+        except (pa.ArrowException, OSError, KeyError) as problem:
+            raise FormatError(f"the rows cannot be read: {problem}", url=self.url, structure="rows") from None
+
+    def _open(self) -> None:
+        try:
+            if self.nbytes <= SMALL:
+                data = self._fetch(0, self.nbytes)
+                self.known["meta"] = pq.read_metadata(pa.BufferReader(data))
+                self.known["data"] = data
+                return
+            length = min(max(self.footer, TAIL), self.nbytes)
+            begin = self.nbytes - length
+            tail = self._fetch(begin, length)
+            self.known["meta"] = pq.read_metadata(pa.PythonFile(_Window(self.nbytes, begin, tail), "r"))
+        except (pa.ArrowException, OSError) as problem:
+            if isinstance(problem, NotFoundError | StaleSourceError | TruncatedError):
+                raise
+            raise FormatError(f"the footer cannot be read: {problem}", url=self.url, structure="footer") from None
+
+    def _fetch(self, begin: int, length: int) -> bytes:
+        try:
+            with open_source(self.url, self.storage_options) as source:
+                data = source.read(begin, length)
+        except NotFoundError:
+            raise StaleSourceError(
+                "a file of the store is gone: it was written anew, or not copied in full",
+                url=self.url,
+                hint="Open it again",
+            ) from None
+        if len(data) != length:
+            raise TruncatedError("a file of the store is cut short", url=self.url, offset=begin, length=length)
+        return data
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Part, (self.url, self.rows, self.nbytes, self.footer, self.storage_options)
+
+
+def _range(group: Any, names: Sequence[str]) -> tuple[int, int]:
+    """The bytes that hold columns of a group."""
+    begins, ends = [], []
+    wanted = set(names)
+    for at in range(group.num_columns):
+        column = group.column(at)
+        if column.path_in_schema.partition(".")[0] in wanted:
+            begin = column.data_page_offset
+            if column.has_dictionary_page and column.dictionary_page_offset is not None:
+                begin = min(begin, column.dictionary_page_offset)
+            begins.append(begin)
+            ends.append(begin + column.total_compressed_size)
+    return min(begins), max(ends)
+
+
+class Writer:
+    """Writes one file of rows; blocks of any size come out as groups of `GROUP` rows.
+
+    Parameters
+    ----------
+    file
+        Where to.
+    schema
+        An Arrow schema.
+    delta
+        Columns whose values are alike from row to row: kept as differences.
+    """
+
+    def __init__(self, file: Any, schema: Any, delta: Sequence[str] = ()) -> None:
+        plain = [name for name in schema.names if name not in delta]
+        self._schema = schema
+        self._writer = pq.ParquetWriter(
+            file, schema, compression="zstd", use_dictionary=plain, write_statistics=list(delta) or False,
+            column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED"), data_page_size=1 << 20,
+            write_page_checksum=True,
+        )  # fmt: skip
+        self._waiting: list[Any] = []
+        self._rows = 0
+        self.rows = 0
+        """Rows given so far."""
+
+    def add(self, columns: Mapping[str, Any]) -> None:
+        """Add rows."""
+        batch = pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], schema=self._schema)
+        self.rows += batch.num_rows
+        while batch.num_rows:
+            take = min(batch.num_rows, GROUP - self._rows)
+            self._waiting.append(batch.slice(0, take))
+            self._rows += take
+            batch = batch.slice(take)
+            if self._rows == GROUP:
+                self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema), row_group_size=GROUP)
+        self._waiting, self._rows = [], 0
+
+    def close(self) -> None:
+        """Write what is left, and the footer."""
+        self._flush()
+        self._writer.close()
+
+    def abandon(self) -> None:
+        """Let go of the file, while it is still open; does no harm after `close`."""
+        self._writer.close()
+
+
+def footer_length(tail: bytes) -> int:
+    """Bytes of a Parquet file's footer, from its last eight."""
+    return int.from_bytes(tail[:4], "little") + 8

@@ -1,0 +1,315 @@
+"""How is a store opened?
+
+The root, and the small tables of irregular axes and packings: at most three requests, however many chunks there are. Rows are fetched when a cell is
+asked for, sources when one is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import FormatError, InsituError, ModelError, NotFoundError
+from insitu.model import (
+    ABSENT,
+    IDENTITY,
+    UNWRITTEN,
+    Axis,
+    ChunkTable,
+    Columns,
+    Encoding,
+    Kind,
+    Packings,
+    Source,
+    Tile,
+    VirtualArray,
+    VirtualGroup,
+)
+from insitu.model.axis import Indices
+from insitu.references import arrow
+from insitu.references.insitu_store import root
+from insitu.references.insitu_store.part import GROUP, Part
+from insitu.references.insitu_store.rows import Page, Rows, SparseRows, Stacked, Stored, page_cache
+from insitu.references.insitu_store.values import dtype_from, unpack
+from insitu.references.recent import Recent
+from insitu.references.urls import Base
+from insitu.sources import open_source
+from insitu.sources.listing import local_path
+from insitu.zarr_metadata.document import field as needed
+from insitu.zarr_metadata.document import integers as numbers_of
+from insitu.zarr_metadata.document import mapping, text, whole
+
+__all__ = ["Opened", "StoredSources", "open_store"]
+
+_SOURCE_COLUMNS = ("url", "size", "etag", "modified", "optional")
+
+
+def _weight(page: Mapping[str, Any]) -> int:
+    return sum(int(column.nbytes) for column in page.values())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredSources(Sequence[Source]):
+    """The sources of a store, fetched in groups when they are named."""
+
+    parts: tuple[Part, ...]
+    base: Base
+    starts: Indices
+    """Number of the first source in each part, and of all."""
+    pages: Recent[Mapping[str, Any]] = field(default_factory=lambda: Recent(_weight), repr=False)
+
+    @classmethod
+    def of(cls, parts: Sequence[Part], base: Base) -> StoredSources:
+        """The sources in these files."""
+        starts = np.concatenate([[0], np.cumsum([part.rows for part in parts])]).astype(np.int64)
+        return cls(tuple(parts), base, starts)
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    @overload
+    def __getitem__(self, number: int) -> Source: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Source]: ...
+    def __getitem__(self, number: int | slice) -> Source | Sequence[Source]:
+        if isinstance(number, slice):
+            return [self[n] for n in range(*number.indices(len(self)))]
+        count = len(self)
+        if not -count <= number < count:
+            raise IndexError(f"source {number} of {count}")
+        number %= count
+        which = int(np.searchsorted(self.starts, number, side="right")) - 1
+        group, row = divmod(number - int(self.starts[which]), GROUP)
+        return self._source(self._page(which, group), row)
+
+    def _page(self, which: int, group: int) -> Mapping[str, Any]:
+        return self.pages.find((which, group), partial(self.parts[which].columns, group, _SOURCE_COLUMNS))
+
+    def _source(self, page: Mapping[str, Any], row: int) -> Source:
+        url, size, etag, modified, optional = (page[name][row].as_py() for name in _SOURCE_COLUMNS)
+        return Source(self.base.resolve(url), size, etag, modified, bool(optional))
+
+    def __iter__(self) -> Iterator[Source]:
+        for which, part in enumerate(self.parts):
+            for group in range(-(-part.rows // GROUP)):
+                page = self._page(which, group)
+                for row in range(len(page["url"])):
+                    yield self._source(page, row)
+
+
+@dataclass(slots=True, eq=False)
+class Opened:
+    """A store whose root was read."""
+
+    url: str
+    document: dict[str, Any]
+    data: bytes
+    """The root as it lay there."""
+    sources: StoredSources
+    chunks: tuple[Part, ...]
+    encodings: tuple[Encoding, ...]
+    packings: Packings
+    axes: Mapping[str, npt.NDArray[np.int64]]
+    pages: Recent[Page] = field(default_factory=page_cache)
+
+    def group(self) -> VirtualGroup:
+        """The tree."""
+        try:
+            return self._group(mapping(needed(self.document, "tree"), "tree"), "")
+        except InsituError as problem:
+            raise problem.located(url=self.url, structure=root.NAME) from None
+        except (TypeError, ValueError, IndexError, KeyError, AttributeError) as problem:
+            raise FormatError(f"the tree is damaged: {problem}", url=self.url, structure=root.NAME) from None
+
+    def _group(self, row: Mapping[str, Any], path: str) -> VirtualGroup:
+        arrays = {}
+        for name, array in mapping(row.get("arrays") or {}, "arrays").items():
+            try:
+                arrays[name] = self._array(mapping(array, name))
+            except InsituError as problem:
+                raise problem.located(variable=f"{path}/{name}".lstrip("/")) from None
+        groups = mapping(row.get("groups") or {}, "groups")
+        return VirtualGroup(
+            arrays,
+            {name: self._group(mapping(group, name), f"{path}/{name}") for name, group in groups.items()},
+            unpack(mapping(row.get("attributes") or {}, "attributes")),
+            unpack(mapping(row.get("details") or {}, "details")),
+            mapping(row.get("problems") or {}, "problems"),
+        )
+
+    def _array(self, row: Mapping[str, Any]) -> VirtualArray:
+        shape = numbers_of(needed(row, "shape"), "shape")
+        tiles = [mapping(tile, "tile") for tile in needed(row, "tiles")]
+        origins = np.array([numbers_of(needed(tile, "origin"), "origin", count=len(shape)) for tile in tiles], np.int64)
+        return VirtualArray(
+            shape=shape,
+            dtype=dtype_from(needed(row, "dtype")),
+            dims=tuple(text(dim, "dims") for dim in needed(row, "dims")),
+            tiles=tuple(self._tile(tile) for tile in tiles),
+            origins=origins.reshape(len(tiles), len(shape)),
+            attributes=unpack(mapping(row.get("attributes") or {}, "attributes")),
+            fill_value=unpack(row.get("fill_value")),
+            details=unpack(mapping(row.get("details") or {}, "details")),
+        )
+
+    def _tile(self, row: Mapping[str, Any]) -> Tile:
+        chosen = [whole(number, "encodings") for number in needed(row, "encodings")]
+        encoding_map = _inverse(chosen, len(self.encodings), "encodings")
+        packing = _numbers(needed(row, "packings"))
+        packing_map = _inverse(packing, len(self.packings), "packings")
+        packings = (
+            IDENTITY if len(packing) == 1 and self.packings[packing[0]].identity else _chosen(self.packings, packing)
+        )
+        return Tile(
+            axes=tuple(self._axis(mapping(axis, "axis")) for axis in needed(row, "axes")),
+            encodings=tuple(self.encodings[number] for number in chosen),
+            chunks=self._table(mapping(needed(row, "chunks"), "chunks"), encoding_map, packing_map),
+            packings=packings,
+            layout=numbers_of(needed(row, "layout"), "layout"),
+        )
+
+    def _axis(self, row: Mapping[str, Any]) -> Axis:
+        if "rows" not in row:
+            length, size = whole(needed(row, "length"), "length"), whole(needed(row, "size"), "size", least=1)
+            return Axis.regular(length, size, bool(row.get("padded", True)))
+        first, count = numbers_of(row["rows"], "rows", count=2)
+        if first + count > len(self.axes["extent"]):
+            raise FormatError(f"rows {first} to {first + count} of an axis are not there")
+        columns = [self.axes[name][first : first + count] for name in ("extent", "skip", "step", "stored")]
+        return Axis.irregular(*columns)
+
+    def _table(self, row: Mapping[str, Any], encoding_map: Indices, packing_map: Indices) -> ChunkTable:
+        kind = needed(row, "kind")
+        if kind == "joined":
+            tables = [self._table(mapping(item, "table"), encoding_map, packing_map) for item in needed(row, "tables")]
+            axis = whole(needed(row, "axis"), "axis")
+            starts = np.concatenate([[0], np.cumsum([table.shape[axis] for table in tables])]).astype(np.int64)
+            return Stacked(tuple(tables), axis, starts, self.sources)
+        shape = numbers_of(needed(row, "shape"), "shape")
+        if kind == "constant":
+            state = needed(row, "source")
+            if state not in (ABSENT, UNWRITTEN):
+                raise FormatError(f"{state!r} is no state of cells")
+            return Columns.absent(shape) if state == ABSENT else Columns.unwritten(shape)
+        number = whole(needed(row, "part"), "part")
+        if number >= len(self.chunks):
+            raise FormatError(f"part {number} of {len(self.chunks)}")
+        part = self.chunks[number]
+        first, count = whole(needed(row, "row"), "row"), whole(needed(row, "count"), "count")
+        if first + count > part.rows:
+            raise FormatError(f"rows {first} to {first + count} of {part.rows}")
+        constant = {name: int(value) for name, value in mapping(row.get("constant") or {}, "constant").items()}
+        stored = Stored(part, number, first, count, constant, self.pages, encoding_map, packing_map)
+        if kind == "sparse":
+            return SparseRows(shape, self.sources, stored, np.array(needed(row, "starts"), np.int64))
+        if kind != "rows" or count != int(np.prod(shape, dtype=object)):
+            raise FormatError(f"a table of kind {kind!r} with {count} rows for a grid of {shape}")
+        return Rows(shape, self.sources, stored)
+
+
+def _inverse(chosen: Sequence[int], count: int, name: str) -> Indices:
+    """Where each number of the store's pool is in the tile's."""
+    if not chosen or max(chosen) >= count:
+        raise FormatError(f"{name!r} names what is not there")
+    inverse = np.full(count, -1, np.int64)
+    inverse[np.asarray(chosen)] = np.arange(len(chosen))
+    return inverse
+
+
+def _numbers(value: Any) -> list[int]:
+    """Numbers as a list, or as a run: `{"first": 0, "count": 3}`."""
+    if isinstance(value, Mapping):
+        first = whole(needed(value, "first"), "first")
+        count = whole(needed(value, "count"), "count")
+        if count > 1 << 28:
+            raise FormatError(f"{count} packings")
+        return list(range(first, first + count))
+    return [whole(number, "packings") for number in value]
+
+
+def _chosen(packings: Packings, rows: Sequence[int]) -> Packings:
+    """Some rows of a table of packings."""
+    columns = {}
+    for column in fields(Packings):
+        value = getattr(packings, column.name)
+        columns[column.name] = value[np.asarray(rows)] if isinstance(value, np.ndarray) else value
+    return Packings(**columns)
+
+
+def open_store(
+    url: str, *, allow_local: bool = False, storage_options: Mapping[str, Any] | None = None, data: bytes | None = None
+) -> Opened:
+    """Read the root of a store.
+
+    Parameters
+    ----------
+    url
+        Of the directory.
+    allow_local
+        Whether a remote store may name files of this machine.
+    storage_options
+        See `insitu.sources.open_source`.
+    data
+        The root document, if it was read already.
+    """
+    url = (local_path(url) or url).rstrip("/")
+    if data is None:
+        try:
+            with open_source(f"{url}/{root.NAME}", storage_options) as source:
+                data = source.read(0, source.size())
+        except NotFoundError as problem:
+            raise problem.located(structure=root.NAME) from None
+    document = root.parse(data, url)
+    try:
+        sources = [root.part_from(row, url, storage_options) for row in needed(document, "sources")]
+        chunks = [root.part_from(row, url, storage_options) for row in needed(document, "chunks")]
+        return Opened(
+            url,
+            document,
+            data,
+            StoredSources.of(sources, Base(url, allow_local)),
+            tuple(chunks),
+            tuple(root.encoding_from(row) for row in needed(document, "encodings")),
+            _packings(mapping(needed(document, "packings"), "packings"), url, storage_options),
+            _axes(document.get("axes"), url, storage_options),
+        )
+    except InsituError as problem:
+        raise problem.located(url=url, structure=root.NAME) from None
+    except (TypeError, ValueError, KeyError, ModelError) as problem:
+        raise FormatError(f"the root is damaged: {problem}", url=url, structure=root.NAME) from None
+
+
+_NOT_PLAIN = ("kinds", "missing_types", "missing", "missing_type")
+_AXIS_COLUMNS = ("extent", "skip", "step", "stored")
+
+
+def _axes(row: Any, url: str, options: Mapping[str, Any] | None) -> dict[str, npt.NDArray[np.int64]]:
+    if row is None:
+        return {name: np.zeros(0, np.int64) for name in _AXIS_COLUMNS}
+    columns = root.part_from(row, url, options).whole(_AXIS_COLUMNS)
+    return {name: arrow.to_integers(columns[name]) for name in _AXIS_COLUMNS}
+
+
+def _packings(row: Mapping[str, Any], url: str, options: Mapping[str, Any] | None) -> Packings:
+    """The table of packings: numbers in a file, what is no number in the root."""
+    if "part" not in row:
+        return IDENTITY
+    kinds = tuple(Kind(**unpack(mapping(kind, "kind"))) for kind in needed(row, "kinds"))
+    part = root.part_from(row["part"], url, options)
+    width = whole(needed(row, "width"), "width")
+    wide = ("missing", "missing_type") if width else ()
+    plain = [column.name for column in fields(Packings) if column.name not in _NOT_PLAIN]
+    columns: dict[str, Any] = {
+        "missing": np.zeros((part.rows, 0), np.uint64), "missing_type": np.zeros((part.rows, 0), np.int32)
+    }  # fmt: skip
+    for name, column in part.whole([*plain, *wide]).items():
+        inner = column.values if name in wide else column
+        kind = inner.type.to_pandas_dtype()
+        flat = np.frombuffer(inner.buffers()[1], kind)[inner.offset : inner.offset + len(inner)]
+        columns[name] = flat.reshape(part.rows, width) if name in wide else flat
+    return Packings(kinds=kinds, missing_types=tuple(needed(row, "missing_types")), **columns)

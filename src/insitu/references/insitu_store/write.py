@@ -1,0 +1,400 @@
+"""How is a tree saved, and how is more appended to it?
+
+Rows go into new files, block by block in bounded memory; then the root that names them takes the old one's place in one atomic step. A crash before leaves
+the old state; a second writer that comes later is told so and its files are removed. Appending writes only what is new.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from insitu.errors import InsituError, ModelError, SourceError, UnsupportedError
+from insitu.model import (
+    ABSENT,
+    INLINE,
+    UNWRITTEN,
+    ChunkTable,
+    Columns,
+    Located,
+    Source,
+    Sparse,
+    Tile,
+    VirtualArray,
+    VirtualGroup,
+    concatenate,
+)
+from insitu.model.axis import Indices
+from insitu.model.chunks import COLUMN_NAMES
+from insitu.model.derived import Joined
+from insitu.references import arrow
+from insitu.references.insitu_store import root
+from insitu.references.insitu_store.part import GROUP, Writer, footer_length
+from insitu.references.insitu_store.pools import AXES, SOURCES, Pools
+from insitu.references.insitu_store.read import Opened, open_store
+from insitu.references.insitu_store.rows import Rows, SparseRows, Stacked
+from insitu.references.insitu_store.values import dtype_to, pack
+from insitu.references.listed import Listed
+from insitu.references.target import Folder, folder
+
+__all__ = ["append_store", "write_store"]
+
+_LARGEST = 1 << 34
+"""Cells of a grid that are written one by one; what is larger must be sparse."""
+_CHUNKS = pa.schema([
+    ("tile", pa.int32()), ("cell", pa.int64()), ("source", pa.int32()), ("offset", pa.int64()), ("length", pa.int64()),
+    ("filter_mask", pa.int64()), ("encoding", pa.int32()), ("packing", pa.int32()), ("inline", pa.large_binary()),
+])  # fmt: skip
+_WIDTHS: dict[str, type[Any]] = {
+    "source": np.int32, "offset": np.int64, "length": np.int64, "filter_mask": np.int64, "encoding": np.int32, "packing": np.int32,
+}  # fmt: skip
+Named = Callable[[str], str]
+
+
+def write_store(
+    group: VirtualGroup,
+    url: str,
+    *,
+    named: Named | None = None,
+    mode: str = "w",
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
+    """Save a tree.
+
+    Parameters
+    ----------
+    group
+        The tree.
+    url
+        Of the directory.
+    named
+        How a source's URL is written.
+    mode
+        "w": an old store is replaced. "x": there must be none.
+    storage_options
+        See `insitu.sources.open_source`.
+
+    Raises
+    ------
+    SourceError
+        If another writer has changed the store in the meantime; nothing was changed.
+    """
+    to = folder(url, storage_options)
+    before = to.read(root.NAME)
+    if before is not None and mode == "x":
+        raise SourceError("there is a store already", url=url, hint='Use mode="w" to replace it, or append')
+    _Saving(to, before, None, named).save(group)
+
+
+def append_store(
+    group: VirtualGroup,
+    url: str,
+    dim: str,
+    *,
+    named: Named | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
+    """Add a tree to a saved one, along a dimension.
+
+    Arrays that have the dimension grow; the others stay as they are. What was saved is neither read nor written again.
+    """
+    to = folder(url, storage_options)
+    opened = open_store(url, storage_options=storage_options)
+    _Saving(to, opened.data, opened, named).save(_grown(opened.group(), group, dim))
+
+
+def _grown(old: VirtualGroup, new: VirtualGroup, dim: str, path: str = "") -> VirtualGroup:
+    arrays: dict[str, VirtualArray] = {}
+    lacking = [name for name, array in old.arrays.items() if dim in array.dims and name not in new.arrays]
+    extra = [name for name in new.arrays if name not in old.arrays]
+    if lacking or extra:
+        raise ModelError(
+            f"what is appended must have the same arrays: missing {lacking}, not there before {extra}",
+            variable=path or None,
+        )
+    for name, array in old.arrays.items():
+        if dim not in array.dims:
+            arrays[name] = array
+            continue
+        added = new.arrays[name]
+        if added.dims != array.dims:
+            raise ModelError(f"{name!r} has the dimensions {added.dims}, and {array.dims} before")
+        try:
+            arrays[name] = concatenate([array, added], dim)
+        except InsituError as problem:
+            raise problem.located(variable=f"{path}/{name}".lstrip("/")) from None
+        if arrays[name].dtype != array.dtype:
+            raise ModelError(f"{name!r} has values of {added.dtype}, and {array.dtype} before")
+    groups = {
+        name: _grown(group, new.groups[name], dim, f"{path}/{name}") if name in new.groups else group
+        for name, group in old.groups.items()
+    }
+    details = dict(old.details)
+    if isinstance(details.get("dims"), Mapping) and dim in details["dims"]:
+        lengths = [array.shape[array.dims.index(dim)] for array in arrays.values() if dim in array.dims]
+        details["dims"] = {**details["dims"], **({dim: max(lengths)} if lengths else {})}
+    return replace(old, arrays=arrays, groups=groups, details=details)
+
+
+class _Saving:
+    """One save."""
+
+    def __init__(self, to: Folder, before: bytes | None, opened: Opened | None, named: Named | None) -> None:
+        self.to, self.before, self.opened = to, before, opened
+        self.mark = uuid.uuid4().hex[:12]
+        self.made: list[str] = []
+        self.pools = Pools(opened, named or (lambda url: url))
+        document = opened.document if opened is not None else {}
+        self.tiles = int(document.get("tiles", 0))
+        self.chunk_parts: list[dict[str, Any]] = list(document.get("chunks", ()))
+        self.source_parts: list[dict[str, Any]] = list(document.get("sources", ()))
+
+    def save(self, group: VirtualGroup) -> None:
+        """Write the files, then the root."""
+        try:
+            document = self._document(group)
+            if not self.to.swap(root.NAME, root.serialised(document), self.before):
+                raise SourceError(
+                    "another writer has changed the store in the meantime; nothing of this save was kept",
+                    url=self.to.url,
+                    hint="Open it again and repeat what you did",
+                )
+        except BaseException:
+            self.to.remove(self.made)
+            raise
+        self._tidy(document)
+
+    def _document(self, group: VirtualGroup) -> dict[str, Any]:
+        name = f"chunks-{self.mark}.parquet"
+        with ExitStack() as stack:
+            file = stack.enter_context(self.to.create(name))
+            self.made.append(name)
+            self.writer = Writer(file, _CHUNKS, ("cell", "source", "offset", "length"))
+            stack.callback(self.writer.abandon)
+            self.part = len(self.chunk_parts)
+            tree = self._group(group)
+            self.writer.close()
+            footer, size = _footer(file)
+        self.chunk_parts.append({"file": name, "rows": self.writer.rows, "bytes": size, "footer": footer})
+        pools = self.pools
+        if pools.sources:
+            self.source_parts.append(self._write("sources", SOURCES, pools.source_columns(), ("size",)))
+        axes = self._write("axes", AXES, pools.axis_columns(), AXES.names) if pools.axis_rows else None
+        return {
+            "id": self.mark,
+            "tiles": self.tiles,
+            "encodings": [root.encoding_to(encoding) for encoding in pools.encodings],
+            "packings": pools.packing_document(self._write),
+            "axes": axes,
+            "sources": self.source_parts,
+            "chunks": self.chunk_parts,
+            "tree": tree,
+        }
+
+    def _write(self, kind: str, schema: Any, columns: Mapping[str, Any], delta: Sequence[str] = ()) -> dict[str, Any]:
+        name = f"{kind}-{self.mark}.parquet"
+        with self.to.create(name) as file:
+            self.made.append(name)
+            writer = Writer(file, schema, delta)
+            writer.add(columns)
+            writer.close()
+            footer, size = _footer(file)
+        return {"file": name, "rows": writer.rows, "bytes": size, "footer": footer}
+
+    def _tidy(self, document: Mapping[str, Any]) -> None:
+        """Remove files that only the old root named."""
+        if self.before is None:
+            return
+        try:
+            old = root.parse(self.before, self.to.url)
+        except InsituError:
+            return  # of another version, or damaged: nothing that we may touch
+        self.to.remove(sorted(_files(old) - _files(document)))
+
+    def _group(self, group: VirtualGroup) -> dict[str, Any]:
+        return {
+            "attributes": pack(dict(group.attributes)),
+            "details": pack(dict(group.details)),
+            "problems": dict(group.problems),
+            "arrays": {name: self._array(name, array) for name, array in group.arrays.items()},
+            "groups": {name: self._group(inner) for name, inner in group.groups.items()},
+        }
+
+    def _array(self, name: str, array: VirtualArray) -> dict[str, Any]:
+        try:
+            return {
+                "shape": list(array.shape),
+                "dtype": dtype_to(array.dtype),
+                "dims": list(array.dims),
+                "attributes": pack(dict(array.attributes)),
+                "fill_value": pack(array.fill_value),
+                "details": pack(dict(array.details)),
+                "tiles": [
+                    {"origin": origin, **self._tile(tile)}
+                    for origin, tile in zip(array.origins.tolist(), array.tiles, strict=True)
+                ],
+            }
+        except InsituError as problem:
+            raise problem.located(variable=name) from None
+
+    def _tile(self, tile: Tile) -> dict[str, Any]:
+        encodings = [self.pools.encoding(encoding) for encoding in tile.encodings]
+        packings = [self.pools.packing(tile.packings[row]) for row in range(len(tile.packings))]
+        run = packings == list(range(packings[0], packings[0] + len(packings)))
+        return {
+            "layout": list(tile.dimensions),
+            "axes": [self.pools.axis(axis) for axis in tile.axes],
+            "encodings": encodings,
+            "packings": {"first": packings[0], "count": len(packings)} if run else packings,
+            "chunks": self._table(tile.chunks, np.array(encodings), np.array(packings)),
+        }
+
+    def _table(self, table: ChunkTable, encodings: Indices, packings: Indices) -> dict[str, Any]:
+        """A chunk table as the root describes it; rows that the store does not have yet are written."""
+        known = self._known(table)
+        if known is not None:
+            return known
+        if isinstance(table, Joined):
+            parts = zip(table.tables, table.encoding_maps, table.packing_maps, strict=True)
+            rows = [self._table(part, encodings[one], packings[other]) for part, one, other in parts]
+            return _flattened(table.axis, rows)
+        if isinstance(table, Columns) and table.source.size == 1 and int(table.source.flat[0]) in (ABSENT, UNWRITTEN):
+            return {"kind": "constant", "shape": list(table.shape), "source": int(table.source.flat[0])}
+        if isinstance(table, Sparse | Listed):
+            return self._sparse(table, encodings, packings)
+        return self._dense(table, encodings, packings)
+
+    def _known(self, table: ChunkTable) -> dict[str, Any] | None:
+        """What the root says of a table that is in the store already."""
+        if self.opened is None:
+            return None
+        if isinstance(table, Stacked):
+            inner = [self._known(part) for part in table.tables]
+            found = [row for row in inner if row is not None]
+            return {"kind": "joined", "axis": table.axis, "tables": found} if len(found) == len(inner) else None
+        if isinstance(table, Rows | SparseRows) and table.sources is self.opened.sources:
+            stored = table.stored
+            row = {"kind": "rows", "shape": list(table.shape), "part": stored.number, "row": stored.first,
+                   "count": stored.count, "constant": dict(stored.constant)}  # fmt: skip
+            return {**row, "kind": "sparse", "starts": table.starts.tolist()} if isinstance(table, SparseRows) else row
+        return None
+
+    def _dense(self, table: ChunkTable, encodings: Indices, packings: Indices) -> dict[str, Any]:
+        total = int(np.prod(table.shape, dtype=object))
+        if total > _LARGEST:
+            raise UnsupportedError(f"a selection of {total} cells of a sparse grid cannot be saved")
+        first, constant = self.writer.rows, _Constants()
+        known: dict[int, int] = {}
+        for begin in range(0, total, GROUP):
+            numbers = np.arange(begin, min(begin + GROUP, total))
+            rows = table.locate(list(np.unravel_index(numbers, table.shape)) if table.shape else [])
+            self._add(numbers, rows, table.sources, known, encodings, packings, constant)
+        self.tiles += 1
+        row = {"kind": "rows", "shape": list(table.shape), "part": self.part, "row": first, "count": total}
+        return {**row, "constant": constant.found()}
+
+    def _sparse(self, table: Sparse | Listed, encodings: Indices, packings: Indices) -> dict[str, Any]:
+        total = len(table.number)
+        first, constant = self.writer.rows, _Constants()
+        known: dict[int, int] = {}
+        for begin in range(0, total, GROUP):
+            numbers = table.number[begin : begin + GROUP]
+            rows = table.locate(list(np.unravel_index(numbers, table.shape)))
+            self._add(numbers, rows, table.sources, known, encodings, packings, constant)
+        # The first cell in each group of rows, as they will lie in the file.
+        cuts = [first, *range((first // GROUP + 1) * GROUP, first + total, GROUP)]
+        self.tiles += 1
+        return {
+            "kind": "sparse", "shape": list(table.shape), "part": self.part, "row": first, "count": total,
+            "constant": constant.found(), "starts": [int(table.number[cut - first]) for cut in cuts],
+        }  # fmt: skip
+
+    def _add(
+        self,
+        numbers: Indices,
+        rows: Located,
+        sources: Sequence[Source],
+        known: dict[int, int],
+        encodings: Indices,
+        packings: Indices,
+        constant: _Constants,
+    ) -> None:
+        """Write some rows."""
+        source = np.array(rows.source, np.int64)
+        stored = source >= 0
+        if stored.any():
+            used, at = np.unique(source[stored], return_inverse=True)
+            for number in used.tolist():
+                if number not in known:
+                    known[number] = self.pools.source(sources[number])
+            source[stored] = np.array([known[number] for number in used.tolist()])[at.reshape(-1)]
+        inline = np.flatnonzero(source == INLINE)
+        offset = np.where(stored, rows.offset, 0)
+        length = np.where(stored, rows.length, 0)
+        raw: Any = pa.nulls(len(numbers), pa.large_binary())
+        if len(inline):
+            texts: list[bytes | None] = [None] * len(numbers)
+            for row, begin, size in zip(
+                inline, rows.offset[inline].tolist(), rows.length[inline].tolist(), strict=True
+            ):
+                texts[row] = rows.inline[begin : begin + size]
+            raw = arrow.binaries(texts, pa.large_binary())
+        columns = {
+            "source": source, "offset": offset, "length": length, "filter_mask": np.asarray(rows.filter_mask, np.int64),
+            "encoding": encodings[rows.encoding], "packing": packings[rows.packing],
+        }  # fmt: skip
+        constant.look(columns)
+        wide = {name: arrow.numbers(np.asarray(column), _WIDTHS[name]) for name, column in columns.items()}
+        tile = arrow.numbers(np.full(len(numbers), self.tiles), np.int32)
+        self.writer.add({**wide, "tile": tile, "cell": arrow.numbers(numbers, np.int64), "inline": raw})
+
+
+class _Constants:
+    """Which columns have one value in all rows?"""
+
+    def __init__(self) -> None:
+        self._values: dict[str, int | None] = {}
+
+    def look(self, columns: Mapping[str, Any]) -> None:
+        for name, column in columns.items():
+            if not len(column) or self._values.get(name, 0) is None:
+                continue
+            value = int(column[0])
+            same = self._values.get(name, value) == value and bool((np.asarray(column) == value).all())
+            self._values[name] = value if same else None
+
+    def found(self) -> dict[str, int]:
+        return {name: value for name in COLUMN_NAMES if (value := self._values.get(name)) is not None}
+
+
+def _flattened(axis: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Tables side by side; those that are so along the same axis already are taken apart, so that appending stays flat."""
+    tables: list[dict[str, Any]] = []
+    for row in rows:
+        tables += row["tables"] if row["kind"] == "joined" and row["axis"] == axis else [row]
+    return {"kind": "joined", "axis": axis, "tables": tables}
+
+
+def _footer(file: Any) -> tuple[int, int]:
+    """Length of the footer that was just written, and of the file."""
+    file.flush()
+    size = file.tell()
+    with open(file.fileno(), "rb", closefd=False) as again:
+        again.seek(size - 8)
+        tail = again.read(8)
+    file.seek(size)
+    return footer_length(tail), size
+
+
+def _files(document: Mapping[str, Any]) -> set[str]:
+    """The files that a root names."""
+    rows = [*document.get("sources", ()), *document.get("chunks", ())]
+    packings = document.get("packings") or {}
+    rows += [row for row in (document.get("axes"), packings.get("part")) if row]
+    return {row["file"] for row in rows if isinstance(row, Mapping) and isinstance(row.get("file"), str)}

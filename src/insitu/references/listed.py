@@ -1,0 +1,88 @@
+"""Where do cells lie that are listed one by one, from many files, some inline, most of a grid perhaps never written?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.model import UNWRITTEN, ChunkState, ChunkTable, Columns, Located, Source
+from insitu.model.axis import Indices
+from insitu.model.chunks import state_of
+from insitu.model.derived import Expanded, Selected
+
+__all__ = ["Listed", "listed"]
+
+_DENSE_SHARE = 3
+"""A listed cell costs 8 bytes more than one of a full grid: below a third of the grid, the list is smaller."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Listed:
+    """The cells of a grid that have bytes, by number."""
+
+    shape: tuple[int, ...]
+    sources: Sequence[Source]
+    number: Indices
+    """In C order of the grid; ascending."""
+    source: npt.NDArray[Any]
+    offset: npt.NDArray[Any]
+    length: npt.NDArray[Any]
+    inline: bytes = b""
+
+    def locate(self, cells: Sequence[Indices]) -> Located:
+        """Where cells lie."""
+        wanted = flat(cells, self.shape)
+        zero = np.broadcast_to(np.int64(0), wanted.shape)
+        if not len(self.number):
+            return Located(np.full(len(wanted), UNWRITTEN), zero, zero, zero, zero, zero, b"")
+        at = np.minimum(np.searchsorted(self.number, wanted), len(self.number) - 1)
+        found = self.number[at] == wanted
+        offset, length = (np.where(found, column[at], 0) for column in (self.offset, self.length))
+        return Located(np.where(found, self.source[at], UNWRITTEN), offset, length, zero, zero, zero, self.inline)
+
+    def take(self, axis: int, cells: Indices | slice) -> Selected:
+        """The table of these cells along one axis."""
+        return Selected.of(self, axis, cells)
+
+    def expanded(self) -> Expanded:
+        """The same table with one more axis, of one cell, at the end."""
+        return Expanded(self)
+
+    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
+        return state_of(self, cell)
+
+
+def flat(cells: Sequence[Indices], shape: tuple[int, ...]) -> Indices:
+    """The numbers of cells in C order of the grid."""
+    if not cells:
+        return np.zeros(1, np.int64)
+    return np.asarray(np.ravel_multi_index(tuple(np.broadcast_arrays(*cells)), shape)).reshape(-1)
+
+
+def listed(
+    shape: tuple[int, ...],
+    sources: Sequence[Source],
+    number: Indices,
+    source: npt.NDArray[Any],
+    offset: npt.NDArray[Any],
+    length: npt.NDArray[Any],
+    inline: bytes = b"",
+) -> ChunkTable:
+    """The table of listed cells: a full grid where most are listed, else a list. Of a cell listed twice, the last counts."""
+    total = 1
+    for count in shape:
+        total *= count
+    if total <= max(_DENSE_SHARE * len(number), 1024):
+        full = np.full(total, UNWRITTEN, np.int64)
+        full[number] = source
+        begins, sizes = np.zeros(total, np.int64), np.zeros(total, np.int64)
+        begins[number], sizes[number] = offset, length
+        grid = full.reshape(shape), begins.reshape(shape), sizes.reshape(shape)
+        return Columns(shape, sources, grid[0], grid[1], grid[2], inline=inline)
+    order = np.argsort(number, kind="stable")
+    order = order[np.append(np.diff(number[order]) != 0, True)]
+    return Listed(shape, sources, number[order], source[order], offset[order], length[order], inline)

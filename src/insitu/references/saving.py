@@ -1,0 +1,316 @@
+"""Which format is meant, and how are references opened, saved, appended to and converted?
+
+By the target's name: `*.json` (also `.json.zst`, `.json.gz`) is kerchunk's JSON, `*.parq` its Parquet directory, `*.parquet` one flat table, `*.insitu` our own. A saved
+set is found again by its name and by what lies there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from typing import IO, Any
+
+import pyarrow as pa
+
+from insitu.errors import FormatError, NotFoundError, UnsupportedError
+from insitu.model import VirtualGroup
+from insitu.references.explicit import explicit
+from insitu.references.flat_parquet import read_flat, write_flat
+from insitu.references.insitu_store import NAME, append_store, open_store, write_store
+from insitu.references.kerchunk_json import looks_like_references, parse_json, read_json, write_json
+from insitu.references.kerchunk_parquet import RECORD_SIZE, read_parquet, write_parquet
+from insitu.references.rename import Renaming, renamed
+from insitu.references.target import writable
+from insitu.references.urls import Base, absolute, relative_to
+from insitu.references.writing import Writing
+from insitu.sources import ByteSource, open_source
+from insitu.sources.listing import local_path
+
+__all__ = ["FORMATS", "append", "convert", "format_of", "open_references", "save"]
+
+FORMATS = ("insitu", "kerchunk-json", "kerchunk-parquet", "flat-parquet")
+_SUFFIXES = (
+    (re.compile(r"\.json(\.zst|\.zstd|\.gz)?$", re.IGNORECASE), "kerchunk-json"),
+    (re.compile(r"\.parq$", re.IGNORECASE), "kerchunk-parquet"),
+    (re.compile(r"\.parquet$", re.IGNORECASE), "flat-parquet"),
+    (re.compile(r"\.insitu$", re.IGNORECASE), "insitu"),
+)
+_SCHEMES = {"reference+json": "kerchunk-json", "reference+parquet": "flat-parquet", "virtualizarr": "kerchunk-parquet"}
+"""zaro's way to say which format it is."""
+_MAGIC = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
+
+
+def format_of(url: str) -> str | None:
+    """The format that a name stands for; None if it stands for none.
+
+    Examples
+    --------
+    >>> format_of("s3://bucket/era5.parq/"), format_of("refs.json.zst"), format_of("data.nc")
+    ('kerchunk-parquet', 'kerchunk-json', None)
+    """
+    name = url.partition("?")[0].rstrip("/")
+    return next((kind for pattern, kind in _SUFFIXES if pattern.search(name)), None)
+
+
+def open_references(
+    url: str,
+    *,
+    format: str | None = None,
+    errors: str = "raise",
+    allow_local: bool = False,
+    missing: str = "raise",
+    target: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> VirtualGroup | None:
+    """Open a saved set of references; None if there is none at this URL.
+
+    Parameters
+    ----------
+    url
+        A file or a directory; also `reference+json://…`, `reference+parquet://…`, `virtualizarr://…`.
+    format
+        One of `FORMATS`, if the name and what lies there should not decide.
+    errors
+        "raise", or "warn": arrays that cannot be taken are left out.
+    allow_local
+        Whether a remote set may name files of this machine.
+    missing
+        kerchunk Parquet: what a missing file of rows means, "raise" or "unwritten".
+    target
+        kerchunk JSON: what a null URL stands for.
+    storage_options
+        See `insitu.sources.open_source`.
+    """
+    scheme, mark, rest = url.partition("://")
+    if mark and scheme.lower() in _SCHEMES:
+        format, url = _SCHEMES[scheme.lower()], rest
+    kind = format or _found(url)
+    if kind is None:
+        return None
+    if kind not in FORMATS:
+        raise ValueError(f"no format {kind!r}; there are: {', '.join(FORMATS)}")
+    base = Base(local_path(url) or url, allow_local)
+    if kind == "insitu":
+        return open_store(url, allow_local=allow_local, storage_options=storage_options).group()
+    if kind == "kerchunk-parquet":
+        return _open_directory(url, base, errors, missing, storage_options, sure=format is not None)
+    with open_source(url, storage_options) as source:
+        data = source.read(0, source.size())
+    if kind == "flat-parquet":
+        return read_flat(data, base, errors=errors)
+    document = parse_json(data, base.url)
+    if not looks_like_references(document):
+        if format is None:
+            return None
+        raise FormatError("this JSON holds no references", url=base.url, structure="references")
+    return read_json(document, base, target=target, errors=errors)
+
+
+def _open_directory(
+    url: str, base: Base, errors: str, missing: str, storage_options: Mapping[str, Any] | None, *, sure: bool
+) -> VirtualGroup | None:
+    try:
+        with open_source(f"{url.rstrip('/')}/.zmetadata", storage_options) as source:
+            document = parse_json(source.read(0, source.size()), base.url)
+    except NotFoundError:
+        if sure:
+            raise
+        return None
+    if "record_size" not in document:
+        if sure:
+            raise FormatError("there is no 'record_size'", url=base.url, structure=".zmetadata")
+        return None
+    return read_parquet(document, base, errors=errors, missing=missing, storage_options=storage_options)
+
+
+def _found(url: str) -> str | None:
+    """The format of what lies at a URL: by its name, and on this machine by looking."""
+    named = format_of(url)
+    path = local_path(url)
+    if path is None:
+        return named
+    if os.path.isdir(path):
+        if os.path.exists(os.path.join(path, NAME)):
+            return "insitu"
+        return "kerchunk-parquet" if os.path.exists(os.path.join(path, ".zmetadata")) else None
+    if named in ("kerchunk-parquet", "insitu") or not os.path.isfile(path):
+        return "flat-parquet" if os.path.isfile(path) and _head(path)[:4] == b"PAR1" else None
+    head = _head(path)
+    if head[:4] == b"PAR1":
+        return "flat-parquet"
+    if named == "kerchunk-json" and head.startswith(_MAGIC):
+        return "kerchunk-json"
+    return "kerchunk-json" if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{" else None
+
+
+def _head(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(64)
+
+
+def matches(url: str) -> bool:
+    """Whether there may be references at a URL: costs no request."""
+    return _found(url) is not None
+
+
+def save(
+    group: VirtualGroup,
+    target: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    mode: str = "w",
+    inline_threshold: int = 0,
+    relative: bool = False,
+    zarr_format: int | None = None,
+    record_size: int = RECORD_SIZE,
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
+    """Save a tree, so that it need not be scanned again.
+
+    Parameters
+    ----------
+    group
+        The tree.
+    target
+        Where to: the name says the format, see `format_of`.
+    format
+        One of `FORMATS`, if the name should not decide.
+    mode
+        "w": what lies there is replaced. "x": nothing may lie there.
+    inline_threshold
+        kerchunk formats: chunks of up to so many bytes are kept inline.
+    relative
+        Write URLs relative to the target, where both lie together: the archive can be moved as a whole.
+    zarr_format
+        kerchunk JSON: version of the metadata; None: 2 if that can say all, else 3.
+    record_size
+        kerchunk Parquet: rows of a file.
+    storage_options
+        See `insitu.sources.open_source`.
+
+    Raises
+    ------
+    UnsupportedError
+        If the format cannot hold some array: which, why, and what to do.
+    """
+    url = os.fspath(target)
+    kind = format or format_of(url)
+    if kind not in FORMATS:
+        raise UnsupportedError(
+            f"the name {url!r} says no format" if format is None else f"no format {format!r}",
+            hint="Use *.insitu, *.json, *.parq or *.parquet, or format=",
+        )
+    if mode not in ("w", "x"):
+        raise ValueError(f'mode must be "w" or "x", not {mode!r}')
+    if mode == "x" and is_there(url, storage_options):
+        raise UnsupportedError("there is something already", url=url, hint='Use mode="w" to replace it')
+    named: Callable[[str], str] = (lambda source: relative_to(source, url)) if relative else absolute
+    group = explicit(group, storage_options)
+    if kind == "insitu":
+        write_store(group, url, named=named, mode=mode, storage_options=storage_options)
+        return
+    formats = {"kerchunk-json": (2, 3)}.get(kind, (2,)) if zarr_format is None else (zarr_format,)
+    if kind != "kerchunk-json" and formats != (2,):
+        raise UnsupportedError(f"{kind} holds metadata of Zarr V2 only")
+    writing = Writing.of(
+        group,
+        what=kind,
+        formats=formats,
+        inline_threshold=inline_threshold,
+        named=named,
+        storage_options=storage_options,
+    )
+    if kind == "kerchunk-parquet":
+        write_parquet(writing, url, record_size=record_size, storage_options=storage_options)
+        return
+    with writable(url, storage_options) as file:
+        if kind == "flat-parquet":
+            write_flat(writing, file)
+        else:
+            with _compressed(file, url) as stream:
+                write_json(writing, stream)
+
+
+@contextmanager
+def _compressed(file: IO[bytes], url: str) -> Any:
+    kind = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}.get(os.path.splitext(url)[1].lower())
+    if kind is None:
+        yield file
+        return
+    with pa.CompressedOutputStream(pa.PythonFile(_Kept(file), "w"), kind) as stream:
+        yield stream
+
+
+class _Kept:
+    """A file that stays open when the stream over it is closed."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.write, self.flush, self.tell = file.write, file.flush, file.tell
+        self.closed = False
+
+    def close(self) -> None:
+        """Leave it open."""
+
+
+def is_there(url: str, storage_options: Mapping[str, Any] | None) -> bool:
+    """Whether something lies at a target."""
+    path = local_path(url)
+    if path is not None:
+        return os.path.exists(path)
+    name = {"insitu": f"/{NAME}", "kerchunk-parquet": "/.zmetadata"}.get(format_of(url) or "", "")
+    try:
+        source: ByteSource
+        with open_source(url.rstrip("/") + name, storage_options) as source:
+            source.size()
+    except NotFoundError:
+        return False
+    return True
+
+
+def append(
+    group: VirtualGroup,
+    target: str | os.PathLike[str],
+    dim: str,
+    *,
+    relative: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
+    """Add a tree to a saved one, along a dimension. Only the insitu store can grow without being written anew."""
+    url = os.fspath(target)
+    if _found(url) != "insitu" and format_of(url) != "insitu":
+        raise UnsupportedError(
+            "only an insitu store can be appended to",
+            url=url,
+            hint="Convert it first: insitu convert REFS TARGET.insitu",
+        )
+    named: Callable[[str], str] = (lambda source: relative_to(source, url)) if relative else absolute
+    append_store(explicit(group, storage_options), url, dim, named=named, storage_options=storage_options)
+
+
+def convert(
+    source: str,
+    target: str,
+    *,
+    rename: Renaming | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> None:
+    """Save a set of references in another form.
+
+    Parameters
+    ----------
+    source, target
+        From and to.
+    rename
+        New URLs of the sources: see `renamed`.
+    storage_options
+        See `insitu.sources.open_source`.
+    options
+        As for `save`.
+    """
+    group = open_references(source, storage_options=storage_options)
+    if group is None:
+        raise FormatError("there are no references", url=source)
+    save(group if rename is None else renamed(group, rename), target, storage_options=storage_options, **options)

@@ -1,0 +1,198 @@
+"""What does a template in a reference file stand for?
+
+kerchunk writes Jinja: `{{u}}`, `{{f(c='x')}}`, and arithmetic in `gen` (`{{(i + 1) * 1000}}`). Only that much is understood here: names, numbers, texts,
+arithmetic, formatting, calls of other templates. Nothing is executed; what else turns up is an error.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from insitu.errors import FormatError
+
+__all__ = ["Templates", "generated"]
+
+_BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_LONGEST = 500
+_LARGEST = 2**63
+_MOST = 10_000_000
+_DEEPEST = 8
+Value = int | float | str
+
+
+class Templates:
+    """The templates of one reference set."""
+
+    def __init__(self, texts: Mapping[str, Any] | None = None) -> None:
+        self._texts: dict[str, str] = {}
+        for name, text in (texts or {}).items():
+            if not isinstance(text, str):
+                raise FormatError(f"template {name!r} must be text")
+            self._texts[name] = text
+        self._known: dict[str, str] = {}
+
+    def render(self, text: str, values: Mapping[str, Value] | None = None) -> str:
+        """A text with its templates filled in.
+
+        Examples
+        --------
+        >>> Templates({"u": "s3://b/{{c}}.nc"}).render("{{u(c='x')}}#{{ '%02d' % i }}", {"i": 3})
+        's3://b/x.nc#03'
+        """
+        if "{{" not in text:
+            return text
+        if values is None and text in self._known:
+            return self._known[text]
+        made = self._filled(text, values or {}, 0)
+        if values is None:
+            self._known[text] = made
+        return made
+
+    def _filled(self, text: str, values: Mapping[str, Value], depth: int) -> str:
+        if depth > _DEEPEST:
+            raise FormatError("templates refer to each other in circles")
+        filled = _BRACES.sub(lambda found: str(self._value(found[1].strip(), values, depth)), text)
+        if len(filled) > 1 << 16:
+            raise FormatError("a template grows beyond all measure")
+        return filled
+
+    def _value(self, text: str, values: Mapping[str, Value], depth: int) -> Value:
+        if len(text) > _LONGEST:
+            raise FormatError(f"the template {text[:40]!r}... is too long")
+        try:
+            parsed = ast.parse(text, mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise FormatError(f"the template {{{{{text}}}}} is not understood") from None
+        return self._node(parsed, values, depth, text)
+
+    def _node(self, node: ast.expr, values: Mapping[str, Value], depth: int, text: str) -> Value:
+        match node:
+            case ast.Constant(value=str() | int() | float() as value) if not isinstance(value, bool):
+                return value
+            case ast.Name(id=name):
+                if name in values:
+                    return values[name]
+                if name in self._texts:
+                    return self._filled(self._texts[name], {}, depth + 1)
+                raise FormatError(f"the template names {name!r}, which is not there")
+            case ast.Call(func=ast.Name(id=name), args=[], keywords=keywords) if name in self._texts:
+                given = {k.arg: self._node(k.value, values, depth, text) for k in keywords if k.arg is not None}
+                return self._filled(self._texts[name], given, depth + 1)
+            case ast.UnaryOp(op=ast.USub(), operand=inner):
+                return _number(-_plain(self._node(inner, values, depth, text), text), text)
+            case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+                return self._filter(self._node(left, values, depth, text), right, values, depth, text)
+            case ast.BinOp(left=left, op=op, right=right):
+                return _computed(
+                    self._node(left, values, depth, text), op, self._node(right, values, depth, text), text
+                )
+        raise FormatError(f"the template {{{{{text}}}}} is not understood")
+
+    def _filter(self, value: Value, node: ast.expr, values: Mapping[str, Value], depth: int, text: str) -> Value:
+        """Jinja's `value | filter`: the few that make names of numbers."""
+        match node:
+            case ast.Name(id="int"):
+                return int(float(value)) if isinstance(value, str) else int(value)
+            case ast.Name(id="string"):
+                return str(value)
+            case ast.Call(func=ast.Name(id="format"), args=arguments) if isinstance(value, str):
+                given = tuple(self._node(argument, values, depth, text) for argument in arguments)
+                return _formatted(value, given, text)
+        raise FormatError(f"the template {{{{{text}}}}} is not understood")
+
+
+def _plain(value: Value, text: str) -> int | float:
+    if isinstance(value, str):
+        raise FormatError(f"the template {{{{{text}}}}} calculates with text")
+    return value
+
+
+def _number(value: int | float, text: str) -> int | float:
+    if abs(value) >= _LARGEST:
+        raise FormatError(f"the template {{{{{text}}}}} gives a number that no file can have")
+    return value
+
+
+def _formatted(pattern: str, values: tuple[Value, ...], text: str) -> str:
+    if re.search(r"%[^%]*(\*|\d{4,})", pattern):  # a width from the data could ask for gigabytes
+        raise FormatError(f"the template {{{{{text}}}}} is not understood")
+    try:
+        return pattern % values
+    except (TypeError, ValueError):
+        raise FormatError(f"the template {{{{{text}}}}} cannot be formatted") from None
+
+
+def _computed(left: Value, op: ast.operator, right: Value, text: str) -> Value:
+    if isinstance(left, str):
+        if isinstance(op, ast.Mod):
+            return _formatted(left, (right,), text)
+        if isinstance(op, ast.Add) and isinstance(right, str):
+            return left + right
+    one, other = _plain(left, text), _plain(right, text)
+    try:
+        match op:
+            case ast.Add():
+                return _number(one + other, text)
+            case ast.Sub():
+                return _number(one - other, text)
+            case ast.Mult():
+                return _number(one * other, text)
+            case ast.FloorDiv():
+                return _number(one // other, text)
+            case ast.Mod():
+                return _number(one % other, text)
+            case ast.Div():
+                return _number(one / other, text)
+    except (ZeroDivisionError, OverflowError):
+        raise FormatError(f"the template {{{{{text}}}}} cannot be calculated") from None
+    raise FormatError(f"the template {{{{{text}}}}} is not understood")
+
+
+def generated(items: Any, templates: Templates) -> Iterator[tuple[str, list[Any]]]:
+    """The references that the items of `gen` stand for."""
+    if not isinstance(items, list):
+        raise FormatError("'gen' must be a list")
+    for number, item in enumerate(items):
+        if (
+            not isinstance(item, Mapping)
+            or not isinstance(item.get("key"), str)
+            or not isinstance(item.get("url"), str)
+        ):
+            raise FormatError("an item of 'gen' needs a key and a URL", structure=f"gen[{number}]")
+        dimensions = item.get("dimensions")
+        if not isinstance(dimensions, Mapping):
+            raise FormatError("an item of 'gen' needs dimensions", structure=f"gen[{number}]")
+        ranges = {str(name): _range(value, f"gen[{number}]") for name, value in dimensions.items()}
+        total = 1
+        for choices in ranges.values():
+            total *= len(choices)
+        if total > _MOST:
+            raise FormatError(f"{total} references from one item of 'gen'", structure=f"gen[{number}]")
+        for chosen in itertools.product(*ranges.values()):
+            values = dict(zip(ranges, chosen, strict=True))
+            key = templates.render(item["key"], values)
+            reference: list[Any] = [templates.render(item["url"], values)]
+            if "offset" in item and "length" in item:
+                reference += [_integer(templates.render(str(item[name]), values), key) for name in ("offset", "length")]
+            yield key, reference
+
+
+def _range(value: Any, where: str) -> range | list[Any]:
+    if isinstance(value, list) and all(isinstance(entry, int | str) for entry in value):
+        return value
+    if isinstance(value, Mapping):
+        bounds = [value.get("start", 0), value.get("stop"), value.get("step", 1)]
+        if all(isinstance(bound, int) for bound in bounds) and bounds[2]:
+            return range(*bounds)
+    raise FormatError(f"{value!r} is no range", structure=where)
+
+
+def _integer(text: str, key: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise FormatError(f"{text!r} is no number", structure=key) from None

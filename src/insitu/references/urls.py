@@ -1,0 +1,110 @@
+"""Where does a URL in a reference file lead, and may it?
+
+References are data from strangers. A relative URL is meant relative to the reference file (a portable archive), a path of this machine is followed only
+if the reference file lies on this machine too, or the reader says so.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from dataclasses import dataclass
+from urllib.parse import quote, urlsplit
+
+from insitu.errors import AccessError, FormatError
+from insitu.sources.listing import local_path
+
+__all__ = ["Base", "absolute", "relative_to"]
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
+_LOCAL = re.compile(r"(file|local)://", re.IGNORECASE)
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
+
+
+@dataclass(slots=True)
+class Base:
+    """Resolves the URLs of one reference set."""
+
+    url: str | None
+    """Of the reference file or directory; None: it came from memory."""
+    allow_local: bool = False
+    """Whether a remote reference set may name files of this machine."""
+    directory: bool = False
+    """Whether `url` is the directory itself."""
+    _beside: bool | None = None
+    """Whether relative paths are meant relative to the reference file; found out by the first one."""
+
+    def resolve(self, url: str) -> str:
+        """The absolute URL.
+
+        Raises
+        ------
+        AccessError
+            If a remote reference set names a file of this machine.
+        """
+        if not url:
+            raise FormatError("an empty URL")
+        if _SCHEME.match(url):
+            if _LOCAL.match(url.rpartition("::")[2]):
+                self._permit(url)
+            return url
+        if url.startswith("/") or _DRIVE.match(url):
+            self._permit(url)
+            return url
+        if self.url is None:
+            return os.path.abspath(url)
+        here = local_path(self.url)
+        if here is None:
+            return _joined(self.url, url, self.directory)
+        folder = here if self.directory else os.path.dirname(here)
+        if self._beside is None:
+            # kerchunk keeps the paths as they were given to it, relative to where it ran.
+            self._beside = os.path.exists(os.path.join(folder, url)) or not os.path.exists(url)
+        return os.path.normpath(os.path.join(folder, url)) if self._beside else os.path.abspath(url)
+
+    def _permit(self, url: str) -> None:
+        if self.url is not None and local_path(self.url) is None and not self.allow_local:
+            raise AccessError(
+                f"a remote reference file names a file of this machine: {url}",
+                url=self.url,
+                hint="If you trust it, open it with allow_local=True",
+            )
+
+
+def _joined(base: str, url: str, directory: bool) -> str:
+    """A relative URL against a remote one; `..` does not lead out of the bucket or host."""
+    if base[:8].lower().startswith(("http://", "https://")):
+        parts = urlsplit(base)
+        folder = parts.path if directory else posixpath.dirname(parts.path)
+        path = posixpath.normpath(posixpath.join("/", folder, quote(url)))
+        return parts._replace(path=path).geturl()
+    scheme, _, rest = base.partition("://")
+    bucket, _, key = rest.partition("/")
+    folder = key if directory else posixpath.dirname(key)
+    return f"{scheme}://{bucket}{posixpath.normpath(posixpath.join('/', folder, url))}"
+
+
+def absolute(url: str) -> str:
+    """A URL that means the same wherever the reference file lies."""
+    return url if _SCHEME.match(url) else os.path.abspath(url)
+
+
+def relative_to(url: str, target: str) -> str:
+    """A URL as a reference file at `target` may write it, if both lie together; else as it is.
+
+    Examples
+    --------
+    >>> relative_to("/data/a/x.nc", "/data/refs/all.json"), relative_to("s3://b/x.nc", "/data/refs.json")
+    ('../a/x.nc', 's3://b/x.nc')
+    """
+    here, there = local_path(target), local_path(url)
+    if here is not None and there is not None:
+        return os.path.relpath(there, os.path.dirname(here)).replace(os.sep, "/")
+    if here is not None or there is not None:
+        return url
+    one, two = target.partition("://"), url.partition("://")
+    if one[0] != two[0] or one[2].partition("/")[0] != two[2].partition("/")[0] or one[0].startswith("http"):
+        return url
+    folder = posixpath.dirname(one[2].partition("/")[2])
+    return posixpath.relpath("/" + two[2].partition("/")[2], "/" + folder)

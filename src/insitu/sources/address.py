@@ -1,0 +1,151 @@
+"""Which bucket, container or web server does this URL name?
+
+Pure. Object stores have addresses of their own (`s3://bucket/key`) and web addresses for the same objects
+(`https://bucket.s3.eu-west-1.amazonaws.com/key`); both are understood, because people paste what they find.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import unquote, urlsplit
+
+from insitu.errors import SourceError
+from insitu.sources.redact import displayed
+
+__all__ = ["Address", "bucket_address", "is_remote", "place_of", "scheme_of", "web_address"]
+
+Kind = Literal["s3", "gcs", "azure"]
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_CHAIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+::")
+_KINDS: dict[str, Kind] = {
+    "s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gcs", "gcs": "gcs",
+    "az": "azure", "azure": "azure", "adl": "azure", "abfs": "azure", "abfss": "azure", "wasb": "azure", "wasbs": "azure",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An object in an object store (or, with an empty key, the store's root)."""
+
+    kind: Kind
+    bucket: str
+    key: str
+    region: str | None = None
+    """Of a web address that names it."""
+    account: str | None = None
+    """Azure's storage account, if the URL names it."""
+
+    @property
+    def place(self) -> str:
+        """The bucket as a URL."""
+        return f"{'gs' if self.kind == 'gcs' else 'az' if self.kind == 'azure' else 's3'}://{self.bucket}"
+
+
+def scheme_of(url: str) -> str | None:
+    """The scheme in lower case; `::` for a chain of fsspec's; None for a path.
+
+    Examples
+    --------
+    >>> scheme_of("S3://b/k"), scheme_of("simplecache::s3://b/k"), scheme_of("a/b.nc"), scheme_of("C://x")
+    ('s3', '::', None, None)
+    """
+    if _CHAIN.match(url):
+        return "::"
+    found = _SCHEME.match(url)
+    return found[1].lower() if found else None
+
+
+def is_remote(url: str) -> bool:
+    """Whether reading from there costs round trips, as far as the URL tells.
+
+    Examples
+    --------
+    >>> is_remote("https://host/x"), is_remote("file:///x"), is_remote("/x")
+    (True, False, False)
+    """
+    return scheme_of(url) not in (None, "file", "local", "memory", "file-object")
+
+
+def bucket_address(url: str) -> Address | None:
+    """The object that a URL of an object store's own scheme names; None for other schemes.
+
+    Examples
+    --------
+    >>> bucket_address("abfs://box@account.dfs.core.windows.net/a/b.nc")
+    Address(kind='azure', bucket='box', key='a/b.nc', region=None, account='account')
+    """
+    kind = _KINDS.get(scheme_of(url) or "")
+    if kind is None:
+        return None
+    # Not urlsplit: keys may hold "?" and "#".
+    bucket, _, key = url.partition("://")[2].partition("/")
+    account = None
+    if kind == "azure" and "@" in bucket:
+        bucket, _, host = bucket.partition("@")
+        account = host.partition(".")[0]
+    if not bucket:
+        raise SourceError("names no bucket: scheme://bucket/key is needed", url=displayed(url))
+    return Address(kind, bucket, key, account=account)
+
+
+_S3_HOST = re.compile(
+    r"(?:(?P<bucket>.+)\.)?s3(?:[.-](?:dualstack\.)?(?P<region>[a-z]{2}(?:-[a-z]+)+-\d))?\.amazonaws\.com(?:\.cn)?"
+)
+_GCS_HOST = re.compile(r"(?:(?P<bucket>.+)\.)?storage(?:\.googleapis|\.cloud\.google)\.com")
+_AZURE_HOST = re.compile(r"(?P<account>[a-z0-9]+)\.(?:blob|dfs)\.core\.windows\.net")
+
+
+def web_address(url: str) -> Address | None:
+    """The object that a web address of a cloud names; None if it is of somebody else, or has a query (a signature, say).
+
+    Examples
+    --------
+    >>> web_address("https://era5.s3.eu-west-1.amazonaws.com/a%20b.nc")
+    Address(kind='s3', bucket='era5', key='a b.nc', region='eu-west-1', account=None)
+    >>> web_address("https://s3.amazonaws.com/era5/a.nc").bucket, web_address("https://example.org/era5/a.nc")
+    ('era5', None)
+    """
+    if scheme_of(url) not in ("http", "https"):
+        return None
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").lower()
+        if parts.query or parts.fragment or parts.username is not None or parts.port not in (None, 80, 443):
+            return None
+    except ValueError:
+        return None
+    path = unquote(parts.path.lstrip("/"))
+    kind: Kind
+    for kind, pattern in (("s3", _S3_HOST), ("gcs", _GCS_HOST)):
+        if (found := pattern.fullmatch(host)) is not None:
+            bucket, key = (found["bucket"], path) if found["bucket"] else _first(path)
+            region = found["region"] if kind == "s3" else None
+            return Address(kind, bucket, key, region=region) if bucket and key else None
+    if (found := _AZURE_HOST.fullmatch(host)) is not None:
+        bucket, key = _first(path)
+        return Address("azure", bucket, key, account=found["account"]) if bucket and key else None
+    return None
+
+
+def place_of(url: str) -> str:
+    """Scheme and host (or bucket) of a URL: what requests are counted and paced by.
+
+    Examples
+    --------
+    >>> place_of("https://me@host:8080/a/b.nc?sig=x"), place_of("s3://bucket/key"), place_of("/data/x.nc")
+    ('https://host:8080', 's3://bucket', 'files')
+    """
+    scheme = scheme_of(url)
+    if scheme is None or scheme in ("file", "local"):
+        return "files"
+    if scheme == "::":
+        return url.partition("::")[0]
+    return f"{scheme}://{url.partition('://')[2].partition('/')[0].partition('?')[0].rpartition('@')[2]}"
+
+
+def _first(path: str) -> tuple[str, str]:
+    bucket, _, key = path.partition("/")
+    return bucket, key

@@ -1,0 +1,263 @@
+"""With which credentials is a bucket read?
+
+Those of `storage_options`; else those that the cloud's own tools would find: its environment variables, its files, its
+machines. obstore looks at the environment and asks the machine; what it does not know (AWS profiles, Azure connection
+strings) is looked up here. Where there is nothing at all, the bucket is read anonymously, and a log line says so: obstore
+alone would ask the metadata service of a cloud that this machine is not in, for minutes.
+"""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from insitu.errors import AccessError
+from insitu.sources.address import Address
+
+__all__ = ["Found", "find_credentials"]
+
+Provider = Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is to be told to obstore beside the options."""
+
+    config: Mapping[str, Any] = field(default_factory=dict)
+    provider: Provider | None = None
+    """Gives keys that expire."""
+    anonymous: bool = False
+    """Nothing was found."""
+
+
+def find_credentials(address: Address, config: Mapping[str, Any], profile: str | None = None) -> Found:
+    """What the environment has for a bucket whose options say `config` already.
+
+    Parameters
+    ----------
+    address
+        The bucket.
+    config
+        What `storage_options` say, by obstore's names.
+    profile
+        The AWS profile asked for.
+    """
+    if config.get("skip_signature"):
+        return Found()
+    if any(config.get(name) for name in _EXPLICIT[address.kind]):
+        return Found()
+    if address.kind == "s3":
+        return _aws(address, profile)
+    if address.kind == "gcs":
+        return Found(anonymous=not _google())
+    return _azure()
+
+
+_EXPLICIT = {
+    "s3": ("access_key_id",),
+    "gcs": ("service_account", "service_account_key", "bearer_token", "application_credentials"),
+    "azure": ("account_key", "sas_key", "client_id", "bearer_token", "federated_token_file", "use_azure_cli"),
+}
+
+
+# -- AWS
+
+_AWS_VARIABLES = (
+    "AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)  # fmt: skip
+
+
+def _aws(address: Address, profile: str | None) -> Found:
+    # An environment with keys wins over its AWS_PROFILE, as in Amazon's own tools; a profile asked for here wins over both.
+    if profile is None and any(os.environ.get(name) for name in _AWS_VARIABLES):
+        return Found(_place(_profile(os.environ.get("AWS_PROFILE") or "default")))
+    asked = profile or os.environ.get("AWS_PROFILE")
+    section = _profile(asked or "default")
+    if section is None:
+        if asked:
+            raise AccessError(f"there is no AWS profile {asked!r}", url=address.place, hint=f"Looked in {_where()}.")
+        return Found(anonymous=not _on("amazon"))
+    place = _place(section)
+    if "aws_access_key_id" in section:
+        keys = {
+            "access_key_id": section["aws_access_key_id"],
+            "secret_access_key": section.get("aws_secret_access_key", ""),
+            "session_token": section.get("aws_session_token"),
+        }
+        return Found({**place, **{name: value for name, value in keys.items() if value}})
+    if "credential_process" in section:
+        return Found(place, provider=Process(section["credential_process"], address.place))
+    if any(name.startswith("sso_") or name == "role_arn" for name in section):
+        return Found(place, provider=_boto(asked or "default", address))
+    return Found(place, anonymous=not _on("amazon"))
+
+
+def _place(section: Mapping[str, str] | None) -> dict[str, Any]:
+    """Region and endpoint of a profile; those of the environment win."""
+    found: dict[str, Any] = {}
+    if section is None:
+        return found
+    if section.get("region") and not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
+        found["region"] = section["region"]
+    if section.get("endpoint_url") and not any(
+        os.environ.get(name) for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
+    ):
+        found["endpoint"] = section["endpoint_url"]
+    return found
+
+
+def _files() -> tuple[Path, Path]:
+    folder = Path(os.path.expanduser("~")) / ".aws"
+    return (
+        Path(os.path.expanduser(os.environ.get("AWS_CONFIG_FILE") or folder / "config")),
+        Path(os.path.expanduser(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or folder / "credentials")),
+    )
+
+
+def _where() -> str:
+    return " and ".join(str(path) for path in _files())
+
+
+def _profile(name: str) -> dict[str, str] | None:
+    """A profile: what both of Amazon's files say of it, the credentials file winning."""
+    config, credentials = _files()
+    found: dict[str, str] = {}
+    for path, section in ((config, name if name == "default" else f"profile {name}"), (credentials, name)):
+        parser = configparser.ConfigParser(interpolation=None, default_section="*", strict=False)
+        try:
+            parser.read(path, encoding="utf-8")
+        except (configparser.Error, OSError, UnicodeDecodeError):
+            continue  # not ours to mend; if the profile was needed, the error says where it was looked for
+        if parser.has_section(section):
+            found.update(parser.items(section))
+    return found or None
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """Credentials that a program of the user's prints (`credential_process` of a profile)."""
+
+    command: str
+    place: str
+
+    def __call__(self) -> Any:
+        """Ask it."""
+        try:
+            done = subprocess.run(self.command, shell=True, capture_output=True, text=True, timeout=60, check=True)
+            said = json.loads(done.stdout)
+            expires = said.get("Expiration")
+            return {
+                "access_key_id": said["AccessKeyId"],
+                "secret_access_key": said["SecretAccessKey"],
+                "token": said.get("SessionToken"),
+                "expires_at": datetime.fromisoformat(expires) if expires else None,
+            }
+        except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
+            # Neither its output nor the command line, which may hold keys.
+            raise AccessError(
+                f"the profile's credential_process gave no credentials ({type(error).__name__})", url=self.place
+            ) from None
+
+
+def _boto(profile: str, address: Address) -> Provider:
+    """Roles and single sign-on: a protocol of their own, which Amazon's library speaks."""
+    try:
+        boto3 = import_module("boto3")
+        provider = import_module("obstore.auth.boto3")
+    except ImportError:
+        raise AccessError(
+            f"the AWS profile {profile!r} signs on by a role or SSO", url=address.place, hint="Install boto3 for that."
+        ) from None
+    made: Provider = provider.Boto3CredentialProvider(boto3.Session(profile_name=profile))
+    return made
+
+
+# -- Google
+
+_GOOGLE_VARIABLES = (
+    "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH", "GOOGLE_SERVICE_ACCOUNT_KEY",
+    "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_BEARER_TOKEN",
+)  # fmt: skip
+
+
+def _google() -> bool:
+    """Whether obstore would find anything."""
+    if any(os.environ.get(name) for name in _GOOGLE_VARIABLES):
+        return True
+    folder = os.environ.get("CLOUDSDK_CONFIG") or os.path.expanduser("~/.config/gcloud")
+    return os.path.exists(os.path.join(folder, "application_default_credentials.json")) or _on("google")
+
+
+# -- Azure
+
+_AZURE_VARIABLES = (
+    "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY", "AZURE_STORAGE_MASTER_KEY", "AZURE_STORAGE_SAS_KEY",
+    "AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_TOKEN", "AZURE_STORAGE_CLIENT_ID", "AZURE_CLIENT_ID",
+    "AZURE_FEDERATED_TOKEN_FILE", "IDENTITY_ENDPOINT", "MSI_ENDPOINT", "AZURE_MSI_ENDPOINT", "AZURE_USE_AZURE_CLI",
+)  # fmt: skip
+
+
+def _azure() -> Found:
+    text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING")
+    if text:
+        return Found(connection(text))
+    return Found(anonymous=not (any(os.environ.get(name) for name in _AZURE_VARIABLES) or _on("azure")))
+
+
+def connection(text: str) -> dict[str, Any]:
+    """What an Azure connection string says, by obstore's names.
+
+    Examples
+    --------
+    >>> connection("DefaultEndpointsProtocol=https;AccountName=me;AccountKey=a2V5==;EndpointSuffix=core.windows.net")
+    {'account_name': 'me', 'account_key': 'a2V5=='}
+    """
+    names = {
+        "accountname": "account_name", "accountkey": "account_key", "sharedaccesssignature": "sas_key",
+        "blobendpoint": "endpoint",
+    }  # fmt: skip
+    pairs = (part.partition("=") for part in text.split(";") if part.strip())
+    return {names[key.strip().lower()]: value for key, _, value in pairs if key.strip().lower() in names}
+
+
+# -- the machine
+
+_SIGNS = {
+    "amazon": (
+        ("sys_vendor", "amazon"),
+        ("bios_vendor", "amazon"),
+        ("bios_version", "amazon"),
+        ("product_uuid", "ec2"),
+    ),
+    "google": (("product_name", "google"),),
+    "azure": (("chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77"),),
+}
+
+
+@lru_cache
+def _on(cloud: str) -> bool:
+    """Whether this machine is one of a cloud's, as its firmware says: a file to read instead of a network to wait for."""
+    if cloud == "amazon" and os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
+        return False
+    folder = Path("/sys/class/dmi/id")
+    if not folder.is_dir():
+        # No Linux, or one that does not tell. Machines that carry an identity are nearly all Linux; others say it in the
+        # environment.
+        return False
+    for name, sign in _SIGNS[cloud]:
+        try:
+            if sign in (folder / name).read_text(encoding="utf-8").lower():
+                return True
+        except (OSError, UnicodeDecodeError):
+            continue
+    return False

@@ -1,0 +1,134 @@
+"""Who hangs up when an answer takes too long?
+
+A socket's own timeout counts from byte to byte, so a server that sends one byte every few seconds is never late by it.
+Here one thread watches all requests under way, and cuts the connection of each that is not done in time: whoever reads
+from it wakes up at once.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+from insitu.sources.threads import renew_after_fork
+
+__all__ = ["Deadline", "watch"]
+
+
+class Deadline:
+    """The end of one request: a context manager; `watch` tells it the connection.
+
+    Parameters
+    ----------
+    until
+        By the monotonic clock.
+    head
+        Seconds from asking until the head of the answer has to be there.
+    """
+
+    __slots__ = ("__weakref__", "_connection", "_head", "cut", "ends", "until")
+
+    def __init__(self, until: float, head: float = 30.0) -> None:
+        self._head = head
+        self.until = self.ends = until
+        """By the monotonic clock; when the present phase of the request ends, at the latest."""
+        self.cut = False
+        """Whether the connection was cut."""
+        self._connection: socket.socket | None = None
+
+    @property
+    def left(self) -> float:
+        """Seconds until it ends; a little at least, because 0 means for ever to a socket."""
+        return max(self.until - time.monotonic(), 0.001)
+
+    @property
+    def over(self) -> bool:
+        """Whether the time has run out."""
+        return self.cut or time.monotonic() >= self.until
+
+    def begun(self) -> None:
+        """The head of the answer is there: the rest has until the end."""
+        _watch.change(self, self.until)
+
+    def __enter__(self) -> Self:
+        _current.deadline = self
+        _watch.add(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _current.deadline = None
+        _watch.remove(self)
+
+    def asked(self, connection: Any) -> None:
+        """The question has gone out over that connection."""
+        self._connection = connection
+        _watch.change(self, min(self.until, time.monotonic() + self._head))
+
+    def hang_up(self) -> None:
+        """Cut the connection; its reader sees its end."""
+        self.cut = True
+        if self._connection is not None:
+            with suppress(OSError):  # closed by its reader meanwhile
+                # Of the plain class: that of TLS would also take away what the reading thread is using.
+                socket.socket.shutdown(self._connection, socket.SHUT_RDWR)
+
+
+def watch(connection: Any) -> None:
+    """Say which connection the request of this thread goes over."""
+    deadline: Deadline | None = getattr(_current, "deadline", None)
+    if deadline is not None and connection is not None:
+        deadline.asked(connection)
+
+
+_current = threading.local()
+
+
+class _Watch:
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        self._change = threading.Condition()
+        self._under_way: set[Deadline] = set()
+        self._wakes = float("inf")
+        self._thread: threading.Thread | None = None
+
+    def add(self, deadline: Deadline) -> None:
+        with self._change:
+            self._under_way.add(deadline)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="insitu-deadlines", daemon=True)
+                self._thread.start()
+            if deadline.ends < self._wakes:
+                self._change.notify()
+
+    def change(self, deadline: Deadline, ends: float) -> None:
+        with self._change:
+            deadline.ends = ends
+            if ends < self._wakes:
+                self._change.notify()
+
+    def remove(self, deadline: Deadline) -> None:
+        # Under the same lock as the cutting: a connection that is back in its pool belongs to somebody else.
+        with self._change:
+            self._under_way.discard(deadline)
+
+    def _run(self) -> None:
+        with self._change:
+            while True:
+                now = time.monotonic()
+                for deadline in [one for one in self._under_way if one.ends <= now]:
+                    deadline.hang_up()
+                    self._under_way.discard(deadline)
+                self._wakes = min((one.ends for one in self._under_way), default=float("inf"))
+                self._change.wait(None if self._wakes == float("inf") else max(self._wakes - now, 0.0))
+
+
+_watch = _Watch()
+renew_after_fork(_watch)

@@ -1,0 +1,204 @@
+"""Where are bytes kept that were fetched from afar, so that the next process has them too?
+
+In a folder: one file for each range, named by a digest of what it is (object, version, range). A file is written beside
+and then renamed, so that nobody ever sees half of one; it carries its length and a checksum, so that a disk that lost part
+of it costs a second fetch and not a wrong value. What was not used for longest goes when the folder is full. There is no
+lock and no index: any number of processes (and of machines, on a shared disk) may use and clean one folder at once, because
+all they do is rename, and delete what may be deleted twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import struct
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from insitu.errors import SourceError
+from insitu.sources.threads import renew_after_fork
+
+__all__ = ["DiskCache", "default_folder"]
+
+_numbers = itertools.count()
+_MARK = os.urandom(6).hex()
+"""Names of files being written differ between the machines that share a disk, too."""
+_HEAD = struct.Struct("<4sIQ")
+_MAGIC = b"isc1"
+_ROOM = 0.8
+"""How full the folder is left when it was cleaned: cleaning looks at every file, so it should be rare."""
+_SHARE = 1 / 8
+"""The part of the free room that a process fills before it looks again: eight of them together cannot overfill it."""
+_BLOCK = 4096
+"""What a file takes on disk is whole blocks."""
+_FRESH = 60.0
+"""Seconds within which a file that is used again is not marked again."""
+
+
+class DiskCache:
+    """A folder of ranges that were read from remote objects.
+
+    Parameters
+    ----------
+    folder
+        Made if it is not there; readable by its owner only.
+    capacity
+        The most bytes kept on disk.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> cache = DiskCache(tempfile.mkdtemp(), capacity=1 << 20)
+    >>> key = cache.key("https://host/x.nc", '"v1"', 0, 3)
+    >>> cache.get(key), cache.put(key, b"abc"), cache.get(key)
+    (None, None, b'abc')
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], capacity: int = 10 << 30) -> None:
+        if capacity < 1:
+            raise ValueError("capacity must be positive")
+        self.folder = Path(os.path.abspath(os.path.expanduser(folder)))
+        self.capacity = capacity
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise SourceError(f"no cache can be kept there: {error.strerror}", url=str(self.folder)) from None
+        self._budget = 0
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """A new lock in a forked child."""
+        self._lock = threading.Lock()
+
+    @staticmethod
+    def key(url: str, version: str, offset: int, length: int) -> str:
+        """The name of a range of a version of an object."""
+        text = f"{url}\0{version}\0{offset}\0{length}"
+        return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=20).hexdigest()
+
+    def get(self, key: str) -> bytes | None:
+        """The bytes kept under a name; None if there are none (any more)."""
+        path = self._path(key)
+        try:
+            with open(path, "rb", buffering=0) as file:
+                raw = file.read()
+                used = os.fstat(file.fileno()).st_mtime
+        except OSError:
+            return None
+        if len(raw) >= _HEAD.size:
+            magic, checksum, length = _HEAD.unpack_from(raw)
+            data = raw[_HEAD.size :]
+            if magic == _MAGIC and length == len(data) and checksum == zlib.crc32(data):
+                if time.time() - used > _FRESH:
+                    with suppress(OSError):  # cleaned away meanwhile, or a disk that may not be written
+                        os.utime(path)
+                return data
+        with suppress(OSError):
+            os.unlink(path)
+        return None
+
+    def put(self, key: str, data: bytes) -> None:
+        """Keep bytes under a name. A disk that is full or may not be written is no error: they are only not kept."""
+        size = _on_disk(_HEAD.size + len(data))
+        if size > self.capacity * (1 - _ROOM):
+            return
+        with self._lock:
+            self._budget -= size
+            full = self._budget < 0
+        if full:
+            self._clean(size)
+        path = self._path(key)
+        try:
+            self._write(path, data)
+        except FileNotFoundError:
+            with suppress(OSError):
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self._write(path, data)
+        except OSError:
+            return
+
+    def clear(self) -> None:
+        """Delete all that is kept."""
+        for path, _, _ in self._entries():
+            with suppress(OSError):
+                os.unlink(path)
+        with self._lock:
+            self._budget = 0
+
+    def size(self) -> int:
+        """Bytes that the folder takes now."""
+        return sum(size for _, size, _ in self._entries())
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / key[2:]
+
+    def _write(self, path: Path, data: bytes) -> None:
+        temporary = path.with_name(f".{os.getpid()}-{threading.get_ident()}-{next(_numbers)}-{_MARK}")
+        try:
+            with open(temporary, "xb") as file:
+                file.write(_HEAD.pack(_MAGIC, zlib.crc32(data), len(data)))
+                file.write(data)
+            os.replace(temporary, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+    def _entries(self) -> Iterator[tuple[str, int, float]]:
+        """Every file: path, bytes on disk, when it was last used."""
+        for shelf in _scan(self.folder):
+            if len(shelf.name) != 2 or not shelf.is_dir(follow_symlinks=False):
+                continue
+            for entry in _scan(shelf.path):
+                try:
+                    facts = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+                yield entry.path, _on_disk(facts.st_size), facts.st_mtime
+
+    def _clean(self, wanted: int) -> None:
+        """Make room, what was not used for longest first; then see how much may be written before looking again."""
+        entries = sorted(self._entries(), key=lambda entry: entry[2])
+        total = sum(size for _, size, _ in entries)
+        if total + wanted > self.capacity:
+            aim = int(self.capacity * _ROOM) - wanted
+            recent = time.time() - 3600
+            for path, size, used in entries:
+                if total <= aim:
+                    break
+                if os.path.basename(path).startswith(".") and used > recent:
+                    continue  # being written by somebody
+                with suppress(FileNotFoundError):  # somebody else has cleaned it
+                    os.unlink(path)
+                total -= size
+        with self._lock:
+            self._budget = max(int((self.capacity - total) * _SHARE), 0)
+
+    def __reduce__(self) -> tuple[type[DiskCache], tuple[str, int]]:
+        return DiskCache, (str(self.folder), self.capacity)
+
+    def __repr__(self) -> str:
+        return f"DiskCache({str(self.folder)!r}, capacity={self.capacity})"
+
+
+def default_folder() -> Path:
+    """Where the system wants such things kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "insitu"
+
+
+def _scan(folder: str | Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
+
+
+def _on_disk(size: int) -> int:
+    return -(-size // _BLOCK) * _BLOCK

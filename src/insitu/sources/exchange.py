@@ -1,0 +1,178 @@
+"""How does one question get to a web server, and its answer back?
+
+Redirects are followed and remembered (each costs a round trip, and archives that hand out signed addresses redirect
+every time); keys go to the host they were meant for and to no other; logins come from the user, or netrc and cookies; and
+nothing takes longer than its deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import urljoin, urlsplit
+
+import urllib3
+from urllib3 import exceptions as failures
+from urllib3.connectionpool import HTTPConnectionPool
+
+from insitu.errors import SourceError, TimedOutError
+from insitu.sources.certificates import Trust
+from insitu.sources.connections import route
+from insitu.sources.deadline import Deadline
+from insitu.sources.login import Cookies, basic, netrc_login
+from insitu.sources.patience import Patience
+from insitu.sources.redact import displayed, quoted, redacted, userinfo
+from insitu.sources.threads import renew_after_fork
+
+__all__ = ["Exchange", "PassingError", "Response", "failure"]
+
+Response = urllib3.BaseHTTPResponse
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MOST_REDIRECTS = 10
+_HARMLESS = frozenset({"accept", "accept-language", "referer", "user-agent"})
+"""Headers of the user's that may follow a redirect to another host; any other could be a key."""
+_OURS = frozenset({"range", "accept-encoding", "if-match", "if-unmodified-since", "if-range"})
+"""Ours to say: which range of which version, and that it is one of the object's own bytes, not of compressed ones."""
+
+_cookies = Cookies()
+
+
+class PassingError(Exception):
+    """An attempt failed in a way that may pass."""
+
+    def __init__(self, error: SourceError, after: float | None = None) -> None:
+        super().__init__(error)
+        self.error = error
+        self.after = after
+        """Seconds that the server asks to wait."""
+
+
+class Exchange:
+    """The way to one web address.
+
+    Parameters
+    ----------
+    url
+        `http://` or `https://`, with a name and password in it or not.
+    headers
+        Sent with every request; not to another host that the server redirects to.
+    patience
+        Timeouts.
+    trust
+        Whose certificates are believed.
+    """
+
+    def __init__(self, url: str, headers: Mapping[str, str], patience: Patience, trust: Trust) -> None:
+        try:
+            address, who = userinfo(url)
+        except ValueError:
+            raise SourceError("not a URL", url=displayed(url)) from None
+        self.url = displayed(url)
+        """For people."""
+        self.address = quoted(address.partition("#")[0])
+        """For the wire."""
+        self._headers = {name: value for name, value in headers.items() if name.lower() not in _OURS}
+        if who and not any(name.lower() == "authorization" for name in self._headers):
+            self._headers["Authorization"] = basic(*who)
+        self._patience, self._trust = patience, trust
+        self._moved: str | None = None
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Forget the connections of the parent in a forked child."""
+        self._routes: dict[str, tuple[HTTPConnectionPool, str]] = {}
+
+    def ask(self, method: str, special: Mapping[str, str], deadline: Deadline) -> Response:
+        """One question, redirects followed; the body of the answer is still to be read."""
+        target = self._moved or self.address
+        for _ in range(_MOST_REDIRECTS):
+            response = self._once(method, target, {**self._headers_for(target), **special}, deadline)
+            _cookies.keep(target, response)
+            location = response.headers.get("Location")
+            if response.status in _REDIRECTS and location:
+                _drop(response)
+                target = quoted(urljoin(target, location).partition("#")[0])
+                if urlsplit(target).scheme not in ("http", "https"):
+                    raise SourceError("redirected to what is no web address", url=self.url, to=displayed(target))
+                continue
+            if response.status in (400, 401, 403, 404, 410) and self._moved:
+                # The place remembered may have expired (signed addresses do): ask for a new one.
+                self._moved, target = None, self.address
+                _drop(response)
+                continue
+            if response.status < 400 and target != self.address:
+                self._moved = target
+            return response
+        raise SourceError(f"more than {_MOST_REDIRECTS} redirects", url=self.url)
+
+    def _once(self, method: str, target: str, headers: Mapping[str, str], deadline: Deadline) -> Response:
+        left, patience = deadline.left, self._patience
+        timeout = urllib3.Timeout(connect=min(patience.connect, left), read=min(patience.read, left))
+        try:
+            known = self._routes.get(target)
+            if known is None:
+                # Kept for the last few addresses: looking the pool up costs as much as the request itself.
+                known = route(target, self._trust)
+                if len(self._routes) >= _MOST_REDIRECTS:
+                    self._routes.clear()
+                self._routes[target] = known
+            pool, path = known
+            response = pool.urlopen(
+                method, path, headers=headers, timeout=timeout, assert_same_host=False,
+                redirect=False, retries=False, preload_content=False, decode_content=False,
+            )  # fmt: skip
+            deadline.begun()
+            return response
+        except (failures.LocationValueError, UnicodeError) as error:
+            raise SourceError(f"not a URL: {redacted(str(error))}", url=self.url) from None
+        except failures.SSLError as error:
+            # A certificate that does not hold will not hold the next time either.
+            raise failure(error, self.url, deadline) from None
+        except failures.HTTPError as error:
+            self._moved = None
+            self._routes.pop(target, None)  # a pool that others have crowded out is closed
+            raise PassingError(failure(error, self.url, deadline)) from None
+
+    def _headers_for(self, target: str) -> dict[str, str]:
+        same = target == self.address or _origin(target) == _origin(self.address)
+        given = {name: value for name, value in self._headers.items() if same or name.lower() in _HARMLESS}
+        headers = {"User-Agent": "insitu", **given, "Accept-Encoding": "identity"}
+        if not any(name.lower() == "authorization" for name in headers):
+            # A signed address must not get a second authorization: S3 refuses it.
+            login = None if displayed(target) != target else netrc_login(target)
+            if login is not None:
+                headers["Authorization"] = login
+        cookie = _cookies.header(target)
+        if cookie is not None:
+            headers.setdefault("Cookie", cookie)
+        return headers
+
+
+def failure(error: Exception, url: str, deadline: Deadline) -> SourceError:
+    """A library's error as one of ours."""
+    late = deadline.over
+    said = redacted(str(error)) or type(error).__name__
+    if late or isinstance(error, failures.TimeoutError):
+        return TimedOutError("no answer in time" if late else f"the request failed: {said}", url=url)
+    hint = None
+    if isinstance(error, failures.SSLError):
+        hint = 'A bundle of certificates is named by storage_options={"verify": path} or SSL_CERT_FILE.'
+    return SourceError(f"the request failed: {said}", url=url, hint=hint)
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc
+
+
+def _drop(response: Response) -> None:
+    """Done with an answer: a short body is read, which keeps its connection; a long one is cut off."""
+    size = response.headers.get("Content-Length", "")
+    if size.isdecimal() and int(size) <= 16 << 10:
+        try:
+            response.drain_conn()
+        except failures.HTTPError:
+            response.close()
+    else:
+        response.close()

@@ -1,0 +1,185 @@
+"""What lies under a prefix? Asked only where nothing else tells: a glob, a group without consolidated metadata."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import unquote
+
+from insitu.errors import AccessError, InsituError, NotFoundError, SourceError
+from insitu.sources.address import Address, bucket_address, scheme_of
+from insitu.sources.options import options_for
+from insitu.sources.redact import displayed, redacted
+
+__all__ = ["Level", "children", "is_directory", "level", "local_path", "objects"]
+
+_FILE = re.compile(r"(file|local)://(localhost)?(?=/)", re.IGNORECASE)
+Answer = TypeVar("Answer")
+
+
+class Level(NamedTuple):
+    """What lies right under a prefix, by name."""
+
+    folders: list[str]
+    files: list[str]
+
+
+def local_path(url: str) -> str | None:
+    """The path that a URL names on this machine; None if it names something elsewhere.
+
+    Examples
+    --------
+    >>> local_path("file:///data/a%20b"), local_path("/x"), local_path("s3://bucket/x")
+    ('/data/a b', '/x', None)
+    """
+    if (found := _FILE.match(url)) is not None:
+        return unquote(url[found.end() :])
+    if scheme_of(url) is not None and not os.path.exists(url):
+        return None
+    return os.path.abspath(os.path.expanduser(url))
+
+
+def is_directory(url: str) -> bool:
+    """Whether a URL names a directory on this machine."""
+    path = local_path(url)
+    return path is not None and os.path.isdir(path)
+
+
+def children(url: str, storage_options: Mapping[str, Any] | None = None) -> list[str] | None:
+    """The names right under a prefix that have something under them in turn; None where that cannot be asked (HTTP).
+
+    Raises
+    ------
+    SourceError
+        If the store was asked and failed.
+    """
+    if scheme_of(url) in ("http", "https") and local_path(url) is None:
+        return None
+    return level(url, storage_options).folders
+
+
+def level(url: str, storage_options: Mapping[str, Any] | None = None) -> Level:
+    """What lies right under a prefix; nothing if the prefix is not there, except for directories, which is an error."""
+    path = local_path(url)
+    if path is not None:
+        return _local_level(path)
+    base = url.rstrip("/") + "/"
+    if (address := bucket_address(base)) is not None:
+        return bucket_level(address, base, options_for(base, storage_options))
+    if scheme_of(url) in ("http", "https"):
+        from insitu.sources.web_index import index
+
+        return Level(*index(base, storage_options))
+    files, inner = _filesystem(base, storage_options)
+    rows = _asked(lambda: files.ls(inner, detail=True), base) or []
+    names = sorted((row["name"].rstrip("/").rsplit("/", 1)[-1], row["type"] == "directory") for row in rows)
+    return Level([name for name, folder in names if folder], [name for name, folder in names if not folder])
+
+
+def objects(url: str, storage_options: Mapping[str, Any] | None = None) -> dict[str, int] | None:
+    """Everything under a prefix: key relative to it → bytes; None where that cannot be asked (HTTP)."""
+    path = local_path(url)
+    if path is not None:
+        return _files(path)
+    base = url.rstrip("/") + "/"
+    if (address := bucket_address(base)) is not None:
+        return bucket_objects(address, base, options_for(base, storage_options))
+    if scheme_of(url) in ("http", "https"):
+        return None
+    files, inner = _filesystem(base, storage_options)
+    rows = _asked(lambda: files.find(inner, detail=True), base) or {}
+    top = inner.rstrip("/") + "/"
+    return {name.removeprefix(top): int(row["size"]) for name, row in rows.items()}
+
+
+def bucket_level(address: Address, url: str, options: Mapping[str, Any]) -> Level:
+    """What lies right under a prefix of a bucket."""
+    import obstore
+
+    from insitu.sources.bucket import bucket_of
+
+    bucket, prefix = bucket_of(address, url, options), address.key.rstrip("/") or None
+    answer = _asked(lambda: bucket.ask(lambda store: obstore.list_with_delimiter(store, prefix)), url)
+    if answer is None:
+        return Level([], [])
+    folders = sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in answer["common_prefixes"])
+    return Level(folders, sorted(row["path"].rsplit("/", 1)[-1] for row in answer["objects"]))
+
+
+def bucket_objects(address: Address, url: str, options: Mapping[str, Any]) -> dict[str, int]:
+    """Everything under a prefix of a bucket: key relative to it → bytes."""
+    import obstore
+
+    from insitu.sources.bucket import bucket_of
+
+    bucket, prefix = bucket_of(address, url, options), address.key.rstrip("/")
+    skip = len(prefix) + 1 if prefix else 0
+    pages = _asked(lambda: bucket.ask(lambda store: list(obstore.list(store, prefix or None, chunk_size=1000))), url)
+    return {row["path"][skip:]: int(row["size"]) for page in pages or [] for row in page}
+
+
+def _local_level(path: str) -> Level:
+    try:
+        with os.scandir(path) as entries:
+            names = sorted((entry.name, entry.is_dir()) for entry in entries)
+    except FileNotFoundError:
+        raise NotFoundError("no such directory", url=path) from None
+    except PermissionError:
+        raise AccessError("the directory may not be listed", url=path) from None
+    except OSError as error:
+        raise SourceError(f"listing failed: {error.strerror}", url=path) from error
+    return Level([name for name, folder in names if folder], [name for name, folder in names if not folder])
+
+
+def _files(path: str) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    waiting = [""]
+    while waiting:
+        below = waiting.pop()
+        try:
+            with os.scandir(os.path.join(path, below)) as entries:
+                for entry in entries:
+                    if entry.is_dir():
+                        waiting.append(f"{below}{entry.name}/")
+                    else:
+                        sizes[f"{below}{entry.name}"] = entry.stat().st_size
+        except NotADirectoryError:
+            continue
+        except FileNotFoundError:
+            if not below:
+                return {}
+            raise SourceError("the directory changed while it was listed", url=path) from None
+        except OSError as error:
+            raise SourceError(f"listing failed: {error.strerror}", url=path) from error
+    return sizes
+
+
+def _filesystem(url: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
+    try:
+        core = importlib.import_module("fsspec.core")
+        files, inner = core.url_to_fs(url, **options_for(url, storage_options))
+    except (ImportError, ValueError, OSError) as error:
+        raise SourceError(f"this cannot be listed: {redacted(str(error))}", url=displayed(url)) from None
+    return files, inner
+
+
+def _asked(question: Callable[[], Answer], url: str) -> Answer | None:
+    """The answer; None if there is no such prefix."""
+    try:
+        return question()
+    except InsituError:
+        raise
+    except FileNotFoundError:
+        return None
+    except Exception as error:
+        # obstore and the many file systems of fsspec have no one class of error.
+        if scheme_of(url) in ("http", "https") or bucket_address(url) is not None:
+            from insitu.sources.object_store import as_source_error
+
+            raise as_source_error(error, displayed(url)) from None
+        if isinstance(error, PermissionError):
+            raise AccessError("the store refuses to list", url=displayed(url)) from None
+        raise SourceError(f"listing failed: {redacted(str(error))}", url=displayed(url)) from None

@@ -1,0 +1,105 @@
+"""Who does a web server say that we are?
+
+Whoever the user told it: headers, a name and password in the URL, or a line of `~/.netrc` for that host. Some archives
+(NASA's Earthdata) send the reader through a login server and back, and know it again by a cookie: so netrc is looked at
+for each host on the way, and cookies are kept, in memory only.
+"""
+
+from __future__ import annotations
+
+import netrc
+import os
+import threading
+from base64 import b64encode
+from functools import lru_cache
+from http.cookiejar import CookieJar
+from typing import Any, cast
+from urllib.parse import urlsplit
+from urllib.request import Request as Asked
+
+import urllib3
+
+from insitu.sources.threads import renew_after_fork
+
+__all__ = ["Cookies", "basic", "netrc_login"]
+
+
+def basic(name: str, password: str) -> str:
+    """The header that says name and password.
+
+    Examples
+    --------
+    >>> basic("me", "secret")
+    'Basic bWU6c2VjcmV0'
+    """
+    return "Basic " + b64encode(f"{name}:{password}".encode()).decode()
+
+
+def netrc_login(url: str) -> str | None:
+    """The header for a host that the netrc file names; None if it does not, or there is none.
+
+    Only hosts by name: the `default` line would give a password to every server that a reference names.
+    """
+    host = urlsplit(url).hostname
+    path = os.environ.get("NETRC") or os.path.join(os.path.expanduser("~"), ".netrc")
+    try:
+        changed = os.stat(path).st_mtime_ns
+    except OSError:
+        return None
+    found = _hosts(path, changed).get(host or "")
+    return basic(found[0], found[2] or "") if found else None
+
+
+@lru_cache(4)
+def _hosts(path: str, changed: int) -> dict[str, Any]:
+    try:
+        hosts: dict[str, Any] = dict(netrc.netrc(path).hosts)
+    except (OSError, netrc.NetrcParseError):
+        # Other people's file, and one that we may not need: a server that wants a login will say so.
+        return {}
+    hosts.pop("default", None)
+    return hosts
+
+
+class Cookies:
+    """What servers gave us to be known by again."""
+
+    def __init__(self) -> None:
+        self._jar = CookieJar()
+        self._any = False
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """A new lock in a forked child."""
+        self._lock = threading.Lock()
+
+    def header(self, url: str) -> str | None:
+        """What to send to `url`."""
+        if not self._any:
+            return None
+        asked = Asked(url)
+        with self._lock:
+            self._jar.add_cookie_header(asked)
+        return asked.get_header("Cookie")
+
+    def keep(self, url: str, response: urllib3.BaseHTTPResponse) -> None:
+        """Keep what an answer sets."""
+        if "Set-Cookie" not in response.headers:
+            return
+        with self._lock:
+            self._jar.extract_cookies(cast("Any", _Answer(response)), Asked(url))
+            self._any = True
+
+
+class _Answer:
+    """An answer as the cookie jar wants it."""
+
+    def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
+        self._headers = response.headers
+
+    def info(self) -> _Answer:
+        return self
+
+    def get_all(self, name: str, default: Any = None) -> Any:
+        return self._headers.getlist(name) or default

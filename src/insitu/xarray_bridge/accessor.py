@@ -1,0 +1,147 @@
+"""What lies behind a dataset? `ds.insitu` tells, and computes several statistics in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import xarray
+
+from insitu.combining.report import Report, Survey
+from insitu.model import VirtualArray, VirtualGroup, byte_ranges, census
+from insitu.reducing import statistics
+from insitu.xarray_bridge.lazy import LazyArray
+from insitu.xarray_bridge.ordinary import behind
+
+__all__ = ["InsituAccessor"]
+
+
+class InsituAccessor:
+    """What is behind a dataset."""
+
+    def __init__(self, dataset: xarray.Dataset) -> None:
+        self._dataset = dataset
+        self.survey: Survey | None = None
+
+    def _lazy(self) -> Iterator[tuple[str, LazyArray]]:
+        for name, variable in self._dataset.variables.items():
+            if (array := behind(variable)) is not None:
+                yield str(name), array
+
+    @property
+    def virtual(self) -> list[str]:
+        """The variables that are not in memory."""
+        return [name for name, _ in self._lazy()]
+
+    @property
+    def nbytes_virtual(self) -> int:
+        """Bytes that loading everything that is still virtual gives."""
+        return sum(array.nbytes for _, array in self._lazy())
+
+    @property
+    def nbytes_stored(self) -> int:
+        """Bytes in the archive behind it; a chunk that two cells share counts twice."""
+        return sum(census(array.array).nbytes for _, array in self._lazy())
+
+    @property
+    def sources(self) -> list[str]:
+        """The files behind it."""
+        return list(dict.fromkeys(source.url for _, array in self._lazy() for source in array.array.sources))
+
+    def group(self) -> VirtualGroup:
+        """The virtual arrays as a group, with the dataset's names, dimensions and attributes."""
+        arrays = {}
+        for name, lazy in self._lazy():
+            if lazy.steps:
+                raise ValueError(f"variable {name!r} is computed from what is stored: load() it, or drop it")
+            variable = self._dataset.variables[name]
+            arrays[name] = _named(lazy.array, tuple(map(str, variable.dims)), dict(variable.attrs))
+        return VirtualGroup(arrays, attributes=dict(self._dataset.attrs))
+
+    def tiles(self) -> dict[str, int]:
+        """For each virtual variable in how many tiles it is: 1 where all files are cut alike across the join."""
+        return {name: len(array.array.tiles) for name, array in self._lazy()}
+
+    def references(self, variable: str | None = None) -> dict[str, dict[str, Any]]:
+        """Where the chunks lie: for each variable columns `source`, `offset`, `length`, and the `urls` that `source` numbers."""
+        found = {}
+        for name, array in self._lazy():
+            if variable in (None, name):
+                parts = list(byte_ranges(array.array))
+                columns = (
+                    [np.concatenate(column) for column in zip(*parts, strict=True)]
+                    if parts
+                    else [np.zeros(0, np.int64)] * 3
+                )
+                urls = [source.url for source in array.array.sources]
+                found[name] = {"urls": urls, **dict(zip(("source", "offset", "length"), columns, strict=True))}
+        return found
+
+    def report(self) -> Report:
+        """Which files differ in what, which were left out, and what did not fuse."""
+        if self.survey is None:
+            raise ValueError("only the dataset that insitu.open_mfdataset returned has a report")
+        return self.survey.report()
+
+    def stats(
+        self, methods: Sequence[str] | str = ("count", "min", "max", "mean", "std"), dim: Any = None, **how: Any
+    ) -> xarray.Dataset:
+        """Several statistics of every numeric variable, each array read once.
+
+        Parameters
+        ----------
+        methods
+            Names such as `mean`, `max`.
+        dim
+            Along which dimension(s); all if not given.
+        **how
+            `skipna`, `ddof`, `min_count`.
+
+        Returns
+        -------
+        xarray.Dataset
+            Variables `tas_mean`, `tas_max`, …
+        """
+        names = [methods] if isinstance(methods, str) else list(methods)
+        result: dict[str, Any] = {}
+        for name, variable in self._dataset.data_vars.items():
+            if variable.dtype.kind not in "biuf":
+                continue
+            for method, values in _statistics(variable.variable, names, dim, how).items():
+                result[f"{name}_{method}"] = values
+        kept = {str(d) for variable in result.values() for d in variable.dims}
+        coords = {name: coord for name, coord in self._dataset.coords.items() if set(map(str, coord.dims)) <= kept}
+        return xarray.Dataset(result, coords=coords)
+
+    def __repr__(self) -> str:
+        from insitu.xarray_bridge.showing import readable
+
+        return (
+            f"<insitu: {len(self.virtual)} virtual variables in {len(self.sources):,} file(s), "
+            f"{readable(self.nbytes_stored)} stored, {readable(self.nbytes_virtual)} virtual>"
+        )
+
+
+def _named(array: VirtualArray, dims: tuple[str, ...], attributes: Mapping[str, Any]) -> VirtualArray:
+    return replace(array, dims=dims, attributes=dict(attributes))
+
+
+def _statistics(
+    variable: xarray.Variable, methods: Sequence[str], dim: Any, how: Mapping[str, Any]
+) -> dict[str, xarray.Variable]:
+    dims = list(variable.dims) if dim is None else [dim] if isinstance(dim, str) else list(dim)
+    dims = [name for name in dims if name in variable.dims]
+    kept = tuple(name for name in variable.dims if name not in dims)
+    data = variable._data
+    if isinstance(data, LazyArray) and not data.steps:
+        axes = tuple(variable.get_axis_num(name) for name in dims)
+        found = statistics(data.array, methods, axes=axes, storage_options=data.access.storage_options, **how)
+        return {method: xarray.Variable(kept, values) for method, values in found.items()}
+    return {method: getattr(variable, method)(dims, **how) for method in methods}
+
+
+_register: Any = xarray.register_dataset_accessor
+if not hasattr(xarray.Dataset, "insitu"):  # registering twice, after a reload, would warn
+    _register("insitu")(InsituAccessor)

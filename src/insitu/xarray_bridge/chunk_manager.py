@@ -1,0 +1,237 @@
+"""What does xarray do with virtual arrays when it wants values, or wants to write them?
+
+xarray hands arrays that have `chunks` to a chunk manager. This one computes all arrays of a dataset in one batch of reads, and streams them
+to another store in pieces of bounded size. What needs real parallel blocks (`map_blocks`, `apply_ufunc(dask="parallelized")`) is
+left to Dask.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from xarray.namedarray.parallelcompat import ChunkManagerEntrypoint, list_chunkmanagers
+
+from insitu.xarray_bridge.lazy import LazyArray
+from insitu.xarray_bridge.options import options
+from insitu.xarray_bridge.values import computable, read_all, to_dask
+
+__all__ = ["InsituChunkManager", "register"]
+
+
+class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
+    """The chunk manager of `LazyArray`; registered under `xarray.chunkmanagers`."""
+
+    array_cls: type[LazyArray]
+    available = True
+
+    def __init__(self) -> None:
+        self.array_cls = LazyArray
+
+    def is_chunked_array(self, data: Any) -> bool:
+        """Whether an array is one of ours."""
+        return isinstance(data, LazyArray)
+
+    def chunks(self, data: LazyArray) -> tuple[tuple[int, ...], ...]:
+        """How an array is cut."""
+        return data.chunks
+
+    def normalize_chunks(
+        self,
+        chunks: Any,
+        shape: tuple[int, ...] | None = None,
+        limit: int | None = None,
+        dtype: Any = None,
+        previous_chunks: Any = None,
+    ) -> Any:
+        """A cut as a tuple for each dimension."""
+        if shape is None:
+            return chunks
+        if isinstance(chunks, dict):
+            chunks = tuple(chunks.get(axis, -1) for axis in range(len(shape)))
+        if isinstance(chunks, (int, str)) or chunks is None:
+            chunks = (chunks,) * len(shape)
+        return tuple(_cut(length, wanted) for length, wanted in zip(shape, chunks, strict=True))
+
+    def from_array(self, data: Any, chunks: Any, **kwargs: Any) -> Any:
+        """Arrays in memory stay what they are."""
+        if isinstance(data, (np.ndarray, LazyArray)):
+            return data
+        inner = getattr(data, "array", None)
+        if isinstance(inner, LazyArray):
+            return inner
+        raise ImportError("cutting this array into chunks needs Dask", name="dask")
+
+    def rechunk(self, data: LazyArray, chunks: Any, **kwargs: Any) -> LazyArray:
+        """Chunks are where they are stored."""
+        return data
+
+    def compute(self, *data: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """The values of all arrays, read in one batch."""
+        lazy = [array for array in data if isinstance(array, LazyArray)]
+        values = iter(read_all(lazy))
+        return tuple(next(values) if isinstance(array, LazyArray) else array for array in data)
+
+    def persist(self, *data: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """The same: there is nowhere but memory to persist to."""
+        return self.compute(*data, **kwargs)
+
+    @property
+    def array_api(self) -> Any:
+        """Where xarray finds `full` for `zeros_like` and its kin."""
+        return _Making()
+
+    def reduction(
+        self,
+        arr: LazyArray,
+        func: Callable[..., Any],
+        combine_func: Callable[..., Any] | None = None,
+        aggregate_func: Callable[..., Any] | None = None,
+        axis: Any = None,
+        dtype: Any = None,
+        keepdims: bool = False,
+    ) -> Any:
+        """A reduction by functions of blocks, on the values."""
+        partial = func(np.asarray(arr), axis=axis, keepdims=True)
+        return (aggregate_func or combine_func or func)(partial, axis=axis, keepdims=keepdims)
+
+    def apply_gufunc(self, func: Callable[..., Any], signature: str, *args: Any, **kwargs: Any) -> Any:
+        """`apply_ufunc(dask="parallelized")`: on the values if they are few, else through Dask."""
+        args = tuple(computable(arg) if isinstance(arg, LazyArray) else arg for arg in args)
+        if any(type(arg).__module__.startswith("dask") for arg in args):
+            return _dask_array().apply_gufunc(func, signature, *args, **kwargs)
+        for own in ("axes", "axis", "keepdims", "output_dtypes", "output_sizes", "allow_rechunk", "meta"):
+            kwargs.pop(own, None)
+        if kwargs.pop("vectorize", None):
+            func = np.vectorize(func, signature=signature)
+        return func(*args, **kwargs)
+
+    def map_blocks(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """On the values if they are few: one block; else block by block, through Dask."""
+        args = tuple(computable(arg) if isinstance(arg, LazyArray) else arg for arg in args)
+        if any(type(arg).__module__.startswith("dask") for arg in args):
+            return _dask_array().map_blocks(func, *args, **kwargs)
+        for own in ("dtype", "chunks", "drop_axis", "new_axis", "meta", "name", "token"):
+            kwargs.pop(own, None)
+        return func(*args, **kwargs)
+
+    def blockwise(self, func: Callable[..., Any], out_ind: Any, *args: Any, **kwargs: Any) -> Any:
+        """Block by block, through Dask."""
+        return _dask_array().blockwise(func, out_ind, *(_as_dask(arg) for arg in args), **kwargs)
+
+    def unify_chunks(self, *args: Any, **kwargs: Any) -> Any:
+        """Virtual arrays need no common cut."""
+        arrays, index = args[::2], args[1::2]
+        cuts: dict[Any, tuple[int, ...]] = {}
+        for array, names in zip(arrays, index, strict=True):
+            for name, cut in zip(names or (), getattr(array, "chunks", ()), strict=False):
+                cuts.setdefault(name, cut)
+        return cuts, list(arrays)
+
+    def store(self, sources: Any, targets: Any, **kwargs: Any) -> Any:
+        """Write arrays to targets, piece by piece."""
+        if not kwargs.get("compute", True):
+            raise NotImplementedError("compute=False needs Dask arrays: call .chunk() on the dataset first")
+        if isinstance(sources, LazyArray):
+            sources, targets = [sources], [targets]
+        regions = kwargs.get("regions") or [None] * len(sources)
+        for source, target, region in zip(sources, targets, regions, strict=True):
+            for piece in _pieces(source, target):
+                target[_within(region, piece)] = source[piece].read()
+
+    def shuffle(self, x: LazyArray, indexer: list[list[int]], axis: int, chunks: Any) -> LazyArray:
+        """The elements of one dimension in another order."""
+        order = np.concatenate([np.asarray(part, int) for part in indexer])
+        shuffled: LazyArray = x[(*[slice(None)] * axis, order)]
+        return shuffled
+
+    def scan(
+        self,
+        func: Callable[..., Any],
+        binop: Callable[..., Any],
+        ident: float,
+        arr: LazyArray,
+        axis: int | None = None,
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        """A cumulative function, on the values."""
+        return func(np.asarray(arr), axis=axis)
+
+    def get_auto_chunk_size(self) -> int:
+        """Bytes of a block, where nobody said."""
+        return options.block_bytes
+
+
+def register() -> None:
+    """Make the manager known to xarray where the entry point is not (a checkout that is not installed)."""
+    # The dictionary is xarray's own, made once for the process.
+    managers = list_chunkmanagers()
+    if "insitu" not in managers:
+        managers["insitu"] = InsituChunkManager()
+
+
+class _Making:
+    """The few functions that make arrays."""
+
+    def full(self, shape: Any, fill_value: Any, dtype: Any = None, chunks: Any = None, **kwargs: Any) -> Any:
+        return np.full(shape, fill_value, dtype)
+
+    def full_like(self, array: Any, fill_value: Any, dtype: Any = None, chunks: Any = None, **kwargs: Any) -> Any:
+        return np.full(array.shape, fill_value, dtype or array.dtype)
+
+
+def _dask_array() -> Any:
+    return import_module("dask.array")
+
+
+def _as_dask(arg: Any) -> Any:
+    return to_dask(arg) if isinstance(arg, LazyArray) else arg
+
+
+def _cut(length: int, wanted: Any) -> tuple[int, ...]:
+    if isinstance(wanted, Sequence) and not isinstance(wanted, str):
+        return tuple(wanted)
+    size = length if wanted in (-1, None, "auto") else int(wanted)
+    size = max(size, 1)
+    full, rest = divmod(length, size)
+    return (size,) * full + ((rest,) if rest or not length else ())
+
+
+def _pieces(source: LazyArray, target: Any) -> Iterator[tuple[slice, ...]]:
+    """The array in boxes of about `block_bytes`, each a whole number of the target's chunks where it has some."""
+    if not source.shape:
+        yield ()
+        return
+    own = [cut[0] if cut else 1 for cut in source.chunks]
+    theirs = getattr(target, "chunks", None)
+    if not (isinstance(theirs, tuple) and len(theirs) == source.ndim and all(isinstance(n, int) for n in theirs)):
+        theirs = tuple(own)
+    size = [min(n, max(t, 1)) for n, t in zip(source.shape, theirs, strict=True)]
+    # From the last dimension on, as many chunks as fit: what is read together lies together, and is decoded once.
+    for axis in reversed(range(source.ndim)):
+        room = options.block_bytes // max(math.prod(size) * max(source.dtype.itemsize, 1), 1)
+        size[axis] = min(size[axis] * max(room, 1), source.shape[axis])
+    steps = [range(0, n, max(s, 1)) for n, s in zip(source.shape, size, strict=True)]
+    for corner in itertools.product(*steps):
+        yield tuple(slice(c, min(c + s, n)) for c, s, n in zip(corner, size, source.shape, strict=True))
+
+
+def _within(region: Any, piece: tuple[slice, ...]) -> tuple[Any, ...]:
+    """A piece of the source as a place in the target, whose region it fills."""
+    if region is None:
+        return piece or (...,)
+    out = []
+    pieces = iter(piece)
+    for part in region:
+        if isinstance(part, slice):
+            here = next(pieces)
+            start, step = part.start or 0, part.step or 1
+            out.append(slice(start + here.start * step, start + here.stop * step, step))
+        else:
+            out.append(part)
+    return tuple(out)

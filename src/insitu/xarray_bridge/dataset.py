@@ -1,0 +1,67 @@
+"""How does a member become an xarray dataset, and a dataset a member again?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray
+
+from insitu.combining.member import Member, Variable
+from insitu.model import VirtualArray
+from insitu.xarray_bridge.chunk_manager import register
+from insitu.xarray_bridge.lazy import Access, LazyArray
+from insitu.xarray_bridge.ordinary import behind, cached
+
+__all__ = ["dataset_of", "member_from"]
+
+
+def dataset_of(member: Member, access: Access | None = None) -> xarray.Dataset:
+    """The dataset that a member makes: virtual arrays where values are not known yet."""
+    register()
+    access = access or Access()
+    coords: dict[str, xarray.Variable] = {}
+    data: dict[str, xarray.Variable] = {}
+    for name, variable in member.variables.items():
+        made = _variable(name, variable, access, name in member.coords)
+        if member.source is not None:
+            made.encoding = {"original_shape": variable.shape, **made.encoding, "source": member.source}
+        (coords if name in member.coords else data)[name] = made
+    plain = {name: coords.pop(name) for name in member.unindexed if name in coords}
+    dataset = xarray.Dataset(data, coords=coords, attrs=dict(member.attributes))
+    if plain:
+        dataset = dataset.assign_coords(xarray.Coordinates(plain, indexes={}))
+    dataset.encoding = dict(member.encoding)
+    return dataset
+
+
+def _variable(name: str, variable: Variable, access: Access, coordinate: bool) -> xarray.Variable:
+    data: Any = variable.data
+    if isinstance(data, VirtualArray):
+        data = LazyArray(data, Access(access.storage_options, access.active, name))
+        data = cached(data) if coordinate else data
+    return xarray.Variable(
+        variable.dims, data, dict(variable.attributes), encoding=dict(variable.encoding), fastpath=True
+    )
+
+
+def member_from(dataset: xarray.Dataset, source: str | None = None) -> Member:
+    """What a dataset is made of (after a preprocess): virtual where it still is, else values."""
+    variables: dict[str, Variable] = {}
+    for name, variable in dataset.variables.items():
+        variables[str(name)] = Variable(
+            tuple(str(dim) for dim in variable.dims), _data(variable), dict(variable.attrs), dict(variable.encoding)
+        )
+    indexed = {str(name) for name in dataset.xindexes}
+    unindexed = frozenset(
+        str(n) for n in dataset.coords if variables[str(n)].dims == (str(n),) and str(n) not in indexed
+    )
+    coords = frozenset(str(name) for name in dataset.coords)
+    return Member(variables, coords, dict(dataset.attrs), dict(dataset.encoding), source, unindexed)
+
+
+def _data(variable: xarray.Variable) -> Any:
+    lazy = behind(variable)
+    if lazy is not None:
+        return lazy.array if not lazy.steps else lazy.read()
+    return np.asarray(variable.values)

@@ -1,0 +1,82 @@
+"""How does `xr.open_dataset(url, engine="insitu")` work? xarray's ordinary lazy arrays, read by insitu; Dask arrays with `chunks=`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import xarray
+from xarray.backends import BackendEntrypoint
+
+from insitu.errors import InsituError
+from insitu.formats import FORMATS
+from insitu.formats.hdf5.window import Window
+from insitu.sources import open_source
+from insitu.xarray_bridge.opening import open_dataset, open_groups
+from insitu.xarray_bridge.ordinary import ordinary
+
+__all__ = ["InsituBackendEntrypoint"]
+
+
+class InsituBackendEntrypoint(BackendEntrypoint):
+    """The engine `insitu`."""
+
+    description = "Open any archive of scientific arrays without copying it"
+    open_dataset_parameters = (
+        "filename_or_obj",
+        "mask_and_scale",
+        "decode_times",
+        "concat_characters",
+        "decode_coords",
+        "drop_variables",
+        "use_cftime",
+        "decode_timedelta",
+        "group",
+        "storage_options",
+    )
+    supports_groups = True
+
+    def open_dataset(
+        self,
+        filename_or_obj: Any,
+        *,
+        drop_variables: str | Iterable[str] | None = None,
+        group: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        mask_and_scale: Any = None,
+        decode_times: Any = None,
+        concat_characters: Any = None,
+        decode_coords: Any = None,
+        use_cftime: Any = None,
+        decode_timedelta: Any = None,
+    ) -> xarray.Dataset:
+        """Open one group."""
+        decode = {
+            "drop_variables": drop_variables,
+            "mask_and_scale": mask_and_scale,
+            "decode_times": decode_times,
+            "concat_characters": concat_characters,
+            "decode_coords": decode_coords,
+            "use_cftime": use_cftime,
+            "decode_timedelta": decode_timedelta,
+        }
+        return ordinary(open_dataset(filename_or_obj, group=group, storage_options=storage_options, **decode))
+
+    def open_groups_as_dict(self, filename_or_obj: Any, **given: Any) -> dict[str, xarray.Dataset]:
+        """Open every group."""
+        return {path: ordinary(dataset) for path, dataset in open_groups(filename_or_obj, **given).items()}
+
+    def open_datatree(self, filename_or_obj: Any, **given: Any) -> xarray.DataTree:
+        """Open the tree of groups."""
+        return xarray.DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **given))
+
+    def guess_can_open(self, filename_or_obj: Any) -> bool:
+        """Whether the first bytes are of a format that is read here."""
+        if not isinstance(filename_or_obj, str) and not hasattr(filename_or_obj, "__fspath__"):
+            return False
+        try:
+            with open_source(filename_or_obj) as source:
+                window = Window(source)
+                return any(row.matches(window) for row in FORMATS.values())
+        except (InsituError, OSError):
+            return False

@@ -1,0 +1,162 @@
+"""How are many files opened as one dataset?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray
+
+from insitu.combining.combine import ConcatDim
+from insitu.combining.conventions import Decoding
+from insitu.combining.files import combine_files, combine_named
+from insitu.combining.gather import Failure, Job, gather, loader
+from insitu.combining.member import CombineError, Member
+from insitu.combining.names import found_paths, labels_from_names
+from insitu.combining.order import positions
+from insitu.combining.report import Survey
+from insitu.combining.rules import DEFAULT, Rules
+from insitu.xarray_bridge.dataset import dataset_of, member_from
+from insitu.xarray_bridge.lazy import Access
+from insitu.xarray_bridge.opening import chunked
+
+__all__ = ["open_mfdataset"]
+
+
+def open_mfdataset(
+    paths: Any,
+    *,
+    combine: str = "by_coords",
+    concat_dim: Any = None,
+    compat: str = DEFAULT,
+    data_vars: str | Sequence[str] | None = DEFAULT,
+    coords: str | Sequence[str] = DEFAULT,
+    join: str = DEFAULT,
+    combine_attrs: str | Callable[..., Any] = "override",
+    attrs_file: Any = None,
+    preprocess: Callable[[xarray.Dataset], xarray.Dataset] | None = None,
+    variables: Sequence[str] | None = None,
+    errors: str = "raise",
+    parallel: Any = None,
+    progress: bool | Callable[[int, int], None] | None = None,
+    group: str | None = None,
+    active: str | None = None,
+    chunks: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **decode: Any,
+) -> xarray.Dataset:
+    r"""Open many files as one dataset of virtual arrays: what `xarray.open_mfdataset` gives, in a fraction of the time.
+
+    Files may differ in chunk shapes, compression, stored type, packing, time units; what does not fit together stays side by side.
+
+    Parameters
+    ----------
+    paths
+        A pattern (`"archive/*.nc"`), a list of paths or URLs, or nested lists of them.
+    combine
+        `"by_coords"`: the labels of the dimensions say how files follow each other. `"nested"`: the lists do.
+    concat_dim
+        With `combine="nested"`: the dimension (one for each level of nesting). A mapping `{"member": how}` makes a new dimension from the
+        files' names: `how` is a regular expression, a function of the path, or a list of labels.
+    compat, data_vars, coords, join, combine_attrs, attrs_file
+        As in xarray, with the installed xarray's defaults.
+    preprocess
+        Called with each file's dataset; structural changes stay virtual.
+    variables
+        Only these, and their coordinates.
+    errors
+        What happens to a file that cannot be taken. `"raise"`, `"warn"`: left out with a warning, `"skip"`: left out. In a grid of files its place
+        stays, without values. `ds.insitu.report()` names it.
+    parallel
+        None: threads where they help; a number of threads; a `concurrent.futures.Executor`; `"dask"` or a Dask client.
+    progress
+        True: a progress bar; or a function of how many files are done and how many there are.
+    group, active, chunks, storage_options, **decode
+        As for `open_dataset`.
+
+    Returns
+    -------
+    xarray.Dataset
+        One dataset.
+
+    Examples
+    --------
+    >>> ds = insitu.open_mfdataset("archive/tas_*.nc")  # doctest: +SKIP
+    >>> ds = insitu.open_mfdataset("cmip/*.nc", concat_dim={"member": r"_(r\d+)i1"})  # doctest: +SKIP
+    """
+    if errors not in ("raise", "warn", "skip", "ignore"):
+        raise ValueError(f'errors must be "raise", "warn" or "skip", not {errors!r}')
+    if combine not in ("by_coords", "nested"):
+        raise ValueError(f"{combine!r} is an invalid option for the keyword argument combine")
+    rules = Rules(loader(storage_options), data_vars, coords, compat, join, combine_attrs)
+    places, urls = _places(found_paths(paths))
+    names = tuple([variables] if isinstance(variables, str) else variables) if variables is not None else None
+    access = Access(storage_options, active)
+    finish = _Preprocess(preprocess, access) if preprocess is not None else None
+    job = Job(Decoding.of(**decode), group, names, storage_options, finish, errors != "raise")
+    if isinstance(concat_dim, Mapping):
+        named = labels_from_names(urls, concat_dim)
+        found = gather(urls, job, parallel=parallel, progress=progress)
+        member = combine_named(found, named, rules, errors)
+    else:
+        dims = _dims(concat_dim, combine)
+        found = gather(urls, job, parallel=parallel, progress=progress)
+        member = combine_files(found, places if combine == "nested" else None, dims, rules, errors)
+    if attrs_file is not None:
+        member.attributes = _attributes_of(attrs_file, found, urls)
+    survey = Survey.of(found, member)
+    del found  # the tables of ten thousand files: not needed any more, and a traceback that somebody keeps may keep this frame
+    dataset = dataset_of(member, access)
+    if chunks is not None:
+        dataset = chunked(dataset, chunks)
+    dataset.insitu.survey = survey
+    return dataset
+
+
+def _places(nested: Any) -> tuple[list[tuple[int, ...]], list[Any]]:
+    pairs = list(positions(nested))
+    if not pairs:
+        raise OSError("no files to open")
+    return [place for place, _ in pairs], [url for _, url in pairs]
+
+
+def _dims(concat_dim: Any, combine: str) -> list[ConcatDim]:
+    """One entry for each level of nesting."""
+    if combine == "by_coords":
+        if concat_dim is not None:
+            raise CombineError(
+                "When combine='by_coords', passing a value for `concat_dim` has no effect.",
+                hint="Give combine='nested' with it, or a mapping for a dimension from the files' names",
+            )
+        return []
+    many = isinstance(concat_dim, (list, tuple))
+    return [_dim(dim) for dim in (concat_dim if many else [concat_dim])]
+
+
+def _dim(dim: Any) -> ConcatDim:
+    if dim is None or isinstance(dim, str):
+        return dim
+    if isinstance(dim, (xarray.DataArray, xarray.Variable)):
+        return str(dim.dims[0]), np.asarray(dim.values)
+    return str(getattr(dim, "name", None) or "concat_dim"), np.asarray(dim)
+
+
+def _attributes_of(path: Any, found: Sequence[Member | Failure], urls: Sequence[Any]) -> Mapping[str, Any]:
+    wanted = found_paths([path])[0]
+    for url, item in zip(urls, found, strict=True):
+        if url == wanted and isinstance(item, Member):
+            return item.attributes
+    raise CombineError(f"attrs_file {path} is not one of the files")
+
+
+@dataclass(frozen=True, slots=True)
+class _Preprocess:
+    """The user's function, around which a member becomes a dataset and back."""
+
+    function: Callable[[xarray.Dataset], xarray.Dataset]
+    access: Access
+
+    def __call__(self, member: Member) -> Member:
+        return member_from(self.function(dataset_of(member, self.access)), member.source)

@@ -1,0 +1,124 @@
+"""When are values needed, how are they got? All at once, or through Dask where they are too many to hold."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import InsituError
+from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray
+from insitu.reading import read_arrays
+from insitu.xarray_bridge.lazy import Access, LazyArray
+from insitu.xarray_bridge.options import options
+
+__all__ = ["computable", "fingerprint", "inlined", "joined_access", "read_all", "to_dask"]
+
+
+def read_all(arrays: Sequence[LazyArray]) -> list[npt.NDArray[Any]]:
+    """The values of several arrays, in one batch of reads."""
+    groups: list[tuple[Any, list[int]]] = []
+    for number, array in enumerate(arrays):
+        for how, members in groups:
+            if how == array.access.storage_options:
+                members.append(number)
+                break
+        else:
+            groups.append((array.access.storage_options, [number]))
+    values: list[Any] = [None] * len(arrays)
+    for how, members in groups:
+        requests = [(arrays[number].array, ...) for number in members]
+        names = [arrays[number].access.name or "" for number in members]
+        for number, found in zip(members, read_arrays(requests, names=names, storage_options=how), strict=True):
+            for step in arrays[number].steps:
+                found = step.apply(found)
+            values[number] = found
+    return values
+
+
+def computable(array: LazyArray) -> Any:
+    """Something that NumPy's functions compute with: the values, or a Dask array where there are more than `read_limit`."""
+    if array.nbytes <= options.read_limit:
+        return array.read()
+    if find_spec("dask") is None:
+        raise TooLargeError(
+            f"this would read {array.nbytes / 2**30:.1f} GiB at once, more than insitu.options.read_limit",
+            hint="Select less, load() it on purpose, raise the limit, or install Dask (then it becomes a Dask array)",
+        )
+    return to_dask(array)
+
+
+class TooLargeError(InsituError, MemoryError):
+    """An operation would read more than the limit, and there is no Dask to cut it up."""
+
+
+def to_dask(array: LazyArray, chunks: Any = None) -> Any:
+    """The same as a Dask array, cut where the stored chunks end."""
+    dask_array: Any = import_module("dask.array")
+    aligned = array.aligned_chunks
+    if chunks is not None:
+        aligned = dask_array.core.normalize_chunks(
+            chunks, shape=array.shape, dtype=array.dtype, previous_chunks=array.chunks
+        )
+    name = f"insitu-{fingerprint(array)}"
+    meta = np.empty((0,) * array.ndim, array.dtype)
+    return dask_array.from_array(_Blocks(array), chunks=aligned, name=name, meta=meta)
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """What Dask takes its blocks from: a selection is values at once (Dask would go on with a virtual array as it is)."""
+
+    array: LazyArray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.array.ndim
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.array.dtype
+
+    def __getitem__(self, key: Any) -> npt.NDArray[Any]:
+        block = self.array[key]
+        return block.read() if isinstance(block, LazyArray) else block
+
+
+def fingerprint(array: LazyArray) -> str:
+    """A text that tells it from every other array."""
+    return hashlib.blake2b(pickle.dumps((array.array, array.steps)), digest_size=16).hexdigest()
+
+
+def inlined(values: npt.NDArray[Any]) -> VirtualArray | None:
+    """Values in memory as a virtual array that carries them; None if their type cannot be carried so."""
+    if values.dtype.hasobject or not values.dtype.itemsize:
+        return None
+    axes = tuple(Axis.regular(length, max(length, 1)) for length in values.shape)
+    grid = tuple(axis.count for axis in axes)
+    data = np.ascontiguousarray(values).tobytes()
+    chunks = Columns.inlined(grid, data) if 0 not in grid else Columns.absent(grid)
+    tile = Tile(axes, (Encoding(values.dtype),), chunks)
+    return VirtualArray.of(tile, dims=tuple(f"dim_{i}" for i in range(values.ndim)))
+
+
+def joined_access(arrays: Sequence[LazyArray]) -> Access:
+    """How to reach the values of several arrays that became one."""
+    first = arrays[0].access
+    if all(array.access.storage_options == first.storage_options for array in arrays):
+        return first
+    how: dict[str, Any] = {}
+    for array in arrays:
+        for source in array.array.sources:
+            how[source.url] = array.access.storage_options or {}
+    return Access(how, first.active, first.name)

@@ -1,0 +1,174 @@
+"""Which NumPy type do Zarr's names of types mean, and how is a NumPy type named in Zarr?
+
+V2 writes NumPy's own strings. V3 writes names without a byte order (that is the `bytes` codec's), some of them with a configuration.
+Values of varying length have NumPy's object type here; which codec holds them says what they are.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import FormatError, UnsupportedError
+from insitu.zarr_metadata.document import field, mapping, named, text, whole
+
+__all__ = ["from_v2", "from_v3", "to_v2", "to_v3"]
+
+_SIMPLE = {
+    name: np.dtype(name).newbyteorder("<")
+    for name in (
+        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+        "float16", "float32", "float64", "complex64", "complex128",
+    )
+}  # fmt: skip
+_NAMES = {dtype: name for name, dtype in _SIMPLE.items()}
+_VARYING = frozenset({"string", "bytes", "variable_length_utf8", "variable_length_bytes"})
+_LARGEST = 1 << 31
+
+
+def from_v2(value: Any) -> np.dtype[Any]:
+    """The type that a V2 `dtype` means.
+
+    Examples
+    --------
+    >>> from_v2([["a", "<u2"], ["b", "|S3"]]).itemsize
+    5
+    """
+    dtype = _read_v2(value)
+    if dtype.hasobject and dtype.kind != "O":
+        raise UnsupportedError(f"a structure that holds objects cannot be read: {value}")
+    return dtype
+
+
+def _read_v2(value: Any) -> np.dtype[Any]:
+    try:
+        if isinstance(value, str):
+            return np.dtype(value)
+        if isinstance(value, list):
+            fields = []
+            for item in value:
+                if not isinstance(item, list) or len(item) not in (2, 3) or not isinstance(item[0], str):
+                    raise FormatError(f"{item!r} is no field of a structure")
+                shape = tuple(whole(n, "dtype") for n in item[2]) if len(item) == 3 else ()
+                fields.append((item[0], _read_v2(item[1]), shape))
+            return np.dtype(fields)
+    except (TypeError, ValueError) as problem:
+        if isinstance(problem, FormatError):
+            raise
+        raise FormatError(f"{value!r} is no type that NumPy knows: {problem}") from None
+    raise FormatError(f"{value!r} is no type")
+
+
+def from_v3(value: Any) -> np.dtype[Any]:
+    """The type that a V3 `data_type` means, little-endian until the `bytes` codec says otherwise.
+
+    Examples
+    --------
+    >>> from_v3({"name": "numpy.datetime64", "configuration": {"unit": "ms", "scale_factor": 10}})
+    dtype('<M8[10ms]')
+    """
+    name, configuration = named(value, "data_type")
+    if name in _SIMPLE:
+        return _SIMPLE[name]
+    if name in _VARYING:
+        return np.dtype(object)
+    if (bits := re.fullmatch(r"r(\d+)", name)) is not None:
+        size = int(bits[1]) if len(bits[1]) < 12 else 0
+        if size % 8 or not 0 < size < 8 * _LARGEST:
+            raise FormatError(f"raw values must have a whole number of bytes, not {name!r}")
+        return np.dtype(f"V{size // 8}")
+    if name in ("numpy.datetime64", "numpy.timedelta64"):
+        unit = text(field(configuration, "unit"), "unit")
+        scale = whole(configuration.get("scale_factor", 1), "scale_factor", least=1)
+        kind = "M8" if name == "numpy.datetime64" else "m8"
+        try:
+            return np.dtype(f"<{kind}" if unit == "generic" else f"<{kind}[{scale}{unit}]")
+        except TypeError:
+            raise FormatError(f"{unit!r} is no unit of time") from None
+    if name in ("fixed_length_utf32", "null_terminated_bytes", "fixed_length_ascii", "raw_bytes"):
+        size = _bytes(configuration, name)
+        if name == "fixed_length_utf32":
+            if size % 4:
+                raise FormatError(f"{size} bytes are no whole number of characters")
+            return np.dtype(f"<U{size // 4}")
+        return np.dtype(f"V{size}" if name == "raw_bytes" else f"S{size}")
+    if name in ("struct", "structured"):
+        return _structure(field(configuration, "fields"))
+    raise UnsupportedError(f"values of type {name!r} cannot be read")
+
+
+def _bytes(configuration: dict[str, Any], name: str) -> int:
+    if "length_bits" in configuration:
+        size = whole(configuration["length_bits"], "length_bits") // 8
+    else:
+        size = whole(field(configuration, "length_bytes"), "length_bytes")
+    if size >= _LARGEST:
+        raise FormatError(f"a {name} of {size} bytes")
+    return size
+
+
+def _structure(fields: Any) -> np.dtype[Any]:
+    if not isinstance(fields, list) or not fields:
+        raise FormatError("a structure needs fields")
+    members = []
+    for item in fields:
+        # [name, type] in zarr 3.1, {name, data_type} later.
+        if isinstance(item, list) and len(item) == 2:
+            name, kind = item
+        else:
+            given = mapping(item, "fields")
+            name, kind = field(given, "name"), field(given, "data_type")
+        member = from_v3(kind)
+        if member.hasobject:
+            raise UnsupportedError(f"field {name!r} has values of varying length: such a structure cannot be read")
+        members.append((text(name, "fields.name"), member))
+    try:
+        return np.dtype(members)
+    except (TypeError, ValueError) as problem:
+        raise FormatError(f"these fields make no structure: {problem}") from None
+
+
+def to_v2(dtype: np.dtype[Any]) -> Any:
+    """How V2 writes a type."""
+    if dtype.names is None:
+        return "|O" if dtype.hasobject else dtype.str
+    if dtype.itemsize != sum(dtype[name].itemsize for name in dtype.names):
+        raise UnsupportedError(f"Zarr cannot hold a structure with gaps between its fields: {dtype}")
+    rows: list[Any] = []
+    for name in dtype.names:
+        member = dtype[name]
+        inner, shape = (member.subdtype[0], list(member.subdtype[1])) if member.subdtype else (member, None)
+        rows.append([name, to_v2(inner)] if shape is None else [name, to_v2(inner), shape])
+    return rows
+
+
+def to_v3(dtype: np.dtype[Any], *, text_values: bool = True) -> Any:
+    """How V3 writes a type; its byte order goes into the `bytes` codec.
+
+    Parameters
+    ----------
+    dtype
+        The type.
+    text_values
+        Of objects: whether they are texts or bytes.
+    """
+    if dtype.hasobject and dtype.kind == "O":
+        return "string" if text_values else "variable_length_bytes"
+    if dtype.names is not None:
+        if dtype.itemsize != sum(dtype[name].itemsize for name in dtype.names):
+            raise UnsupportedError(f"Zarr cannot hold a structure with gaps between its fields: {dtype}")
+        fields = [{"name": name, "data_type": to_v3(dtype[name])} for name in dtype.names]
+        return {"name": "struct", "configuration": {"fields": fields}}
+    little = dtype.newbyteorder("<")
+    if little in _NAMES:
+        return _NAMES[little]
+    if dtype.kind in "mM":
+        unit, scale = np.datetime_data(dtype)
+        name = "numpy.datetime64" if dtype.kind == "M" else "numpy.timedelta64"
+        return {"name": name, "configuration": {"unit": unit, "scale_factor": scale}}
+    kinds = {"U": "fixed_length_utf32", "S": "null_terminated_bytes", "V": "raw_bytes"}
+    if dtype.kind in kinds and dtype.subdtype is None:
+        return {"name": kinds[dtype.kind], "configuration": {"length_bytes": dtype.itemsize}}
+    raise UnsupportedError(f"Zarr V3 has no name for values of {dtype}")

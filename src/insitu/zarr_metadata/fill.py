@@ -1,0 +1,162 @@
+"""What does a chunk hold that was never written?
+
+`fill_value` in all its spellings (numbers, NaN and Infinity as text or bare, hexadecimal bits, base64, null, parts of complex numbers,
+fields of structures) to one element's raw bytes, and back.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import FormatError
+
+__all__ = ["from_json", "to_json"]
+
+_SPELLED = {
+    "nan": np.nan, "infinity": np.inf, "-infinity": -np.inf, "+infinity": np.inf, "inf": np.inf, "-inf": -np.inf, "+inf": np.inf,
+}  # fmt: skip
+
+
+def from_json(value: Any, dtype: np.dtype[Any]) -> bytes | None:
+    """One element's bytes, in the byte order of `dtype`; None: nothing is said (zeros).
+
+    Examples
+    --------
+    >>> from_json("0x7fc00001", np.dtype("<f4")).hex()
+    '0100c07f'
+    """
+    if value is None:
+        return None
+    try:
+        return _bytes(value, dtype)
+    except (TypeError, ValueError, OverflowError, binascii.Error) as problem:
+        if isinstance(problem, FormatError):
+            raise
+        raise FormatError(f"fill_value {value!r} is no value of {dtype}: {problem}") from None
+
+
+def _bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
+    if dtype.hasobject:
+        return _octets(value)
+    if dtype.kind == "f":
+        return _float(value, dtype)
+    if dtype.kind == "c":
+        half = np.dtype(f"{dtype.byteorder}f{dtype.itemsize // 2}")
+        real, imaginary = value if isinstance(value, list) else (value, 0.0)
+        return _float(real, half) + _float(imaginary, half)
+    if dtype.kind in "iu":
+        if isinstance(value, float) and not value.is_integer():
+            raise FormatError(f"fill_value {value!r} is no integer")
+        return np.array(int(value), dtype).tobytes()
+    if dtype.kind == "b":
+        if value not in (0, 1, True, False):
+            raise FormatError(f"fill_value {value!r} is no boolean")
+        return np.array(bool(value), dtype).tobytes()
+    if dtype.kind in "mM":
+        number = np.iinfo(np.int64).min if isinstance(value, str) and value.lower() == "nat" else int(value)
+        return np.array(number, dtype.str[0] + "i8").tobytes()
+    if dtype.kind == "U":
+        return np.array("" if value == 0 else str(value), dtype).tobytes()
+    if dtype.names is not None and isinstance(value, Mapping):
+        return _structure(value, dtype)
+    return _raw(value, dtype)
+
+
+def _float(value: Any, dtype: np.dtype[Any]) -> bytes:
+    if isinstance(value, str):
+        if value.lower() in _SPELLED:
+            value = _SPELLED[value.lower()]
+        elif value.lower().startswith("0x"):
+            bits = int(value, 16).to_bytes(dtype.itemsize, "big")
+            return bits if dtype.str[0] == ">" else bits[::-1]
+    return np.array(float(value), dtype).tobytes()
+
+
+def _raw(value: Any, dtype: np.dtype[Any]) -> bytes:
+    """Bytes of a fixed length: base64, a list of numbers, or the 0 that old writers put there."""
+    if value == 0 and not isinstance(value, str):
+        return bytes(dtype.itemsize)
+    data = _octets(value)
+    if len(data) > dtype.itemsize or (dtype.kind == "V" and len(data) not in (0, dtype.itemsize)):
+        raise FormatError(f"fill_value has {len(data)} bytes, an element {dtype.itemsize}")
+    return data.ljust(dtype.itemsize, b"\0")
+
+
+def _octets(value: Any) -> bytes:
+    if isinstance(value, list):
+        return bytes(value)
+    return base64.b64decode(value, validate=True) if isinstance(value, str) else bytes(str(value), "utf-8")
+
+
+def _structure(value: Mapping[str, Any], dtype: np.dtype[Any]) -> bytes:
+    element = np.zeros((), dtype)
+    for name in dtype.names or ():
+        raw = from_json(value.get(name), dtype[name])
+        if raw is not None:
+            element[name] = np.frombuffer(raw, dtype[name], count=1)[0]
+    return element.tobytes()
+
+
+def of_text(value: Any) -> bytes | None:
+    """The fill of texts of varying length: kept as UTF-8; the 0 of old writers means an empty text."""
+    return None if value in (None, 0, "") and not isinstance(value, bool) else str(value).encode()
+
+
+def to_json(fill: bytes | None, dtype: np.dtype[Any], *, zarr_format: int, text_values: bool = True) -> Any:
+    """How a document writes a fill value.
+
+    Parameters
+    ----------
+    fill
+        One element's bytes; None: zeros, which V2 writes as null.
+    dtype
+        Of the element.
+    zarr_format
+        2 or 3.
+    text_values
+        Of objects: whether they are texts or bytes.
+    """
+    if dtype.hasobject:
+        if not text_values:
+            return base64.b64encode(fill or b"").decode()
+        return "" if fill is None else fill.decode("utf-8", "surrogateescape")
+    if fill is None:
+        if zarr_format == 2:
+            return None
+        fill = bytes(dtype.itemsize)
+    if dtype.names is not None and zarr_format == 3:
+        fields: Mapping[str, Any] = dtype.fields or {}
+        return {
+            name: to_json(fill[at : at + kind.itemsize], kind, zarr_format=3)
+            for name, (kind, at, *_) in ((name, fields[name]) for name in dtype.names)
+        }
+    if dtype.kind in "SV":
+        data = fill.rstrip(b"\0") if dtype.kind == "S" and zarr_format == 3 else fill
+        return base64.b64encode(data).decode()
+    value = np.frombuffer(fill, dtype, count=1)[0]
+    if dtype.kind == "f":
+        return _spelled(value, fill, dtype, zarr_format)
+    if dtype.kind == "c":
+        half = np.dtype(f"{dtype.byteorder}f{dtype.itemsize // 2}")
+        parts = (fill[: half.itemsize], fill[half.itemsize :])
+        return [_spelled(np.frombuffer(part, half)[0], part, half, zarr_format) for part in parts]
+    if dtype.kind in "mM":
+        return int(value.astype(np.int64))
+    return value.item()
+
+
+def _spelled(value: Any, fill: bytes, dtype: np.dtype[Any], zarr_format: int) -> Any:
+    if np.isnan(value):
+        usual = np.array(np.nan, dtype).tobytes()
+        if fill != usual and zarr_format == 3:
+            bits = fill if dtype.str[0] == ">" else fill[::-1]
+            return "0x" + bits.hex()
+        return "NaN"
+    if np.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return float(value)

@@ -1,0 +1,224 @@
+"""Which groups and arrays do many documents make?
+
+Documents by key (`t/.zarray`, `t/.zattrs`, `t/zarr.json`, `.zgroup`) as a store has them, consolidated metadata lists them, or kerchunk
+references hold them: one tree, V2 and V3 alike. What lies where is the caller's: `tile_of` is asked for each array's tile.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import FormatError, InsituError
+from insitu.model import Tile, VirtualArray, VirtualGroup
+from insitu.zarr_metadata import array as arrays
+from insitu.zarr_metadata.array import ArrayMetadata
+from insitu.zarr_metadata.document import field as needed
+from insitu.zarr_metadata.document import mapping, parse
+
+__all__ = ["DOCUMENTS", "Node", "consolidated", "nodes_of", "tree"]
+
+DOCUMENTS = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
+"""Last parts of keys that are metadata, not chunks."""
+
+Document = bytes | str | Mapping[str, Any]
+TileOf = Callable[[str, ArrayMetadata], Tile]
+LeaveOut = Callable[[str, InsituError], None]
+
+
+@dataclass(slots=True)
+class Node:
+    """One group, or one array."""
+
+    array: ArrayMetadata | None = None
+    attributes: dict[str, Any] = field(default_factory=dict)
+    zarr_format: int = 2
+
+
+def consolidated(document: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The documents that a root's metadata lists, by key; None if it lists none.
+
+    Parameters
+    ----------
+    document
+        A parsed `.zmetadata`, or a group's `zarr.json`.
+    """
+    if "zarr_consolidated_format" in document or ("metadata" in document and "node_type" not in document):
+        return mapping(needed(document, "metadata"), "metadata")
+    inline = document.get("consolidated_metadata")
+    if inline is None:
+        return None
+    rows = mapping(needed(mapping(inline, "consolidated_metadata"), "metadata"), "metadata")
+    root = {name: value for name, value in document.items() if name != "consolidated_metadata"}
+    return {"zarr.json": root, **{f"{path.strip('/')}/zarr.json": value for path, value in rows.items()}}
+
+
+def nodes_of(documents: Mapping[str, Document], leave_out: LeaveOut, *, open_shards: bool = True) -> dict[str, Node]:
+    """The nodes by path; those that cannot be understood are handed to `leave_out`."""
+    by_path: dict[str, dict[str, Document]] = {}
+    for key, value in documents.items():
+        path, _, name = key.strip("/").rpartition("/")
+        if name in DOCUMENTS:
+            by_path.setdefault(path, {})[name] = value
+    nodes: dict[str, Node] = {}
+    for path, found in by_path.items():
+        try:
+            node = _node(path, found, open_shards)
+        except InsituError as problem:
+            leave_out(path, problem)
+            continue
+        if node is not None:
+            nodes[path] = node
+    return nodes
+
+
+def _node(path: str, found: Mapping[str, Document], open_shards: bool) -> Node | None:
+    """One node from its documents."""
+    key = f"{path}/" if path else ""
+    name = next((name for name in DOCUMENTS[:3] if name in found), None)
+    if name is None:
+        return None
+    try:
+        document = parse(found[name], key + name)
+        if name == "zarr.json":
+            if document.get("node_type") == "array":
+                return Node(arrays.from_v3(document, open_shards=open_shards), {}, 3)
+            if document.get("node_type") != "group" or document.get("zarr_format") != 3:
+                raise FormatError("this is neither a group nor an array of Zarr V3")
+            return Node(None, mapping(document.get("attributes") or {}, "attributes"), 3)
+        attributes: dict[str, Any] = {}
+        if ".zattrs" in found:
+            attributes = parse(found[".zattrs"], key + ".zattrs")
+        if name == ".zarray":
+            return Node(arrays.from_v2(document, attributes), {}, 2)
+        return Node(None, {name: value for name, value in attributes.items() if not name.lower().startswith("_nc")}, 2)
+    except InsituError as problem:
+        raise problem.located(structure=key + name) from None
+
+
+def tree(
+    nodes: Mapping[str, Node],
+    tile_of: TileOf,
+    leave_out: LeaveOut,
+    *,
+    variables: Collection[str] | None = None,
+    details: Mapping[str, Any] | None = None,
+) -> VirtualGroup:
+    """The tree that nodes make.
+
+    Parameters
+    ----------
+    nodes
+        By path; groups that have no document of their own are made up.
+    tile_of
+        The tile of an array, by path.
+    leave_out
+        Told of arrays that cannot be taken.
+    variables
+        Only these arrays (by name or path) and those that their dimensions name.
+    details
+        Of the root group.
+    """
+    wanted = _wanted(nodes, variables)
+    groups: dict[str, dict[str, VirtualArray]] = {"": {}}
+    for path in nodes:
+        parent = path if nodes[path].array is None else path.rpartition("/")[0]
+        while parent not in groups:
+            groups[parent] = {}
+            parent = parent.rpartition("/")[0]
+    phony: dict[str, dict[tuple[int, int], str]] = {}
+    for path in sorted(wanted):
+        parent, _, name = path.rpartition("/")
+        node = nodes[path]
+        assert node.array is not None
+        try:
+            names = _dimension_names(node.array, phony.setdefault(parent, {}))
+            groups[parent][name or "data"] = virtual(node.array, names, tile_of(path, node.array))
+        except InsituError as problem:
+            leave_out(path, problem)
+    return _assembled("", groups, nodes, dict(details or {}))
+
+
+def _wanted(nodes: Mapping[str, Node], variables: Collection[str] | None) -> list[str]:
+    every = [path for path, node in nodes.items() if node.array is not None]
+    if variables is None:
+        return every
+    names = {name.strip("/") for name in variables}
+    chosen = {path for path in every if path in names or path.rpartition("/")[2] in names}
+    for path in [*chosen]:
+        parent = path.rpartition("/")[0]
+        array = nodes[path].array
+        for dim in (array.dims if array is not None else None) or ():
+            scale = f"{parent}/{dim}" if parent else str(dim)
+            if scale in nodes and nodes[scale].array is not None:
+                chosen.add(scale)
+    return [path for path in every if path in chosen]
+
+
+def _assembled(
+    path: str, groups: Mapping[str, dict[str, VirtualArray]], nodes: Mapping[str, Node], details: dict[str, Any]
+) -> VirtualGroup:
+    inside = [other for other in groups if other and other.rpartition("/")[0] == path]
+    node = nodes.get(path)
+    return VirtualGroup(
+        groups[path],
+        {other.rpartition("/")[2]: _assembled(other, groups, nodes, {}) for other in sorted(inside)},
+        node.attributes if node is not None and node.array is None else {},
+        details,
+    )
+
+
+def _dimension_names(array: ArrayMetadata, phony: dict[tuple[int, int], str]) -> tuple[str, ...]:
+    """The names of an array's dimensions; made up where there are none, the same for equal lengths (as netCDF does)."""
+    names: list[str] = []
+    times: dict[int, int] = {}
+    for length, name in zip(array.shape, array.dims or (None,) * len(array.shape), strict=True):
+        if name is None:
+            times[length] = times.get(length, 0) + 1
+            name = phony.setdefault((length, times[length]), f"phony_dim_{len(phony)}")
+        names.append(name)
+    return tuple(names)
+
+
+def virtual(array: ArrayMetadata, dims: tuple[str, ...], tile: Tile) -> VirtualArray:
+    """The virtual array of a described one, with what xarray would show as its attributes."""
+    attributes = dict(array.attributes)
+    if array.zarr_format == 2:
+        # xarray's rule: what a V2 store fills with is what it masks.
+        if array.fill is not None:
+            attributes["_FillValue"] = array.fill_value()
+    elif "_FillValue" in attributes:
+        attributes["_FillValue"] = _decoded(attributes["_FillValue"], array.encoding.dtype)
+    details: dict[str, Any] = {"chunks": _chunk_shape(array)}
+    if array.levels:
+        details["shards"] = tuple(axis.size if axis.is_regular else 0 for axis in array.objects)
+    if array.encoding.dtype.hasobject:
+        details["vlen"] = "string" if array.text_values else "sequence"
+    return VirtualArray.of(
+        tile, dims=dims, attributes=attributes, fill_value=array.encoding.fill_value(), details=details
+    )
+
+
+def _chunk_shape(array: ArrayMetadata) -> tuple[int, ...] | None:
+    return tuple(axis.size for axis in array.axes) if all(axis.is_regular for axis in array.axes) else None
+
+
+def _decoded(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A `_FillValue` that xarray wrote into a V3 store: floats and bytes are base64 there."""
+    try:
+        if dtype.kind == "f" and isinstance(value, str):
+            return struct.unpack("<d", base64.standard_b64decode(value))[0]
+        if dtype.kind == "c" and isinstance(value, list) and len(value) == 2:
+            real, imaginary = (struct.unpack("<d", base64.standard_b64decode(part))[0] for part in value)
+            return complex(real, imaginary)
+        if dtype.kind == "S" and isinstance(value, str):
+            return base64.standard_b64decode(value)
+    except (struct.error, binascii.Error, ValueError, TypeError):
+        raise FormatError(f"_FillValue {value!r} is no value of {dtype}") from None
+    return value

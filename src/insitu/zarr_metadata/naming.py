@@ -1,0 +1,95 @@
+"""How are codecs named in V2 and in V3 documents, so that other readers know them?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from insitu.errors import UnsupportedError
+from insitu.model import Codec, Encoding
+
+__all__ = ["to_v2", "to_v3"]
+
+_NUMCODECS = frozenset({
+    "adler32", "astype", "base64", "bitround", "blosc", "bz2", "crc32", "crc32c", "delta", "fixedscaleoffset", "fletcher32", "gzip",
+    "jenkins_lookup3", "json2", "lz4", "lzma", "msgpack2", "packbits", "pcodec", "quantize", "shuffle", "vlen-array",
+    "vlen-bytes", "vlen-utf8", "zfpy", "zlib", "zstd",
+})  # fmt: skip
+"""Codecs that numcodecs registers: what readers of V2 have."""
+_OVER_ARRAYS = frozenset({"astype", "bitround", "delta", "fixedscaleoffset", "packbits", "quantize"})
+_TO_BYTES = frozenset({"vlen-utf8", "vlen-bytes", "vlen-array", "zfpy", "pcodec"})
+_NATIVE = frozenset({"gzip", "zstd", "blosc", "crc32c", "vlen-utf8", "vlen-bytes"})
+_COMPRESSORS = frozenset({"blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd", "zfpy", "pcodec"})
+_SHUFFLES = {0: "noshuffle", 1: "shuffle", 2: "bitshuffle"}
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "zlib": {"level": 1}, "gzip": {"level": 5}, "zstd": {"level": 0}, "bz2": {"level": 1}, "lz4": {"acceleration": 1},
+    "blosc": {"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0},
+}  # fmt: skip
+
+
+def to_v2(encoding: Encoding) -> tuple[list[dict[str, Any]] | None, dict[str, Any] | None]:
+    """`filters` and `compressor` of a V2 document."""
+    rows = [{"id": _known(codec), **_configured(codec)} for codec in encoding.codecs]
+    compressor = rows.pop() if rows and rows[-1]["id"] in _COMPRESSORS else None
+    return rows or None, compressor
+
+
+def to_v3(encoding: Encoding) -> list[dict[str, Any]]:
+    """`codecs` of a V3 document."""
+    rows: list[dict[str, Any]] = []
+    if encoding.order is not None:
+        rows.append({"name": "transpose", "configuration": {"order": list(encoding.order)}})
+    codecs = list(encoding.codecs)
+    over_arrays = 0
+    while codecs and _known(codecs[0]) in _OVER_ARRAYS:
+        rows.append(_v3(codecs.pop(0), encoding))
+        over_arrays += 1
+    if codecs and _known(codecs[0]) in _TO_BYTES:
+        rows.append(_v3(codecs.pop(0), encoding))
+    else:
+        endian = encoding.dtype.str[0]
+        if endian == ">" and over_arrays:
+            raise UnsupportedError("Zarr V3 cannot name a big-endian type behind codecs that work on numbers")
+        wide = encoding.dtype.itemsize > 1 and encoding.dtype.kind not in "SV"
+        order = (
+            {"configuration": {"endian": "big" if endian == ">" else "little"}} if wide or encoding.dtype.names else {}
+        )
+        rows.append({"name": "bytes", **order})
+    return rows + [_v3(codec, encoding) for codec in codecs]
+
+
+def _v3(codec: Codec, encoding: Encoding) -> dict[str, Any]:
+    name = _known(codec)
+    configuration = _configured(codec)
+    if name == "zstd":
+        configuration = {"level": configuration["level"], "checksum": bool(configuration.get("checksum", False))}
+    elif name == "blosc":
+        shuffle = configuration["shuffle"]
+        configuration = {
+            "typesize": configuration.get("typesize") or max(encoding.dtype.itemsize, 1),
+            "cname": configuration["cname"],
+            "clevel": configuration["clevel"],
+            "shuffle": shuffle if isinstance(shuffle, str) else _SHUFFLES.get(shuffle, "shuffle"),
+            "blocksize": configuration["blocksize"],
+        }
+    elif name in ("vlen-utf8", "vlen-bytes", "crc32c"):
+        configuration = {}
+    full = name if name in _NATIVE else f"numcodecs.{name}"
+    return {"name": full, "configuration": configuration} if configuration else {"name": full}
+
+
+def _configured(codec: Codec) -> dict[str, Any]:
+    """The configuration with what numcodecs would have written."""
+    name = codec.name.removeprefix("numcodecs.")
+    given = {key: value for key, value in codec.configuration.items() if value is not None or name not in _DEFAULTS}
+    given = {**_DEFAULTS.get(name, {}), **given}
+    if name == "blosc" and isinstance(given["shuffle"], str):
+        numbers = {text: number for number, text in _SHUFFLES.items()}
+        given["shuffle"] = numbers.get(given["shuffle"], 1)
+    return given
+
+
+def _known(codec: Codec) -> str:
+    name = codec.name.removeprefix("numcodecs.")
+    if name not in _NUMCODECS:
+        raise UnsupportedError(f"no other reader of Zarr decodes its codec {name!r}")
+    return name

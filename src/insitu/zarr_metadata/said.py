@@ -1,0 +1,228 @@
+"""Can Zarr say this array, and which chunk is which cell then?
+
+Zarr knows one chunk shape, one chain of codecs and one packing for a whole array, chunks that begin at the array's corner and are stored in
+full size. A mosaic that happens to be so is said so; of any other the reason is given, with the files that differ. Cells are looked
+at block by block, in the order of Zarr's grid, so an array of any size can be written in bounded memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import UnsupportedError
+from insitu.model import ABSENT, INLINE, UNWRITTEN, Axis, Codec, Encoding, Located, Source, Tile, VirtualArray
+
+__all__ = ["Said", "decoded_alike", "said"]
+
+BLOCK = 1 << 16
+"""Cells that are looked at together."""
+
+_LEVELS: Mapping[str, frozenset[str]] = {
+    "zlib": frozenset({"level"}),
+    "gzip": frozenset({"level"}),
+    "deflate": frozenset({"level"}),
+    "zstd": frozenset({"level", "checksum"}),
+    "bz2": frozenset({"level"}),
+    "lz4": frozenset({"acceleration"}),
+    "blosc": frozenset({"clevel", "cname", "shuffle", "blocksize", "typesize"}),
+    "blosc2": frozenset({"clevel", "cname", "shuffle", "blocksize", "typesize"}),
+}
+"""Parameters that the encoded bytes tell themselves: they say how hard was compressed, not how to undo it."""
+
+
+def decoded_alike(encoding: Encoding, filter_mask: int = 0) -> Encoding:
+    """The encoding without what makes no difference to decoding; equal ones decode equally."""
+    codecs = []
+    for position, codec in enumerate(encoding.codecs):
+        if filter_mask >> position & 1:
+            continue
+        name = codec.name.removeprefix("numcodecs.")
+        idle = _LEVELS.get(name, frozenset())
+        codecs.append(Codec(name, {key: value for key, value in codec.configuration.items() if key not in idle}))
+    return replace(encoding, codecs=tuple(codecs))
+
+
+@dataclass(slots=True, eq=False)
+class Said:
+    """An array in Zarr's terms, and what was seen of its cells so far."""
+
+    array: VirtualArray
+    tile: Tile
+    chunks: tuple[int, ...]
+    """Shape of a chunk, by dimension."""
+    grid: tuple[int, ...]
+    """Chunks along each dimension."""
+    seen: dict[tuple[int, int, int], Source | None] = field(default_factory=dict)
+    """Encoding, filter mask and packing of stored cells, each with a file that has it."""
+    unwritten: int = 0
+    """Never-written cells seen so far."""
+    absent: bool = False
+
+    @property
+    def count(self) -> int:
+        """Number of chunks."""
+        count = 1
+        for length in self.grid:
+            count *= length
+        return count
+
+    def blocks(self, size: int = BLOCK) -> Iterator[tuple[int, Located]]:
+        """The cells in C order of the grid: the number of the first, and where each lies.
+
+        Raises
+        ------
+        UnsupportedError
+            When cells turn up that one Zarr array cannot hold together.
+        """
+        for begin in range(0, self.count, size):
+            rows = self._locate(np.arange(begin, min(begin + size, self.count)))
+            self._look(rows)
+            yield begin, rows
+
+    def _locate(self, numbers: Any) -> Located:
+        by_dimension = np.unravel_index(numbers, self.grid) if self.grid else ()
+        index = [np.zeros(len(numbers), np.int64)] * len(self.tile.axes)
+        for dimension, axis in enumerate(self.tile.dimensions):
+            index[axis] = by_dimension[dimension]
+        return self.tile.chunks.locate(index)
+
+    def _look(self, rows: Located) -> None:
+        source = np.asarray(rows.source)
+        self.unwritten += int(np.count_nonzero(source == UNWRITTEN))
+        self.absent = self.absent or bool((source == ABSENT).any())
+        columns = [np.asarray(column) for column in (rows.encoding, rows.filter_mask, rows.packing)]
+        if all(column.size == 0 or (column[0] == column[-1] and (column == column[0]).all()) for column in columns):
+            kinds = [0] if len(source) else []
+        else:
+            _, kinds = np.unique(np.stack(columns), axis=1, return_index=True)  # type: ignore[assignment]
+            kinds = [int(k) for k in kinds]
+        has_bytes = (source >= 0) | (source == INLINE)
+        for at in kinds:
+            key = (int(columns[0][at]), int(columns[1][at]), int(columns[2][at]))
+            if key in self.seen:
+                continue
+            same = has_bytes & (columns[0] == key[0]) & (columns[1] == key[1]) & (columns[2] == key[2])
+            if not same.any():
+                continue
+            where = int(source[np.flatnonzero(same)[0]])
+            self.seen[key] = self.tile.chunks.sources[where] if where >= 0 else None
+            self._compare(key)
+
+    def _compare(self, key: tuple[int, int, int]) -> None:
+        """Refuse a cell that is not like the first one."""
+        first = next(iter(self.seen))
+        if key == first:
+            return
+        tile = self.tile
+        one = decoded_alike(tile.encodings[first[0]], first[1])
+        other = decoded_alike(tile.encodings[key[0]], key[1])
+        if one != other:
+            raise UnsupportedError(
+                f"its files are encoded differently: {_file(self.seen[first])} as {_described(one)}, "
+                f"{_file(self.seen[key])} as {_described(other)}"
+            )
+        if tile.packings[first[2]].key != tile.packings[key[2]].key:
+            raise UnsupportedError(
+                f"its files are packed differently (scale_factor, add_offset, missing values or units): "
+                f"{_file(self.seen[first])} and {_file(self.seen[key])}"
+            )
+
+    @property
+    def encoding(self) -> Encoding:
+        """How the chunks are encoded, in the order of the dimensions; known when all cells were looked at."""
+        number, mask, _ = next(iter(self.seen), (0, 0, 0))
+        encoding = self.tile.encodings[number]
+        if mask:
+            encoding = decoded_alike(encoding, mask)
+        return replace(encoding, order=_reordered(encoding.order, self.tile))
+
+    @property
+    def packed(self) -> bool:
+        """Whether the values are decoded (CF) on the way; Zarr holds the stored ones."""
+        _, _, packing = next(iter(self.seen), (0, 0, 0))
+        return not self.tile.packings[packing].identity
+
+
+def said(array: VirtualArray) -> Said:
+    """An array in Zarr's terms.
+
+    Raises
+    ------
+    UnsupportedError
+        If Zarr cannot say it: the message is the reason.
+    """
+    if len(array.tiles) != 1 or array.tiles[0].shape != array.shape:
+        if not array.tiles:
+            raise UnsupportedError("no file holds any of it")
+        raise UnsupportedError(
+            f"it is a mosaic of {len(array.tiles)} grids that are cut differently, or that leave gaps: "
+            + ", ".join(_file(next(iter(tile.chunks.sources), None)) for tile in array.tiles[:3])
+        )
+    tile = array.tiles[0]
+    chunks = tuple(
+        _chunk(tile.axes[axis], array.dims[dimension], array.shape[dimension])
+        for dimension, axis in enumerate(tile.dimensions)
+    )
+    for number, axis in enumerate(tile.axes):
+        if number not in tile.dimensions:
+            shown = axis.show(np.arange(axis.count))
+            if axis.count != 1 or int(shown.stored[0]) > 1:
+                raise UnsupportedError("it is a slice that takes a part of each chunk")
+    grid = tuple(axis.count for axis in (tile.axes[number] for number in tile.dimensions))
+    return Said(array, tile, chunks, grid)
+
+
+def _chunk(axis: Axis, dim: str, length: int) -> int:
+    """The chunk length that says how an axis is cut."""
+    if axis.is_regular:
+        if axis.padded or axis.count <= 1:
+            return axis.size if axis.padded else max(length, 1)
+        raise UnsupportedError(f"along {dim!r} the last chunk is stored shorter than the others")
+    if axis.count == 0:
+        return 1
+    shown = axis.show(np.arange(axis.count))
+    if (shown.stored <= 1).all() and (shown.extent == 1).all():
+        return 1
+    if (shown.stored == 0).any() or ((shown.step == 0) & (shown.extent > 1)).any():
+        raise UnsupportedError(f"along {dim!r} values are repeated, not stored")
+    if shown.skip.any() or ((shown.step != 1) & (shown.extent > 1)).any():
+        raise UnsupportedError(f"along {dim!r} it is a slice that cuts through chunks")
+    if axis.count == 1:
+        return int(shown.stored[0])
+    if (shown.stored != shown.stored[0]).any():
+        at = int(np.flatnonzero(shown.stored != shown.stored[0])[0])
+        raise UnsupportedError(
+            f"along {dim!r} chunks have different lengths: {int(shown.stored[0])} at first, "
+            f"{int(shown.stored[at])} from element {int(axis.begin(np.array([at]))[0])} on"
+        )
+    at = int(np.flatnonzero(shown.extent != shown.stored)[0])
+    raise UnsupportedError(
+        f"along {dim!r} a chunk of {int(shown.stored[at])} shows only {int(shown.extent[at])} elements "
+        f"(at {int(axis.begin(np.array([at]))[0])}), and it is not the last"
+    )
+
+
+def _reordered(order: tuple[int, ...] | None, tile: Tile) -> tuple[int, ...] | None:
+    """A chunk's axis order, from the tile's axes to the array's dimensions."""
+    dimension_of = {axis: dimension for dimension, axis in enumerate(tile.dimensions)}
+    has = [bool(axis.count == 0 or axis.show(np.zeros(1, np.int64)).stored[0]) for axis in tile.axes]
+    # The encoding counts only the axes that the chunks have; others are of length 1 and may stand anywhere.
+    real = [number for number in range(len(tile.axes)) if has[number]]
+    stored = [real[i] for i in order] if order is not None else real
+    wanted = [dimension_of[axis] for axis in stored if axis in dimension_of]
+    rest = [dimension for dimension in range(len(tile.dimensions)) if dimension not in wanted]
+    return (*rest, *wanted)
+
+
+def _file(source: Source | None) -> str:
+    return "data kept inline" if source is None else source.url
+
+
+def _described(encoding: Encoding) -> str:
+    names = "+".join(codec.name for codec in encoding.codecs) or "uncompressed"
+    order = "" if encoding.order is None else f" in axis order {encoding.order}"
+    return f"{encoding.dtype.str if not encoding.dtype.hasobject else 'text'} {names}{order}"

@@ -1,0 +1,268 @@
+"""Is a dataset opened by its DMR++ document the same as by our own scan of the file?
+
+The documents are written here from that scan, in the form that OPeNDAP's builder gives them.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+import h5py
+import netCDF4
+import numpy as np
+import pytest
+
+import insitu
+from insitu.errors import FormatError, InsituError, UnsupportedError, VariableError
+from insitu.model import Inline, Stored, Unwritten, VirtualArray, VirtualGroup
+from insitu.sources import Counted, MemorySource
+
+DAP = {"u1": "UInt8", "i1": "Int8", "i2": "Int16", "u2": "UInt16", "i4": "Int32", "u4": "UInt32", "i8": "Int64", "u8": "UInt64", "f4": "Float32", "f8": "Float64"}  # fmt: skip
+FILTERS = {"zlib": "deflate", "shuffle": "shuffle", "fletcher32": "fletcher32"}
+
+
+def document(group: VirtualGroup, name: str, href: str = "OPeNDAP_DMRpp_DATA_ACCESS_URL") -> str:
+    return (
+        '<?xml version="1.0" encoding="ISO-8859-1"?>\n'
+        '<Dataset xmlns="http://xml.opendap.org/ns/DAP/4.0#" xmlns:dmrpp="http://xml.opendap.org/dap/dmrpp/1.0.0#" '
+        f'dapVersion="4.0" dmrVersion="1.0" name="{name}" dmrpp:href="{href}" dmrpp:version="3.20.13">'
+        f"{_inside(group, '/')}"
+        '<Attribute name="build_dmrpp_metadata" type="Container"><Attribute name="version" type="String"><Value>1</Value></Attribute></Attribute>'
+        "</Dataset>"
+    )
+
+
+def _inside(group: VirtualGroup, path: str) -> str:
+    parts = [f'<Dimension name="{dim}" size="{size}"/>' for dim, size in group.details.get("dims", {}).items()]
+    parts += [_variable(name, array, path) for name, array in group.arrays.items()]
+    inner = _attributes(group.attributes)
+    parts.append(f'<Attribute name="HDF5_GLOBAL" type="Container">{inner}</Attribute>' if path == "/" else inner)
+    parts += [
+        f'<Group name="{name}">{_inside(child, f"{path}{name}/")}</Group>' for name, child in group.groups.items()
+    ]
+    return "".join(parts)
+
+
+def _attributes(attributes: Any) -> str:
+    parts = []
+    for name, value in attributes.items():
+        kind = "String" if isinstance(value, str) else DAP[np.asarray(value).dtype.str[1:]]
+        texts = [str(item) for item in np.atleast_1d(value).tolist()]
+        parts.append(
+            f"<Attribute name={quoteattr(name)} type={quoteattr(kind)}>{''.join(f'<Value>{escape(t)}</Value>' for t in texts)}</Attribute>"
+        )
+    return "".join(parts)
+
+
+def _variable(name: str, array: VirtualArray, path: str) -> str:
+    tile = array.tiles[0]
+    encoding = tile.encodings[0]
+    kind = "String" if array.dtype.kind == "S" else DAP[array.dtype.str[1:]]
+    dims = "".join(f'<Dim size="{n}"/>' if dim.startswith("phony") else f'<Dim name="{_home(dim, path)}"/>'
+                   for dim, n in zip(array.dims, array.shape, strict=True))  # fmt: skip
+    extra = (
+        f'<dmrpp:FixedLengthStringArray string_length="{array.dtype.itemsize}" pad="null"/>' if kind == "String" else ""
+    )
+    sizes = array.details["chunks"]
+    rows, inline = [], ""
+    for cell in np.ndindex(*tile.chunks.shape):
+        state = tile.chunks[cell]
+        if isinstance(state, Inline):
+            inline = f"<dmrpp:compact>{base64.b64encode(state.data).decode()}</dmrpp:compact>"
+        elif isinstance(state, Stored):
+            place = (
+                ""
+                if sizes is None
+                else f' chunkPositionInArray="[{",".join(str(c * s) for c, s in zip(cell, sizes, strict=True))}]"'
+            )
+            mask = f' fm="{state.filter_mask}"' if state.filter_mask else ""
+            rows.append(f'<dmrpp:chunk offset="{state.offset}" nBytes="{state.length}"{place}{mask}/>')
+    filters = " ".join(FILTERS[codec.name] for codec in encoding.codecs)
+    levels = " ".join(str(codec.configuration["level"]) for codec in encoding.codecs if "level" in codec.configuration)
+    said = f' compressionType="{filters}" deflateLevel="{levels}"' if filters else ""
+    order = "BE" if array.dtype.str[0] == ">" else "LE"
+    fill = "" if kind == "String" else f' fillValue="{encoding.fill_value()}"'
+    shape = (
+        "" if sizes is None else f"<dmrpp:chunkDimensionSizes>{' '.join(map(str, sizes))}</dmrpp:chunkDimensionSizes>"
+    )
+    chunks = inline or f'<dmrpp:chunks{said}{fill} byteOrder="{order}">{shape}{"".join(rows)}</dmrpp:chunks>'
+    return f"<{kind} name={quoteattr(name)}>{dims}{_attributes(array.attributes)}{extra}{chunks}</{kind}>"
+
+
+def _home(dim: str, path: str) -> str:
+    """The full name of a dimension; all of the test's are in the root."""
+    return f"/{dim}"
+
+
+def _described(path: Path) -> Path:
+    side = path.with_name(path.name + ".dmrpp")
+    side.write_text(document(insitu.scan(path), path.name))
+    return side
+
+
+def _same(path: Path) -> VirtualGroup:
+    expected, found = insitu.scan(path), insitu.scan(_described(path))
+    ours = dict(found.all_arrays())
+    assert ours.keys() == {name for name, _ in expected.all_arrays()}
+    for name, array in expected.all_arrays():
+        assert ours[name].shape == array.shape
+        assert ours[name].dtype == array.dtype
+        assert repr(dict(ours[name].attributes)) == repr(dict(array.attributes))
+        np.testing.assert_array_equal(insitu.read(found, name), insitu.read(expected, name))
+    return found
+
+
+def test_a_netcdf4_file(tmp_path: Path) -> None:
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.title = "a < b & c"
+        for dim, size in (("time", 20), ("lat", 12), ("lon", 18)):
+            file.createDimension(dim, size)
+            file.createVariable(dim, "f8", (dim,))[:] = np.arange(size)
+        how = {"zlib": True, "complevel": 3, "shuffle": True, "fletcher32": True, "chunksizes": (7, 5, 18)}
+        variable = file.createVariable("tas", "i2", ("time", "lat", "lon"), fill_value=-9, **how)
+        variable.scale_factor, variable.units, variable.valid_range = np.float32(0.5), "K", np.array([0, 9], "i2")
+        variable[:] = np.arange(20 * 12 * 18).reshape(20, 12, 18) % 3000
+        inner = file.createGroup("inner")
+        inner.note = "in a group"
+        inner.createVariable("mean", "f4", ("lat", "lon"), contiguous=True)[:] = 1.5
+        inner.createVariable("scalar", "i4")[...] = 7
+    group = _same(tmp_path / "a.nc")
+    assert group.arrays["tas"].dims == ("time", "lat", "lon")
+    assert group.attributes == {"title": "a < b & c"}
+    assert group.groups["inner"].attributes == {"note": "in a group"}
+
+
+def test_missing_chunks_filter_masks_compact_data_and_byte_orders(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        sparse = file.create_dataset(
+            "sparse", (10, 10), "f4", chunks=(5, 5), fillvalue=-1.5, compression="gzip", shuffle=True
+        )
+        sparse[:5, 5:] = 3
+        masked = file.create_dataset("masked", (4,), "i4", chunks=(2,), compression="gzip", shuffle=True)
+        masked[:2] = [1, 2]
+        masked.id.write_direct_chunk((2,), np.array([3, 4], "<i4").tobytes(), filter_mask=0b11)
+        file["big"] = np.arange(6, dtype=">i4")
+        file.create_dataset("text", data=np.array([b"ab", b"cde"]))
+        layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        layout.set_layout(h5py.h5d.COMPACT)
+        space = h5py.h5s.create_simple((3,))
+        compact = h5py.h5d.create(file.id, b"compact", h5py.h5t.IEEE_F64LE, space, layout)
+        compact.write(h5py.h5s.ALL, h5py.h5s.ALL, np.array([1.0, 2.0, 3.0]))
+    group = _same(tmp_path / "a.h5")
+    assert isinstance(group.arrays["sparse"].tiles[0].chunks[0, 0], Unwritten)
+    assert isinstance(group.arrays["compact"].tiles[0].chunks[0], Inline)
+    assert insitu.read(group, "sparse")[0, 0] == -1.5
+    assert insitu.read(group, "masked").tolist() == [1, 2, 3, 4]
+
+
+def _wrapped(inside: str, href: str = "OPeNDAP_DMRpp_DATA_ACCESS_URL") -> bytes:
+    return (
+        '<Dataset xmlns="http://xml.opendap.org/ns/DAP/4.0#" xmlns:dmrpp="http://xml.opendap.org/dap/dmrpp/1.0.0#" '
+        f'name="a" dmrpp:href="{href}">{inside}</Dataset>'
+    ).encode()
+
+
+def _open(inside: str, href: str = "https://example.com/data.nc", **options: Any) -> VirtualGroup:
+    return insitu.scan(MemorySource(_wrapped(inside, href)), **options)
+
+
+def test_missing_data_is_deflated_in_the_document() -> None:
+    data = np.arange(100.0)
+    text = base64.b64encode(zlib.compress(data.tobytes())).decode()
+    inside = f'<Dimension name="x" size="100"/><Float64 name="v"><Dim name="/x"/><dmrpp:missingdata>\n {text[:40]}\n {text[40:]}</dmrpp:missingdata></Float64>'
+    np.testing.assert_array_equal(insitu.read(_open(inside), "v"), data)
+    with pytest.raises(FormatError, match="where 1600 are needed"):
+        _open(inside.replace('size="100"', 'size="200"'))
+
+
+def test_the_data_file_is_found() -> None:
+    inside = '<Float32 name="v"><Dim size="2"/><dmrpp:chunks byteOrder="LE"><dmrpp:chunk offset="8" nBytes="8"/></dmrpp:chunks></Float32>'
+    for name, href, expected in (
+        ("data.nc.dmrpp", "OPeNDAP_DMRpp_DATA_ACCESS_URL", "memory://data.nc"),
+        ("data.nc.dmrpp", "https://example.com/x.nc", "https://example.com/x.nc"),
+        ("data.nc.dmrpp", "file:///etc/passwd", "memory://data.nc"),
+        ("data.nc.dmrpp", "/etc/passwd", "memory://data.nc"),
+    ):
+        group = insitu.scan(MemorySource(_wrapped(inside, href), name))
+        assert [source.url for source in group.sources] == [expected]
+    with pytest.raises(FormatError, match="does not say which file"):
+        insitu.scan(MemorySource(_wrapped(inside), "nameless"))
+
+
+def test_chunks_may_lie_in_several_files() -> None:
+    rows = "".join(
+        f'<dmrpp:chunk offset="{n}" nBytes="8" chunkPositionInArray="[{2 * n}]"{href}/>'
+        for n, href in ((0, ""), (2, ' href="https://example.com/other.nc"'))
+    )
+    inside = f'<Float32 name="v"><Dim size="6"/><dmrpp:chunks><dmrpp:chunkDimensionSizes>2</dmrpp:chunkDimensionSizes>{rows}</dmrpp:chunks></Float32>'
+    chunks = _open(inside).arrays["v"].tiles[0].chunks
+    found = [chunks[n] for n in range(3)]
+    assert isinstance(found[0], Stored)
+    assert isinstance(found[1], Unwritten)
+    assert isinstance(found[2], Stored)
+    assert [found[0].source.url, found[2].source.url] == ["https://example.com/data.nc", "https://example.com/other.nc"]
+
+
+def test_what_is_not_read_is_refused_by_name() -> None:
+    fine = '<Int8 name="fine"><dmrpp:compact>BQ==</dmrpp:compact></Int8>'
+    bad = '<String name="text"><Dim size="2"/><dmrpp:vlsa><v>a</v></dmrpp:vlsa></String>'
+    with pytest.raises(UnsupportedError, match="String"):
+        _open(fine + bad)
+    with pytest.warns(insitu.formats.InsituWarning):
+        group = _open(fine + bad, errors="warn")
+    assert insitu.read(group, "fine") == 5
+    assert list(group.problems) == ["text"]
+    with pytest.raises(VariableError, match="fine"):
+        _open(fine, variables=["coarse"])
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        '<Int8 name="v"><Dim name="/nowhere"/></Int8>',
+        '<Int8 name="v"><Dim size="-4"/></Int8>',
+        '<Int8 name="v"><Dim size="4"/><dmrpp:chunks><dmrpp:chunkDimensionSizes>2 2</dmrpp:chunkDimensionSizes></dmrpp:chunks></Int8>',
+        '<Int8 name="v"><Dim size="4"/><dmrpp:chunks><dmrpp:chunkDimensionSizes>0</dmrpp:chunkDimensionSizes></dmrpp:chunks></Int8>',
+        '<Int8 name="v"><Dim size="4"/><dmrpp:chunks><dmrpp:chunkDimensionSizes>2</dmrpp:chunkDimensionSizes><dmrpp:chunk offset="0" nBytes="2" chunkPositionInArray="[9]"/></dmrpp:chunks></Int8>',
+        '<Int8 name="v"><Dim size="4"/><dmrpp:chunks><dmrpp:chunkDimensionSizes>2</dmrpp:chunkDimensionSizes><dmrpp:chunk offset="0" nBytes="2" chunkPositionInArray="[1]"/></dmrpp:chunks></Int8>',
+        '<Int8 name="v"><Dim size="4"/><dmrpp:chunks><dmrpp:chunk offset="x" nBytes="2"/></dmrpp:chunks></Int8>',
+        '<Int8 name="v"><Dim size="4"/><dmrpp:compact>!!</dmrpp:compact></Int8>',
+        '<Int8 name="v"><Dim size="4"/><dmrpp:chunks fillValue="many"/></Int8>',
+        "<Int8",
+    ],
+)
+def test_nonsense_is_refused(inside: str) -> None:
+    with pytest.raises(FormatError):
+        _open(inside)
+
+
+def test_entities_are_refused() -> None:
+    bomb = b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaa">]>' + _wrapped("")
+    with pytest.raises(FormatError, match="entities"):
+        insitu.scan(MemorySource(bomb))
+
+
+def test_flipped_bytes_do_no_harm(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("v", data=np.arange(40.0).reshape(8, 5), chunks=(4, 5), compression="gzip")
+    data = _described(tmp_path / "a.h5").read_bytes()
+    random = np.random.default_rng(0)
+    for place in range(len(data)):
+        damaged = bytearray(data)
+        damaged[place] ^= int(random.choice([0x01, 0x02, 0x80]))
+        try:
+            insitu.scan(MemorySource(bytes(damaged), f"flip{place}.h5.dmrpp"))
+        except InsituError:
+            continue
+
+
+def test_a_large_document_takes_two_requests() -> None:
+    rows = "".join(f'<dmrpp:chunk offset="{n}" nBytes="8" chunkPositionInArray="[{2 * n}]"/>' for n in range(20000))
+    inside = f'<Float32 name="v"><Dim size="40000"/><dmrpp:chunks><dmrpp:chunkDimensionSizes>2</dmrpp:chunkDimensionSizes>{rows}</dmrpp:chunks></Float32>'
+    counted = Counted(MemorySource(_wrapped(inside), "large.nc.dmrpp"))
+    assert insitu.scan(counted).arrays["v"].tiles[0].chunks.shape == (20000,)
+    assert counted.batches == 2

@@ -1,0 +1,180 @@
+"""Do types read as in h5py that NumPy does not have, or only as objects?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import insitu
+from insitu.errors import InsituError, UnsupportedError
+
+
+def equal(ours: Any, theirs: Any) -> None:
+    """Assert that values are the same, however deep; texts may be bytes."""
+    if isinstance(theirs, bytes):
+        theirs = theirs.decode()
+    if isinstance(theirs, np.ndarray) and theirs.dtype.names is not None:
+        for name in theirs.dtype.names:
+            equal(ours[name], theirs[name])
+    elif isinstance(theirs, np.ndarray) and theirs.dtype == object:
+        assert ours.shape == theirs.shape
+        for one, other in zip(ours.reshape(-1), theirs.reshape(-1), strict=True):
+            equal(one, other)
+    else:
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def same(path: Path) -> None:
+    group = insitu.scan(path)
+    with h5py.File(path) as file:
+        for name, dataset in file.items():
+            equal(insitu.read(group, name), dataset[...])
+
+
+@pytest.mark.parametrize("options", [{}, {"chunks": (2,), "compression": "gzip", "shuffle": True}])
+def test_varying_lengths_inside_of_others(tmp_path: Path, options: dict[str, Any]) -> None:
+    path = tmp_path / "x.h5"
+    text, numbers = h5py.string_dtype(), h5py.vlen_dtype("<i4")
+    deep = np.dtype([("name", text), ("n", "<i4"), ("fixed", "S5"), ("list", numbers), ("pair", text, (2,))])
+    inner = np.dtype([("in", [("t", text), ("x", "<f8")]), ("y", "<u1")])
+    with h5py.File(path, "w") as file:
+        records = np.zeros(3, deep)
+        for number in range(3):
+            pair = ["p" * number, "é"]
+            records[number] = (f"name {number}", number, b"abc", np.arange(number, dtype="<i4"), pair)
+        file.create_dataset("records", data=records, dtype=deep, **options)
+        nested = np.zeros(2, inner)
+        nested[0] = (("first", 1.5), 2)
+        nested[1] = (("", 2.5), 3)
+        file.create_dataset("nested", data=nested, dtype=inner, **options)
+        lists = file.create_dataset("lists", (3,), h5py.vlen_dtype(h5py.vlen_dtype("<i4")), **options)
+        for number in range(3):
+            rows = np.empty(number + 1, object)
+            rows[:] = [np.arange(n, dtype="<i4") for n in range(number + 1)]
+            lists[number] = rows
+        points = np.dtype([("a", "<i2"), ("b", "<f4")])
+        spots = file.create_dataset("spots", (2,), h5py.vlen_dtype(points), **options)
+        spots[0] = np.array([(1, 2.5), (3, 4.5)], points)
+        file.create_dataset("texts", (3,), np.dtype((text, (2,))), **options)[...] = [["a", "b"], ["", "c"], ["d", ""]]
+    same(path)
+
+
+def test_damaged_heaps_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = np.array([("text", 1)], [("s", h5py.string_dtype()), ("n", "<i4")])
+    good = path.read_bytes()
+    begin = good.index(b"GCOL")
+    for place in [*range(begin, begin + 40), *range(good.index(b"GCOL") + 4, begin + 60, 3)]:
+        damaged = bytearray(good)
+        damaged[place] ^= 0x81
+        path.write_bytes(damaged)
+        try:
+            insitu.read(path, "x")
+        except InsituError:
+            continue
+
+
+def test_never_written_records_are_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", (4,), [("s", h5py.string_dtype()), ("n", "<i4")], chunks=(2,))
+    with pytest.raises(UnsupportedError, match="never written"):
+        insitu.scan(path)
+
+
+def _integer(size: int, precision: int, offset: int, signed: bool, big: bool) -> h5py.h5t.TypeID:
+    base = {(1, True): h5py.h5t.STD_I8LE, (2, True): h5py.h5t.STD_I16LE, (4, True): h5py.h5t.STD_I32LE}
+    base |= {(2, False): h5py.h5t.STD_U16LE, (8, True): h5py.h5t.STD_I64LE}
+    kind = base[size, signed].copy()
+    kind.set_precision(precision)
+    kind.set_offset(offset)
+    kind.set_order(h5py.h5t.ORDER_BE if big else h5py.h5t.ORDER_LE)
+    return kind
+
+
+@pytest.mark.parametrize("case", [(2, 12, 0), (2, 12, 4), (4, 17, 0), (4, 9, 20), (8, 50, 3), (1, 3, 2)])
+@pytest.mark.parametrize("big", [False, True])
+@pytest.mark.parametrize("packed", [False, True])
+def test_integers_of_fewer_bits(tmp_path: Path, case: tuple[int, int, int], big: bool, packed: bool) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        create = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        create.set_chunk((5,))
+        if packed:
+            create.set_filter(h5py.h5z.FILTER_NBIT, 0)
+        kind = _integer(*case, signed=True, big=big)
+        dataset = h5py.h5d.create(file.id, b"x", kind, h5py.h5s.create_simple((12,)), create)
+        half = 1 << (case[1] - 1)
+        values = np.array([0, 1, -1, half - 1, -half, 2, -2, 3, -3, half // 2, -(half // 2), 0], np.int64)
+        dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, values.clip(-half, half - 1))
+    same(path)
+
+
+@pytest.mark.parametrize(
+    ("base", "size", "precision", "fields", "bias"),
+    [
+        (h5py.h5t.IEEE_F32BE, 4, 27, (26, 20, 6, 7, 13), 31),
+        (h5py.h5t.IEEE_F32LE, 2, 16, (15, 7, 8, 0, 7), 127),  # bfloat16
+        (h5py.h5t.IEEE_F32LE, 1, 8, (7, 3, 4, 0, 3), 7),
+        (h5py.h5t.IEEE_F64LE, 8, 41, (40, 30, 10, 5, 25), 511),
+    ],
+)
+def test_floats_of_other_bits(
+    tmp_path: Path, base: h5py.h5t.TypeID, size: int, precision: int, fields: tuple[int, ...], bias: int
+) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        kind = base.copy()
+        kind.set_fields(*fields)
+        kind.set_precision(precision)
+        kind.set_size(size)
+        kind.set_ebias(bias)
+        dataset = h5py.h5d.create(file.id, b"x", kind, h5py.h5s.create_simple((9,)))
+        values = np.array([0, 1, -1, 0.5, -2.25, 3.0, 6.5, np.inf, -np.inf], np.float64)
+        dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, values)
+    same(path)
+
+
+def test_references_are_bytes_with_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = np.arange(10)
+        file["objects"] = np.array([file["x"].ref, file.ref], h5py.ref_dtype)
+        regions = file.create_dataset("regions", (2,), h5py.regionref_dtype)
+        regions[0] = file["x"].regionref[2:5]
+        file["mixed"] = np.array([(file["x"].ref, 3)], [("r", h5py.ref_dtype), ("n", "<i4")])
+        file["x"].attrs["r"] = file.ref
+        address = h5py.h5o.get_info(file["x"].id).addr
+    group = insitu.scan(path)
+    assert group.arrays["objects"].details["reference"] == "object"
+    assert group.arrays["regions"].details["reference"] == "region"
+    assert int.from_bytes(insitu.read(group, "objects")[0].tobytes(), "little") == address
+    assert insitu.read(group, "regions").dtype.kind == "V"
+    assert insitu.read(group, "mixed")["n"].tolist() == [3]
+
+
+def test_committed_types_and_several_scales(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    create = h5py.h5p.create(h5py.h5p.FILE_CREATE)
+    create.set_userblock(1024)
+    create.set_sizes(4, 4)
+    h5py.h5f.create(str(path).encode(), h5py.h5f.ACC_TRUNC, create).close()
+    with h5py.File(path, "r+") as file:
+        file["kind"] = np.dtype([("a", "<i2"), ("b", "<f8")])
+        file.create_dataset("x", (3,), file["kind"], data=np.array([(1, 2.0)] * 3, file["kind"].dtype))
+        file["first"], file["second"] = np.arange(3), np.arange(3.0)
+        for name in ("first", "second"):
+            file[name].make_scale(name)
+            file["x"].dims[0].attach_scale(file[name])
+        file.create_dataset("texts", data=["a", "bc"], chunks=(1,))
+    group = insitu.scan(path)
+    assert "kind" not in group.arrays
+    assert group.arrays["x"].dims == ("second",)
+    with h5py.File(path) as file:
+        for name in ("x", "first", "texts"):
+            equal(insitu.read(group, name), file[name][...])

@@ -1,0 +1,83 @@
+"""Do scans and values of FITS files made by others agree with astropy?"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from astropy.io import fits
+
+import insitu
+
+CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "fits"
+FILES = sorted(path for path in CORPUS.rglob("*") if path.is_file()) if CORPUS.is_dir() else []
+pytestmark = pytest.mark.skipif(not FILES, reason="the corpus is not here")
+
+REFUSED = {
+    "map_000_038_truncated.fit": {"PRIMARY": "the file ends"},
+    "m13_plio.fits": {"COMPRESSED_IMAGE": "PLIO_1"},
+    "ascii_i4-i20.fits": {"HDU1": "extension 'TABLE'"},
+    "theap-gap.fits": {"HDU1/arr": "varying length"},
+    "vla_logical_pre_fix.fits": {"HDU1/flag": "varying length"},
+}
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _meant(group: Any, path: str) -> np.ndarray[Any, Any]:
+    """The values with scale, zero and blank applied."""
+    values = insitu.read(group, path)
+    attributes = group.array(path).attributes
+    meant = values * attributes["scale_factor"] + attributes["add_offset"] if "scale_factor" in attributes else values
+    return np.where(values == attributes["_FillValue"], np.nan, meant) if "_FillValue" in attributes else meant
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_astropy_agrees(path: Path) -> None:
+    group = insitu.scan(path, errors="warn")
+    expected = REFUSED.get(path.name, {})
+    assert group.problems.keys() == expected.keys()
+    assert all(reason in group.problems[name] for name, reason in expected.items())
+    seen: Counter[str] = Counter()
+    with fits.open(path) as file:
+        assert len(file) == len(group.details["units"])
+        for name, unit in zip(group.details["units"], file, strict=True):
+            seen[name] += 1
+            own = name if seen[name] == 1 else f"{name}_{seen[name]}"
+            if own in group.problems or unit.data is None:
+                continue
+            if unit.header.get("SIMPLE") is False:  # of no standard form: neither shows what it holds
+                assert own not in group.arrays
+                continue
+            if unit.is_image:
+                ours = _meant(group, own)
+                np.testing.assert_allclose(ours, unit.data.astype(ours.dtype), rtol=1e-6)
+                assert ours.dtype.kind == unit.data.dtype.kind
+            else:
+                _table(group, own, unit)
+
+
+def _table(group: Any, name: str, unit: Any) -> None:
+    for column in unit.columns:
+        path = f"{name}/{column.name}"
+        if path in group.problems:
+            continue
+        ours, theirs = _meant(group, path), np.asarray(unit.data[column.name])
+        if "X" in column.format:
+            theirs = np.packbits(theirs, axis=-1)
+        if theirs.dtype.kind == "U":
+            assert [text.decode("latin-1") for text in ours.reshape(-1)] == theirs.reshape(-1).tolist()
+        elif theirs.dtype.kind == "b":
+            np.testing.assert_array_equal(ours.reshape(theirs.shape) == b"T", theirs)
+        else:
+            np.testing.assert_allclose(ours.reshape(theirs.shape), theirs.astype(ours.dtype))

@@ -1,0 +1,247 @@
+"""Streaming: every chunk once, on threads, the same bits each time; what nobody wrote costs nothing; errors say where."""
+
+from __future__ import annotations
+
+import tracemalloc
+import zlib
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from insitu.errors import CodecError, ModelError, SelectionError, UnsupportedError
+from insitu.model import (
+    UNWRITTEN,
+    Axis,
+    Codec,
+    Columns,
+    Encoding,
+    Kind,
+    Packing,
+    Packings,
+    Source,
+    Tile,
+    VirtualArray,
+    concatenate,
+)
+from insitu.reading import Opened, Tally
+from insitu.reading import run as reading_run
+from insitu.reducing import reduce as reducing
+from insitu.reducing.gaps import without_gaps
+from insitu.reducing.reductions import METHODS, Rules
+from insitu.sources import MemorySource
+from mosaics import Case
+
+
+def compressed(values: np.ndarray, chunks: tuple[int, ...], url: str = "file", damage: int | None = None) -> Case:
+    """A file of shuffled zlib chunks."""
+    grid = tuple(-(-n // c) for n, c in zip(values.shape, chunks, strict=True))
+    size = values.dtype.itemsize
+    blocks = []
+    for cell in np.ndindex(*grid):
+        part = values[tuple(slice(i * c, (i + 1) * c) for i, c in zip(cell, chunks, strict=True))]
+        part = np.pad(part, [(0, c - n) for c, n in zip(chunks, part.shape, strict=True)], constant_values=99)
+        blocks.append(zlib.compress(part.reshape(-1).view(np.uint8).reshape(-1, size).T.tobytes()))
+    if damage is not None:
+        blocks[damage] = blocks[damage][:-3] + b"xyz"
+    lengths = np.array([len(block) for block in blocks])
+    offsets = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    tile = Tile(
+        tuple(Axis.regular(n, c) for n, c in zip(values.shape, chunks, strict=True)),
+        (Encoding(values.dtype, (Codec("shuffle", {"elementsize": size}), Codec("zlib"))),),
+        Columns(grid, (Source(url),), np.asarray(0), offsets.reshape(grid), lengths.reshape(grid)),
+    )
+    dims = tuple("abcdef"[: values.ndim])
+    return Case(VirtualArray.of(tile, dims=dims), values, {url: b"".join(blocks)})
+
+
+def answers(
+    case: Case, methods: list[str], axes: Any = None, key: Any = ..., tally: Tally | None = None, **rules: Any
+) -> Any:
+    opened = Opened(opener=lambda source: MemorySource(case.disk[source.url]))
+    return reducing.answers(case.array, methods, axes, key, Rules(**rules), opened, name="t", tally=tally)
+
+
+def check(case: Case, key: Any = ..., values: np.ndarray | None = None) -> None:
+    values = case.values if values is None else values
+    for axes in (None, (0,), (1, 2), (2,), (0, 1)):
+        found = answers(case, ["sum", "mean", "min", "max", "std", "count"], axes, key)
+        wide = values.astype("f8")
+        with np.errstate(all="ignore"):
+            np.testing.assert_allclose(found["sum"], np.nansum(wide, axes), rtol=1e-5)
+            np.testing.assert_allclose(found["mean"], np.nanmean(wide, axes), rtol=1e-5)
+            np.testing.assert_allclose(found["std"], np.nanstd(wide, axes), rtol=1e-4)
+            np.testing.assert_array_equal(found["min"], np.nanmin(values, axes))
+            np.testing.assert_array_equal(found["max"], np.nanmax(values, axes))
+            np.testing.assert_array_equal(found["count"], np.sum(~np.isnan(values), axes))
+        flat = np.moveaxis(values, axes or (0, 1, 2), range(-len(axes or (0, 1, 2)), 0))
+        flat = flat.reshape(*flat.shape[: values.ndim - len(axes or (0, 1, 2))], -1)
+        where = answers(case, ["argmin", "argmax"], axes, key)
+        np.testing.assert_array_equal(where["argmin"], np.nanargmin(flat, -1))
+        np.testing.assert_array_equal(where["argmax"], np.nanargmax(flat, -1))
+
+
+@pytest.fixture
+def field() -> np.ndarray:
+    random = np.random.default_rng(5)
+    values = (280 + random.standard_normal((13, 70, 90))).astype("f4")
+    values[random.random(values.shape) < 0.05] = np.nan
+    return values
+
+
+@pytest.mark.parametrize("chunks", [(1, 70, 90), (13, 7, 9), (4, 32, 32), (2, 3, 80), (13, 70, 90)])
+def test_chunks_of_any_shape_on_threads(
+    field: np.ndarray, chunks: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading_run, "BATCH_BYTES", 20_000)
+    case = compressed(field, chunks)
+    check(case)
+    check(case, np.s_[1:12:3, ::-1, 5:80], field[1:12:3, ::-1, 5:80])
+    rows = np.array([3, 1, 60, 2])
+    check(case, np.s_[:, rows], field[:, rows])
+
+
+def test_every_chunk_once(field: np.ndarray) -> None:
+    case, tally = compressed(field, (4, 32, 32)), Tally()
+    answers(case, ["mean", "std", "min", "argmax"], (0,), tally=tally)
+    assert tally.chunks == 4 * 3 * 3
+    assert tally.bytes_fetched == len(case.disk["file"])
+
+
+def test_the_same_bits_each_time(field: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading_run, "BATCH_BYTES", 5_000)
+    case = compressed(field, (2, 16, 16))
+    for axes in (None, (0,), (1, 2)):
+        first = answers(case, ["mean", "std", "sum"], axes, skipna=True)
+        for _ in range(5):
+            again = answers(case, ["mean", "std", "sum"], axes, skipna=True)
+            assert all(first[method].tobytes() == again[method].tobytes() for method in first)
+
+
+def test_a_damaged_chunk_is_named(field: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading_run, "BATCH_BYTES", 20_000)
+    case = compressed(field, (2, 16, 16), damage=40)
+    for axes in (None, (0,)):
+        with pytest.raises(CodecError) as caught:
+            answers(case, ["mean"], axes)
+        assert caught.value.place["chunk"] == np.unravel_index(40, (7, 5, 6))
+        assert caught.value.place["variable"] == "t"
+
+
+def test_never_written_chunks_cost_nothing() -> None:
+    grid = (1000, 1000)
+    tile = Tile(
+        (Axis.regular(100_000, 100), Axis.regular(99_950, 100)),
+        (Encoding(np.dtype("<i2"), (Codec("zlib"),), None, np.int16(3).tobytes()),),
+        Columns.unwritten(grid),
+    )
+    case = Case(VirtualArray.of(tile, dims=("a", "b")), np.zeros(0), {})
+    found = answers(case, ["sum", "mean", "std", "min", "count", "argmax", "any", "all"])
+    size = 100_000 * 99_950
+    expected = {"sum": 3 * size, "mean": 3, "std": 0, "min": 3, "count": size, "argmax": 0, "any": True, "all": True}
+    assert {name: value.item() for name, value in found.items()} == expected
+    rows = answers(case, ["sum"], 1, np.s_[::1000, 7:50:2])["sum"]
+    np.testing.assert_array_equal(rows, np.full(100, 3 * 22))
+
+
+def test_gaps_are_absent() -> None:
+    one = compressed(np.ones((2, 3), "f4"), (2, 3), "one")
+    other = compressed(np.full((3, 2), 5, "f4"), (3, 2), "other")
+    array = replace(
+        one.array, shape=(5, 6), tiles=one.array.tiles + other.array.tiles, origins=np.array([[0, 0], [2, 4]])
+    )
+    values = np.full((5, 6), np.nan, "f4")
+    values[:2, :3], values[2:, 4:] = 1, 5
+    case = Case(array, values, one.disk | other.disk)
+    whole = without_gaps(array)
+    assert sum(int(np.prod(tile.shape)) for tile in whole.tiles) == 30
+    assert without_gaps(whole) is whole
+    for skipna in (True, False):
+        for axes in (None, (0,), (1,)):
+            found = answers(case, ["mean", "count", "sum", "max"], axes, skipna=skipna)
+            mean, total = (np.nanmean, np.nansum) if skipna else (np.mean, np.sum)
+            with np.errstate(all="ignore"):
+                np.testing.assert_array_equal(found["sum"], total(values, axes))
+                if skipna and axes is not None:
+                    assert np.isnan(found["mean"]).sum() == (1 if axes == (0,) else 0)
+                else:
+                    np.testing.assert_allclose(found["mean"], mean(values, axes))
+            np.testing.assert_array_equal(found["count"], (~np.isnan(values)).sum(axes))
+    assert answers(case, ["argmin"], skipna=False)["argmin"] == 3  # the first place that nobody covers
+    whole_numbers = replace(array, dtype=np.dtype("i4"), fill_value=None)
+    with pytest.raises(ModelError, match="nothing that means absent"):
+        answers(Case(whole_numbers, values, case.disk), ["sum"])
+    assert answers(Case(replace(whole_numbers, fill_value=np.int32(-1)), values, case.disk), ["sum"])["sum"] == 36 - 18
+
+
+def test_files_that_are_packed_differently() -> None:
+    parts, expected = [], []
+    for number, scale in enumerate([0.5, 0.25]):
+        stored = np.arange(24, dtype="i2").reshape(4, 6)
+        stored[number, 2] = -9
+        case = compressed(stored, (2, 4), f"file-{number}")
+        kind = Kind(dtype="float32", scale_dtype="float32")
+        packings = Packings.of([Packing(scale=scale, missing=(np.int16(-9),), kind=kind)])
+        tile = replace(case.array.tiles[0], packings=packings)
+        if number:  # a chunk that this file never wrote: its own fill value, through its own packing
+            source = np.zeros((2, 2), np.int64)
+            source[1, 1] = UNWRITTEN
+            tile = replace(
+                tile,
+                chunks=replace(tile.chunks, source=source),
+                encodings=(replace(tile.encodings[0], fill=np.int16(8).tobytes()),),
+            )
+            stored[2:, 4:] = 8
+        parts.append((replace(case.array, tiles=(tile,), dtype=np.dtype("f4")), case.disk))
+        values = stored.astype("f4") * np.float32(scale)
+        values[stored == -9] = np.nan
+        expected.append(values)
+    values = np.concatenate(expected)
+    case = Case(concatenate([array for array, _ in parts], 0), values, parts[0][1] | parts[1][1])
+    for axes in (None, 0, 1):
+        found = answers(case, ["mean", "max", "count", "std"], axes)
+        np.testing.assert_allclose(found["mean"], np.nanmean(values, axes), rtol=1e-6)
+        np.testing.assert_allclose(found["std"], np.nanstd(values, axes), rtol=1e-6)
+        np.testing.assert_array_equal(found["max"], np.nanmax(values, axes))
+        np.testing.assert_array_equal(found["count"], (~np.isnan(values)).sum(axes))
+    assert answers(case, ["argmax"])["argmax"] == np.nanargmax(values)
+
+
+def test_memory_is_that_of_some_chunks() -> None:
+    values = np.zeros((64, 512, 512), "f4")  # 64 MiB
+    case = compressed(values, (4, 512, 512))
+    answers(case, ["mean"])  # threads and their buffers exist from here on
+    tracemalloc.start()
+    try:
+        answers(case, ["mean", "min", "max"])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 << 20
+
+
+def test_what_cannot_be_asked(field: np.ndarray) -> None:
+    case = compressed(field, (13, 70, 90))
+    with pytest.raises(SelectionError, match="axis 3"):
+        answers(case, ["sum"], 3)
+    with pytest.raises(UnsupportedError, match="twice"):
+        answers(case, ["sum"], (0, -3))
+    with pytest.raises(UnsupportedError, match="'mode' is not a reduction"):
+        answers(case, ["mode"])
+    with pytest.raises(ValueError, match="no min of no values"):
+        answers(case, ["min"], None, np.s_[:0])
+    assert sorted(METHODS) == [
+        "all",
+        "any",
+        "argmax",
+        "argmin",
+        "count",
+        "max",
+        "mean",
+        "min",
+        "prod",
+        "std",
+        "sum",
+        "var",
+    ]

@@ -1,0 +1,109 @@
+"""Are changed, missing and grown sources noticed, and made right again?"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import insitu
+from insitu.errors import StaleSourceError
+from insitu.keeping import check, refresh
+from insitu.model import VirtualGroup, concatenate
+from insitu.reading import read_array
+from insitu.references import open_references, save
+
+
+def make(path: Path, number: int, *, chunks: tuple[int, int] = (3, 4), rows: int = 5, time: float = 0.0) -> None:
+    with h5py.File(path, "w") as file:
+        values = np.arange(rows * 4).reshape(rows, 4) + 100 * number
+        file.create_dataset("t", data=values.astype("f4"), chunks=chunks, compression=1 + number % 5)
+        file.create_dataset("time", data=np.arange(rows) + rows * number + time)
+    os.utime(path, (1e9 + number, 1e9 + number + time))
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    arrays: dict[str, list] = {"t": [], "time": []}
+    for number in range(4):
+        make(tmp_path / f"{number}.h5", number)
+        for name, parts in arrays.items():
+            parts.append(insitu.scan(tmp_path / f"{number}.h5").array(name))
+    save(VirtualGroup({name: concatenate(parts, 0) for name, parts in arrays.items()}), tmp_path / "x.insitu")
+    return tmp_path
+
+
+def values(path: Path, name: str = "t") -> np.ndarray:
+    group = open_references(str(path))
+    assert group is not None
+    return read_array(group.array(name))
+
+
+def test_nothing_changed(archive: Path) -> None:
+    seen = []
+    report = check(archive / "x.insitu", progress=lambda done, total: seen.append((done, total)))
+    assert report.ok
+    assert sorted(seen) == [(n, 4) for n in range(1, 5)]
+    before = (archive / "x.insitu" / "root.json").read_bytes()
+    assert refresh(archive / "x.insitu").ok
+    assert (archive / "x.insitu" / "root.json").read_bytes() == before
+
+
+def test_a_changed_source_is_found_and_refreshed(archive: Path) -> None:
+    expected = values(archive / "x.insitu")
+    make(archive / "2.h5", 7, time=-25.0)  # other values, compressed otherwise, the same times
+    report = check(archive / "x.insitu")
+    assert [finding.source.url for finding in report.stale] == [str(archive / "2.h5")]
+    assert "1 changed" in str(report)
+    with pytest.raises(StaleSourceError, match=r"2\.h5"):
+        report.raise_stale()
+    refresh(archive / "x.insitu")
+    expected[10:15] += 500
+    assert values(archive / "x.insitu").tolist() == expected.tolist()
+    assert check(archive / "x.insitu").ok
+
+
+def test_kerchunk_references_are_checked_by_what_they_reach(archive: Path) -> None:
+    save(insitu.scan(archive / "1.h5"), archive / "y.json")
+    assert check(archive / "y.json").ok
+    (archive / "1.h5").write_bytes((archive / "1.h5").read_bytes()[:1000])
+    (report,) = check(archive / "y.json").stale
+    assert "1000" in report.reason
+    (archive / "1.h5").unlink()
+    (report,) = check(archive / "y.json").stale
+    assert report.status == "missing"
+    with pytest.raises(StaleSourceError, match="no such object"):
+        refresh(archive / "y.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rows": 6}, "another shape"), ({"chunks": (5, 2)}, "chunked otherwise"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused(archive: Path, change: dict, message: str) -> None:
+    before = (archive / "x.insitu" / "root.json").read_bytes()
+    make(archive / "2.h5", 2, **change)
+    os.utime(archive / "2.h5", (2e9, 2e9))
+    with pytest.raises(StaleSourceError, match=message):
+        refresh(archive / "x.insitu")
+    assert (archive / "x.insitu" / "root.json").read_bytes() == before
+
+
+def test_inline_values_that_changed_are_refused(archive: Path) -> None:
+    group = open_references(str(archive / "x.insitu"))
+    assert group is not None
+    save(VirtualGroup({"time": group.array("time")}), archive / "time.json", inline_threshold=1000)
+    inline = open_references(str(archive / "time.json"))
+    assert inline is not None
+    save(VirtualGroup({"t": group.array("t"), "time": inline.array("time")}), archive / "z.insitu")
+    make(archive / "2.h5", 2, time=0.0)
+    os.utime(archive / "2.h5", (2e9, 2e9))
+    refresh(archive / "z.insitu")
+    make(archive / "2.h5", 2, time=1.0)
+    with pytest.raises(StaleSourceError, match="time"):
+        refresh(archive / "z.insitu")

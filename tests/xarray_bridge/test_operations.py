@@ -1,0 +1,202 @@
+"""Does a virtual dataset do what the loaded one does, and stay virtual where it should?"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from insitu.xarray_bridge.lazy import LazyArray
+from insitu.xarray_bridge.opening import open_dataset
+
+Operation = Callable[[xr.Dataset], Any]
+
+STRUCTURAL: dict[str, Operation] = {
+    "isel": lambda ds: ds.isel(time=slice(2, 8, 2), lat=[0, 3, 3], lon=-1),
+    "isel backwards": lambda ds: ds.isel(time=slice(None, None, -1)),
+    "sel": lambda ds: ds.sel(time=slice("2001-01-01T12", "2001-01-02")),
+    "sel nearest": lambda ds: ds.sel(lat=12, lon=[40, 300], method="nearest"),
+    "boolean": lambda ds: ds.isel(time=np.arange(10) % 3 == 0),
+    "points": lambda ds: ds.isel(lat=xr.DataArray([0, 5, 2], dims="p"), lon=xr.DataArray([1, 1, 7], dims="p")),
+    "points of one dimension": lambda ds: ds.isel(lat=xr.DataArray([[0, 5], [2, 2]], dims=("a", "b"))),
+    "points that step": lambda ds: ds.isel(
+        time=slice(1, None, 3), lat=xr.DataArray([0, -1], dims="p"), lon=xr.DataArray([1, -2], dims="p")
+    ),
+    "transpose": lambda ds: ds.transpose("lon", "time", "lat", ...),
+    "expand_dims": lambda ds: ds.expand_dims(member=[1, 2]),
+    "squeeze": lambda ds: ds.isel(lon=[3]).squeeze(),
+    "concat": lambda ds: xr.concat(
+        [ds.isel(time=slice(0, 4)), ds.isel(time=slice(4, None))],
+        "time",
+        data_vars="minimal",
+        coords="minimal",
+        compat="override",
+        join="exact",
+    ),
+    "concat of a new dimension": lambda ds: xr.concat(
+        [ds[["tas", "packed"]], ds[["tas", "packed"]]], "member", coords="minimal", compat="override", join="exact"
+    ),
+    "reindex": lambda ds: ds[["tas", "packed", "number"]].reindex(lat=[-50.0, 1.0, 50.0], time=ds.time[::-2]),
+    "reindex with a value": lambda ds: ds[["tas", "number"]].reindex(lat=[-50.0, 1.0, 50.0], fill_value=-1),
+    "where": lambda ds: ds[["tas", "packed"]].where(ds.lat > 0),
+    "where in two dimensions": lambda ds: ds[["tas", "packed"]].where((ds.lat > 0) | (ds.lon < 200)),
+    "where, drop": lambda ds: ds[["tas"]].where(ds.lat > 0, drop=True),
+    "pad": lambda ds: ds[["tas", "number"]].pad(time=(2, 1)),
+    "shift": lambda ds: ds[["tas", "number"]].shift(time=2),
+    "roll": lambda ds: ds[["tas", "number"]].roll(lon=3),
+    "sortby": lambda ds: ds.sortby("lat", ascending=False),
+    "rename": lambda ds: ds.rename(tas="t", lat="y"),
+    "broadcast": lambda ds: xr.broadcast(ds[["tas", "height"]], ds.number)[0],
+    "stack": lambda ds: ds[["number"]].isel(time=[0]).stack(cell=("time", "lat")),
+    "head": lambda ds: ds.head(time=2),
+    "drop_isel": lambda ds: ds.drop_isel(time=[0, 3]),
+    "astype": lambda ds: ds[["number", "tas"]].astype("f8"),
+    "isnull": lambda ds: ds[["tas", "packed"]].isnull(),
+    "notnull": lambda ds: ds[["tas"]].notnull(),
+    "copy": lambda ds: ds.copy(deep=True),
+    "pickle": lambda ds: pickle.loads(pickle.dumps(ds)),
+    "align": lambda ds: xr.align(ds[["tas"]], ds[["tas"]].isel(time=slice(3, None)), join="outer")[1],
+    "merge": lambda ds: xr.merge([ds[["tas"]], ds[["packed"]]], join="exact", compat="override"),
+    "swap_dims": lambda ds: ds[["tas"]].assign_coords(step=("time", np.arange(10))).swap_dims(time="step"),
+}
+
+READING: dict[str, Operation] = {
+    "arithmetic": lambda ds: ds[["tas", "number"]] * 2 + ds.height,
+    "comparison": lambda ds: ds[["tas"]] > 280,
+    "clip": lambda ds: ds[["tas"]].clip(270, 290),
+    "fillna": lambda ds: ds[["tas"]].fillna(0),
+    "cumsum": lambda ds: ds[["tas"]].cumsum("time"),
+    "diff": lambda ds: ds[["tas"]].diff("time"),
+    "interp": lambda ds: ds[["packed"]].interp(lat=[1.0, 2.0]),
+    "groupby": lambda ds: ds[["tas", "packed"]].groupby("time.day").mean(),
+    "resample": lambda ds: ds[["tas"]].resample(time="1D").max(),
+    "coarsen": lambda ds: ds[["packed"]].coarsen(lat=2, lon=4).mean(),
+    "rolling": lambda ds: ds[["packed"]].rolling(time=3).mean(),
+    "weighted": lambda ds: ds[["tas"]].weighted(np.cos(np.deg2rad(ds.lat))).mean(("lat", "lon")),
+    "to_dataframe": lambda ds: ds[["number"]].to_dataframe().to_xarray(),
+    "differentiate": lambda ds: ds[["packed"]].differentiate("lat"),
+    "quantile": lambda ds: ds[["tas"]].quantile([0.1, 0.5], "time"),
+    "dot": lambda ds: xr.dot(ds.number, ds.height, dim="lat").to_dataset(name="d"),
+    "polyfit": lambda ds: ds[["packed"]].polyfit("time", 1),
+    "map": lambda ds: ds[["tas"]].map(np.sqrt),
+    "isin": lambda ds: ds[["number"]].isin([1, 2]),
+    "zeros_like": lambda ds: xr.zeros_like(ds[["tas", "number"]]),
+    "argmin": lambda ds: ds[["packed"]].argmin("time"),
+    "idxmax": lambda ds: ds[["packed"]].idxmax("lat"),
+    "unstack": lambda ds: ds[["number"]].stack(cell=("time", "lat")).unstack(),
+}
+
+
+def same(virtual: Any, loaded: Any) -> None:
+    if isinstance(virtual, xr.DataArray):
+        virtual, loaded = virtual.to_dataset(name="x"), loaded.to_dataset(name="x")
+    xr.testing.assert_allclose(virtual.load(), loaded, rtol=1e-6)
+    for name in loaded.variables:
+        assert virtual[name].dtype == loaded[name].dtype, name
+
+
+@pytest.mark.parametrize("name", STRUCTURAL)
+def test_structural_operations_read_nothing(varied: Path, name: str) -> None:
+    loaded = open_dataset(varied).load()
+    result = STRUCTURAL[name](open_dataset(varied))
+    expected = STRUCTURAL[name](loaded)
+    lazy = [v for v in result.data_vars if isinstance(result[v].variable._data, LazyArray)]
+    in_memory = {"code", "name"}  # texts, known since opening
+    assert set(result.data_vars) - set(lazy) <= in_memory
+    xr.testing.assert_identical(result.load(), expected)
+    for variable in expected.variables:
+        assert result[variable].dtype == expected[variable].dtype, variable
+
+
+@pytest.mark.parametrize("name", READING)
+def test_other_operations_give_the_same(varied: Path, name: str) -> None:
+    loaded = open_dataset(varied).load()
+    same(READING[name](open_dataset(varied)), READING[name](loaded))
+
+
+METHODS = ["sum", "mean", "min", "max", "std", "var", "count", "prod", "median"]
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize("dim", [None, "time", ("lat", "lon"), ("time", "lat", "lon")], ids=str)
+@pytest.mark.parametrize("method", METHODS)
+def test_reductions(varied: Path, method: str, dim: Any) -> None:
+    names = ["tas", "packed", "number", "height"]
+    loaded = open_dataset(varied).load()[names]
+    virtual = open_dataset(varied)[names]
+    for keywords in ({}, {"skipna": False}) if method != "count" else ({},):
+        for name in names:
+            dims = dim if dim is None or isinstance(dim, str) else [d for d in dim if d in loaded[name].dims]
+            if isinstance(dims, str) and dims not in loaded[name].dims:
+                continue
+            same(getattr(virtual[name], method)(dims, **keywords), getattr(loaded[name], method)(dims, **keywords))
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize("keywords", [{"min_count": 3}, {"min_count": 1000}, {"min_count": 0}], ids=str)
+@pytest.mark.parametrize("method", ["sum", "prod"])
+def test_minimum_count(varied: Path, method: str, keywords: dict[str, int]) -> None:
+    loaded, virtual = open_dataset(varied).load().tas, open_dataset(varied).tas
+    for dim in (None, "time"):
+        same(getattr(virtual, method)(dim, **keywords), getattr(loaded, method)(dim, **keywords))
+
+
+def test_any_all_and_positions(varied: Path) -> None:
+    loaded, virtual = open_dataset(varied).load(), open_dataset(varied)
+    for method in ("any", "all", "argmin", "argmax"):
+        for dim in ("time", "lat"):
+            same(getattr(virtual.number, method)(dim), getattr(loaded.number, method)(dim))
+    same(virtual.tas.std("time", ddof=1), loaded.tas.std("time", ddof=1))
+
+
+def test_reductions_after_slicing(varied: Path) -> None:
+    loaded, virtual = open_dataset(varied).load(), open_dataset(varied)
+    for ds_v, ds_l in ((virtual, loaded),):
+        same(ds_v.tas[2:9:2, ::-1, [1, 4, 5]].mean("time"), ds_l.tas[2:9:2, ::-1, [1, 4, 5]].mean("time"))
+        same(ds_v.tas.where(ds_v.lat > 0).sum(), ds_l.tas.where(ds_l.lat > 0).sum())
+        same(
+            ds_v.tas.where(ds_v.lat + ds_v.lon > 100).mean("lat"), ds_l.tas.where(ds_l.lat + ds_l.lon > 100).mean("lat")
+        )
+
+
+def test_assignment_is_refused_with_a_way_out(varied: Path) -> None:
+    ds = open_dataset(varied)
+    with pytest.raises(TypeError, match="load"):
+        ds.tas[0] = 5
+    ds = ds.load()
+    ds.tas[0] = 5
+    assert (ds.tas[0] == 5).all()
+
+
+def test_loading_reads_all_variables_in_one_batch(varied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import insitu.xarray_bridge.values as values
+
+    calls = []
+    original = values.read_arrays
+    monkeypatch.setattr(
+        values, "read_arrays", lambda requests, **how: (calls.append(len(requests)), original(requests, **how))[1]
+    )
+    ds = open_dataset(varied).drop_vars("height")  # coordinates are xarray's ordinary lazy arrays
+    lazy = len(ds.insitu.virtual)
+    ds.load()
+    assert calls == [lazy]
+
+
+def test_sum_and_count_stream(varied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import insitu.xarray_bridge.values as values
+
+    def refuse(*args: Any, **how: Any) -> None:
+        raise AssertionError("read")
+
+    expected = open_dataset(varied).load().tas
+    monkeypatch.setattr(values, "read_arrays", refuse)
+    tas = open_dataset(varied).tas
+    for method in ("sum", "count", "prod", "mean", "std", "var", "min", "max"):
+        np.testing.assert_allclose(
+            getattr(tas, method)("time").values, getattr(expected, method)("time").values, rtol=1e-5
+        )
