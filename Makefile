@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 BENCH_PYTHON ?= python3.13
 
-.PHONY: setup demo test check format bench docs fuzz clean
+.PHONY: setup demo test test-remote check format bench docs fuzz clean
 
 setup: $(VENV)/ready
 
@@ -27,7 +27,12 @@ demo: setup
 # The codecs apart: once netCDF's own HDF5 filters are loaded in a process, h5py cannot write blosc chunks there any more.
 test: setup
 	$(BIN)/python -m pytest -q -n $(JOBS) tests/codecs
-	$(BIN)/python -m pytest -q -n $(JOBS) --ignore=tests/codecs
+	$(BIN)/python -m pytest -q -n $(JOBS) --ignore=tests/codecs --ignore=tests/remote
+
+# Against real servers on loopback (SeaweedFS, azurite, nginx, Apache, rclone), which are installed into .servers first.
+test-remote: setup
+	$(BIN)/python scripts/servers.py install
+	$(BIN)/python -m pytest -q -n $(JOBS) tests/remote
 
 check: setup
 	$(BIN)/ruff format --check src tests bench setup.py

@@ -8,8 +8,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import machine
 import numpy as np
+
+import machine
 from archives import archive, folder
 from table import Contestant, Target, arguments, compete, show
 

@@ -2,7 +2,7 @@
 
 A variable of 102,400 chunks of 4 kB, of which a strided selection touches 1,024; HTTP, 50 ms added to each request. Everybody has
 what it needs to know where they lie (references, a repository, a scan) before the clock starts, except those that cannot keep it.
-The server counts requests and bytes.
+The server counts requests and bytes, those of the preparation included.
 
     python bench/read_remote.py [--quick] [--case scattered|files|again]
 
@@ -216,7 +216,7 @@ def _files(options: Any, server: LatencyServer) -> None:
     ]
     results = compete(contestants, rounds=options.rounds, before=server.reset, after=server.stats)
     title = f"one chunk of each of {len(names)} files; HTTP, 50 ms added to each request"
-    show(title, results, targets=[Target("zarr over kerchunk references", 5)])
+    show(title, results)
 
 
 def _again(options: Any, server: LatencyServer) -> None:

@@ -1,0 +1,118 @@
+"""Thousands of reads through a proxy that fails in every way: each value is right or an error, and nothing takes longer than it may."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import insitu
+from insitu.errors import InsituError, SourceError
+from insitu.sources import Patience, open_source
+from insitu.sources.http import HttpSource
+from insitu.sources.threads import gather
+from remote.faults import FAULTS, FaultProxy
+
+pytestmark = pytest.mark.xdist_group("remote")  # one worker for all: each server runs once
+
+DEADLINE = 4.0
+LATE = 1.5
+"""Seconds by which a busy machine may wake us late."""
+
+
+def dices(count, seed):
+    dice = random.Random(seed)
+    return [(dice.randrange(299_000), dice.randrange(1, 900)) for _ in range(count)]
+
+
+def storm(make, data, count, seed):
+    """Read `count` ranges, from many threads, each by a source that knows which version it wants; what came of them."""
+    outcome: Counter[str] = Counter()
+    sources = [make() for _ in range(16)]
+    longest = 0.0
+
+    def one(item, stop):
+        nonlocal longest
+        number, (offset, length) = item
+        start = time.monotonic()
+        try:
+            if number % 10 == 0:
+                ranges = [(offset, length), (offset // 2, length), (offset // 3, length)]
+                found = sources[number % 16].read_many(ranges)
+                right = found == [data[at : at + size] for at, size in ranges]
+            else:
+                right = sources[number % 16].read(offset, length) == data[offset : offset + length]
+            outcome["right" if right else "WRONG"] += 1
+        except SourceError as error:
+            outcome[type(error).__name__ if "x.bin" in str(error) else "NAMELESS"] += 1
+        longest = max(longest, time.monotonic() - start)
+
+    gather(one, list(enumerate(dices(count, seed))), width=32)
+    return outcome, longest
+
+
+def judge(outcome, longest, count, proxy):
+    print(dict(outcome), f"{longest:.2f} s", dict(proxy.happened))
+    assert outcome["WRONG"] == outcome["NAMELESS"] == outcome["StaleSourceError"] == 0
+    assert sum(outcome.values()) == count
+    assert outcome["right"] > 0.9 * count
+    assert longest < DEADLINE + LATE
+    assert all(proxy.happened[fault] for fault in FAULTS)
+
+
+def test_a_web_server_in_a_storm(nginx, data):
+    recorded = open_source(f"{nginx.url}/x.bin").describe()
+    patience = Patience(connect=1, read=0.3, deadline=DEADLINE, attempts=8, first_pause=0.002, longest_pause=0.05)
+    with FaultProxy(nginx.address, share=0.2, seed=1) as proxy:
+        url = f"{proxy.url}/x.bin"
+        outcome, longest = storm(lambda: HttpSource(url, patience=patience, expected=recorded, gap=0), data, 3000, 1)
+        judge(outcome, longest, 3000, proxy)
+
+
+def test_a_bucket_in_a_storm(seaweed, data):
+    options = {"key": "AKINSITU", "secret": "hush-hush-never-shown", "endpoint_url": seaweed.url}
+    recorded = open_source("s3://private/x.bin", options).describe()
+    with FaultProxy(seaweed.address, share=0.08, seed=2) as proxy:
+        far = {**options, "endpoint_url": proxy.url, "timeout": DEADLINE, "read_timeout": 0.3, "retries": 8}
+        outcome, longest = storm(lambda: open_source("s3://private/x.bin", far, expected=recorded), data, 2000, 2)
+        judge(outcome, longest, 2000, proxy)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_passes(nginx, data, fault):
+    patience = Patience(connect=1, read=0.3, deadline=DEADLINE, first_pause=0.002, longest_pause=0.05)
+    with FaultProxy(nginx.address) as proxy:
+        source = HttpSource(f"{proxy.url}/x.bin", patience=patience)
+        source.read(0, 1)
+        proxy.order(fault)
+        assert source.read(1000, 500) == data[1000:1500]
+        proxy.order(*[fault] * 50)
+        start = time.monotonic()
+        if fault == "slow":
+            assert source.read(1000, 500) == data[1000:1500]
+        else:
+            with pytest.raises(SourceError, match=r"bytes 1000-1500.*/x\.bin"):
+                source.read(1000, 500)
+        assert time.monotonic() - start < DEADLINE + LATE
+
+
+def test_values_in_a_storm(nginx, archive):
+    """Scans and reads of whole variables: the right values, or an error of ours."""
+    truth = insitu.read(archive, "t")
+    outcome: Counter[str] = Counter()
+    options = {"timeout": DEADLINE, "read_timeout": 0.3, "retries": 6}
+    with FaultProxy(nginx.address, share=0.02, seed=3) as proxy:
+        for number in range(12):
+            try:
+                group = insitu.scan(f"{proxy.url}/archive.h5", storage_options=options)
+                found = insitu.read(group, "t", np.s_[number::5], storage_options=options)
+            except InsituError as error:
+                outcome[type(error).__name__] += 1
+                continue
+            outcome["right" if np.array_equal(found, truth[number::5]) else "WRONG"] += 1
+    print(dict(outcome), dict(proxy.happened))
+    assert outcome["WRONG"] == 0
+    assert outcome["right"] > 0
