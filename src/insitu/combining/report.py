@@ -76,7 +76,13 @@ class Survey:
         kinds: dict[str, dict[Any, tuple[Variable, list[int]]]] = {}
         for number, member in enumerate(members):
             for name, variable in member.variables.items():
-                key = (variable.dims, variable.dtype, id(variable.encoding), id(variable.attributes), id(_encodings(variable)))
+                key = (
+                    variable.dims,
+                    variable.dtype,
+                    id(variable.encoding),
+                    id(variable.attributes),
+                    id(_encodings(variable)),
+                )
                 kinds.setdefault(name, {}).setdefault(key, (variable, []))[1].append(number)
         traits: dict[str, dict[str, dict[Hashable, list[int]]]] = {}
         for name, alike in kinds.items():
@@ -101,7 +107,9 @@ class Survey:
             present = sorted(number for numbers in traits["dims"].values() for number in numbers)
             if missing := sorted(everyone.difference(present)):
                 found.append(self._difference(f"{name}: presence", {"present": present, "missing": missing}))
-            found += [self._difference(f"{name}: {trait}", values) for trait, values in traits.items() if len(values) > 1]
+            found += [
+                self._difference(f"{name}: {trait}", values) for trait, values in traits.items() if len(values) > 1
+            ]
         return Report(len(self.urls), self.left_out, tuple(found), self.tiles)
 
     def _difference(self, what: str, values: Mapping[Any, list[int]]) -> Difference:

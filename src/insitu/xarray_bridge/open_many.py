@@ -107,7 +107,9 @@ def open_mfdataset(
     if attrs_file is not None:
         member.attributes = _attributes_of(attrs_file, found, urls)
     survey = Survey.of(found, member)
-    del found  # the tables of ten thousand files: not needed any more, and a traceback that somebody keeps may keep this frame
+    del (
+        found
+    )  # the tables of ten thousand files: not needed any more, and a traceback that somebody keeps may keep this frame
     dataset = dataset_of(member, access)
     if chunks is not None:
         dataset = chunked(dataset, chunks)
