@@ -164,6 +164,19 @@ def test_reductions_after_slicing(varied: Path) -> None:
         )
 
 
+def test_many_points_are_read_at_once(varied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from insitu.xarray_bridge import options
+
+    where = {"lat": xr.DataArray([0, 5, -1], dims="p"), "lon": xr.DataArray([1, 1, 7], dims="p")}
+    loaded = open_dataset(varied).load()[["tas", "packed"]]
+    monkeypatch.setattr(options, "point_limit", 2)
+    virtual = open_dataset(varied)[["tas", "packed"]]
+    result = virtual.isel(where)
+    assert not isinstance(result.tas.variable._data, LazyArray)
+    xr.testing.assert_identical(result.load(), loaded.isel(where))
+    xr.testing.assert_identical(virtual.isnull().isel(where).load(), loaded.isnull().isel(where))
+
+
 def test_assignment_is_refused_with_a_way_out(varied: Path) -> None:
     ds = open_dataset(varied)
     with pytest.raises(TypeError, match="load"):

@@ -1,4 +1,12 @@
-"""Virtual arrays inside xarray: the duck array, opening datasets, the engine `insitu`, the accessor `ds.insitu`."""
+"""Virtual arrays inside xarray: the duck array, opening datasets, the engine `insitu`, the accessor `ds.insitu`.
+
+What stays virtual: selecting (also of points), concat, merge, stack of whole dimensions, transpose, expand and squeeze, broadcast, reindex and
+align, pad, shift, roll, where with a condition in memory, isnull, astype, copy, pickle. Reductions stream. Everything else reads: the values up to
+`options.read_limit`, above that as a Dask array.
+
+What does not work, by xarray's design: `xr.apply_ufunc` wants `dask="allowed"` or `"parallelized"`; one dataset cannot hold Dask arrays and virtual ones
+when it is loaded (call `ds.chunk()`, then all are Dask arrays); a virtual array cannot be assigned to (`ds.load()` first).
+"""
 
 from insitu.xarray_bridge.accessor import InsituAccessor
 from insitu.xarray_bridge.lazy import LazyArray

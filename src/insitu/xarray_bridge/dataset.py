@@ -38,7 +38,7 @@ def dataset_of(member: Member, access: Access | None = None) -> xarray.Dataset:
 def _variable(name: str, variable: Variable, access: Access, coordinate: bool) -> xarray.Variable:
     data: Any = variable.data
     if isinstance(data, VirtualArray):
-        data = LazyArray(data, Access(access.storage_options, access.active, name))
+        data = LazyArray(data, Access(access.storage_options, name))
         data = cached(data) if coordinate else data
     return xarray.Variable(
         variable.dims, data, dict(variable.attributes), encoding=dict(variable.encoding), fastpath=True

@@ -17,6 +17,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from xarray.core.indexing import ExplicitIndexer, ExplicitlyIndexed
 
 from insitu.model import VirtualArray
+from insitu.reading import read_points
 from insitu.xarray_bridge.cuts import stored_cuts, uniform_cuts
 from insitu.xarray_bridge.points import pointwise
 from insitu.xarray_bridge.steps import Cast, Step
@@ -29,8 +30,6 @@ class Access:
     """How the values behind an array are reached."""
 
     storage_options: Mapping[str, Any] | None = None
-    active: str | None = None
-    """Where reductions run: the URL of a server beside the storage; None: here."""
     name: str | None = None
     """The variable, for messages."""
 
@@ -197,7 +196,10 @@ class LazyArray(NDArrayOperatorsMixin, ExplicitlyIndexed):
         keys = tuple(k if isinstance(k, slice) else np.asarray(k) for k in keys)
         found = pointwise(self.array, keys)
         if found is None:  # too many points to keep one by one
-            return _points_first(self.read(), keys)
+            if self.steps:
+                return _points_first(self.read(), keys)
+            how = self.access
+            return read_points(self.array, keys, name=how.name, storage_options=how.storage_options)
         return self._moved(found, lambda values: _points_first(values, keys))
 
     def _advanced(self, keys: tuple[Any, ...]) -> Any:

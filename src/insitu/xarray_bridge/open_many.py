@@ -42,7 +42,6 @@ def open_mfdataset(
     parallel: Any = None,
     progress: bool | Callable[[int, int], None] | None = None,
     group: str | None = None,
-    active: str | None = None,
     chunks: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     **decode: Any,
@@ -73,7 +72,7 @@ def open_mfdataset(
         None: threads where they help; a number of threads; a `concurrent.futures.Executor`; `"dask"` or a Dask client.
     progress
         True: a progress bar; or a function of how many files are done and how many there are.
-    group, active, chunks, storage_options, **decode
+    group, chunks, storage_options, **decode
         As for `open_dataset`.
 
     Returns
@@ -93,7 +92,7 @@ def open_mfdataset(
     rules = Rules(loader(storage_options), data_vars, coords, compat, join, combine_attrs)
     places, urls = _places(found_paths(paths))
     names = tuple([variables] if isinstance(variables, str) else variables) if variables is not None else None
-    access = Access(storage_options, active)
+    access = Access(storage_options)
     finish = _Preprocess(preprocess, access) if preprocess is not None else None
     job = Job(Decoding.of(**decode), group, names, storage_options, finish, errors != "raise")
     if isinstance(concat_dim, Mapping):

@@ -27,7 +27,6 @@ def open_dataset(
     *,
     group: str | None = None,
     variables: Sequence[str] | None = None,
-    active: str | None = None,
     chunks: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     **decode: Any,
@@ -42,8 +41,6 @@ def open_dataset(
         Which group; the root if not given.
     variables
         Only these, and their coordinates.
-    active
-        URL of a server beside the storage, where reductions run.
     chunks
         As in `xarray.open_dataset`: Dask arrays instead of virtual ones. `{}`: cut where the stored chunks end.
     storage_options
@@ -64,7 +61,7 @@ def open_dataset(
     """
     names = None if variables is None else ((variables,) if isinstance(variables, str) else tuple(variables))
     job = Job(Decoding.of(**decode), group, names, storage_options)
-    dataset = dataset_of(scan_member(url, job), Access(storage_options, active))
+    dataset = dataset_of(scan_member(url, job), Access(storage_options))
     return dataset if chunks is None else chunked(dataset, chunks)
 
 
@@ -72,14 +69,13 @@ def open_datatree(
     url: Any,
     *,
     group: str | None = None,
-    active: str | None = None,
     chunks: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     **decode: Any,
 ) -> xarray.DataTree:
     """Open an archive with all its groups. See `open_dataset`."""
     return xarray.DataTree.from_dict(
-        open_groups(url, group=group, active=active, chunks=chunks, storage_options=storage_options, **decode)
+        open_groups(url, group=group, chunks=chunks, storage_options=storage_options, **decode)
     )
 
 
@@ -87,7 +83,6 @@ def open_groups(
     url: Any,
     *,
     group: str | None = None,
-    active: str | None = None,
     chunks: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     **decode: Any,
@@ -105,7 +100,7 @@ def open_groups(
         name = fspath(url) if source is None else source.url
         for path, node in tree.walk():
             member = member_of(node, how, loader(storage_options), source=source, memory=Memory(), url=name)
-            dataset = dataset_of(member, Access(storage_options, active))
+            dataset = dataset_of(member, Access(storage_options))
             found[f"/{path}"] = dataset if chunks is None else chunked(dataset, chunks)
     return found
 

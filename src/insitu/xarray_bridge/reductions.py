@@ -34,6 +34,8 @@ METHODS: dict[Callable[..., Any], tuple[str, bool]] = {
     np.nanvar: ("var", True),
     np.prod: ("prod", False),
     np.nanprod: ("prod", True),
+    np.median: ("median", False),
+    np.nanmedian: ("median", True),
     np.any: ("any", False),
     np.all: ("all", False),
     np.argmin: ("argmin", False),
@@ -54,7 +56,7 @@ def reduced(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     given: dict[str, Any] = {"axis": None, "dtype": None, "out": None, "keepdims": False, "ddof": 0}
     order = (
         ("axis", "out")
-        if method.startswith("arg") or method in ("min", "max", "any", "all")
+        if method.startswith("arg") or method in ("min", "max", "any", "all", "median")
         else ("axis", "dtype", "out")
     )
     given.update(zip(order, args[1:], strict=False))

@@ -121,4 +121,4 @@ def joined_access(arrays: Sequence[LazyArray]) -> Access:
     for array in arrays:
         for source in array.array.sources:
             how[source.url] = array.access.storage_options or {}
-    return Access(how, first.active, first.name)
+    return Access(how, first.name)
