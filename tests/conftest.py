@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import hdf5plugin  # noqa: F401  (before netCDF4: loaded after it, its filters fail when h5py writes)
+import pyproj  # noqa: F401  (before ecCodes, which xarray loads with its engines: after it, PROJ finds no database and crashes)
 import pytest
 from hypothesis import HealthCheck, settings
 
