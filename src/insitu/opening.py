@@ -22,10 +22,11 @@ from insitu.model import Selection, VirtualArray, VirtualGroup
 from insitu.reading import ChunkCache, Tally, read_array, read_points, summary
 from insitu.sources import ByteSource, detach_secrets, open_source
 
-__all__ = ["may_be_many", "read", "scan"]
+__all__ = ["Verify", "may_be_many", "read", "scan", "trusted"]
 
 Location = str | PathLike[str] | ByteSource
 Errors = Literal["raise", "warn"]
+Verify = Literal["open", "read"] | None
 
 
 def scan(
@@ -35,6 +36,8 @@ def scan(
     variables: Collection[str] | None = None,
     errors: Errors = "raise",
     format: str | None = None,
+    verify: Verify = "read",
+    allow_local: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> VirtualGroup:
     """Find where every chunk of an archive lies and how it is encoded. Reads metadata only.
@@ -53,6 +56,12 @@ def scan(
         `problems`.
     format
         The format of a file by name, if its first bytes should not decide.
+    verify
+        When to find out whether sources still are what was scanned. `"read"`: when one is opened to read from it, which costs no request
+        more. `"open"`: now too; a set of references asks every source that it names. `None`: never. What is not raises
+        `StaleSourceError`.
+    allow_local
+        Whether references from elsewhere may name files of this machine.
     storage_options
         Credentials and endpoints: `anon`, `key`, `secret`, `token`, `endpoint_url`, `region`, `headers`; or a mapping of URL prefix →
         such options.
@@ -70,6 +79,8 @@ def scan(
     """
     if errors not in ("raise", "warn"):
         raise ValueError(f'errors must be "raise" or "warn", not {errors!r}')
+    if verify not in ("open", "read", None):
+        raise ValueError(f'verify must be "open", "read" or None, not {verify!r}')
     if isinstance(variables, str):
         variables = [variables]
     if isinstance(url, PathLike):
@@ -78,11 +89,20 @@ def scan(
         # A signed URL is a secret: what identifies the file must not carry it.
         url, storage_options = detach_secrets(url, storage_options)
         if format is None and may_be_many(url):
-            found = _many(url, group, variables, errors, storage_options)
+            found = _many(url, group, variables, errors, verify, allow_local, storage_options)
             if found is not None:
                 return found
     with _source(url, storage_options) as source:
-        return scan_format(source, group=group, variables=variables, errors=errors, format=format)
+        return trusted(scan_format(source, group=group, variables=variables, errors=errors, format=format), verify)
+
+
+def trusted(group: VirtualGroup, verify: Verify) -> VirtualGroup:
+    """The tree; if nobody wants to know whether its sources are what they were, it does not know what they were."""
+    if verify is not None:
+        return group
+    from insitu.references import unverified
+
+    return unverified(group)
 
 
 # Names of things that are more than one file of one format: reference sets and Zarr stores.
@@ -100,6 +120,8 @@ def _many(
     group: str | None,
     variables: Collection[str] | None,
     errors: str,
+    verify: Verify,
+    allow_local: bool,
     storage_options: Mapping[str, Any] | None,
 ) -> VirtualGroup | None:
     """The reference set or the Zarr store at a URL; None if there is none."""
@@ -108,9 +130,12 @@ def _many(
     from insitu.formats.choosing import below, picked
 
     if references.matches(url):
-        found = references.open_references(url, errors=errors, storage_options=storage_options)
+        found = references.open_references(url, errors=errors, allow_local=allow_local, storage_options=storage_options)
         if found is not None:
-            return picked(below(found, group, url=url), variables, url=url)
+            found = picked(below(found, group, url=url), variables, url=url)
+            if verify == "open":
+                references.check(found, storage_options=storage_options).raise_stale()
+            return trusted(found, verify)
     if zarr.matches(url):
         return zarr.open_zarr(url, group=group, variables=variables, errors=errors, storage_options=storage_options)
     return None

@@ -22,7 +22,7 @@ from insitu.combining.member import Member
 from insitu.errors import UnsupportedError, VariableError
 from insitu.formats import InsituWarning, scan_format
 from insitu.model import VirtualArray, VirtualGroup
-from insitu.opening import may_be_many, scan
+from insitu.opening import Verify, may_be_many, scan, trusted
 from insitu.reading import read_arrays
 from insitu.sources import ByteSource, open_source
 
@@ -50,6 +50,10 @@ class Job:
     """Done to each member where it was made (a preprocess)."""
     catch: bool = False
     """Whether a bad file is returned as a `Failure` instead of raised."""
+    verify: Verify = "read"
+    """When to find out whether sources are what was scanned: see `insitu.scan`."""
+    allow_local: bool = False
+    """Whether references from elsewhere may name files of this machine."""
 
     def __call__(self, urls: Sequence[Any]) -> list[Member | Failure]:
         """The members of some files, in order."""
@@ -80,11 +84,18 @@ def loader(storage_options: Mapping[str, Any] | None) -> Callable[[list[VirtualA
 def scan_member(url: Any, job: Job, memory: Memory | None = None) -> Member:
     """Scan and decode one file, one Zarr store or one set of references."""
     if isinstance(url, (str, PathLike)) and may_be_many(fspath(url)):
-        group = scan(url, group=job.group, variables=job.variables, storage_options=job.storage_options)
+        group = scan(
+            url,
+            group=job.group,
+            variables=job.variables,
+            verify=job.verify,
+            allow_local=job.allow_local,
+            storage_options=job.storage_options,
+        )
         load = loader(job.storage_options)
         return member_of(group, job.how, load, memory=memory, url=fspath(url), only=job.variables)
     with open_source(url, job.storage_options) as source:
-        group = _scanned(source, job)
+        group = trusted(_scanned(source, job), job.verify)
         return member_of(
             group,
             job.how,

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from insitu.errors import InsituError, NotFoundError, SourceError, StaleSourceError
+from insitu.errors import NotFoundError, SourceError, StaleSourceError
 from insitu.model import Source, VirtualGroup
 from insitu.sources import open_source
 from insitu.sources.threads import gather
 
-__all__ = ["Finding", "Report", "check", "difference"]
+__all__ = ["Finding", "Report", "check"]
 
 Progress = Callable[[int, int], None]
 """Told how many sources were looked at, and how many there are."""
@@ -146,24 +146,7 @@ def _finding(source: Source, reach: int, storage_options: Mapping[str, Any] | No
         return Finding(source, "missing", "there is no such object any more")
     except SourceError as problem:
         return Finding(source, "failed", problem.message)
-    reason = difference(source, now)
+    reason = source.difference(now)
     if reason is None and now.size is not None and reach > now.size:
         reason = f"references reach to byte {reach}, the object has {now.size}"
     return Finding(source, "ok" if reason is None else "changed", reason or "", now)
-
-
-def difference(scanned: Source, now: Source) -> str | None:
-    """Why an object is not the one that was scanned; None if it is."""
-    if scanned.size is not None and now.size is not None and scanned.size != now.size:
-        return f"its size was {scanned.size} and is now {now.size}"
-    if scanned.etag is not None and now.etag is not None:
-        same = scanned.etag.removeprefix("W/") == now.etag.removeprefix("W/")
-        return None if same else f"its ETag was {scanned.etag} and is now {now.etag}"
-    if scanned.modified is not None and now.modified is not None and scanned.modified != now.modified:
-        return "it was changed since it was scanned"
-    return None
-
-
-def stale_error(source: Source, reason: str) -> InsituError:
-    """The error of a source that is not what it was."""
-    return StaleSourceError(reason, url=source.url, hint="Scan again, or use insitu.refresh on the saved references")

@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from insitu.model import ChunkTable, VirtualGroup
 from insitu.model.derived import Expanded, Interleaved, Joined, Selected
+from insitu.references.rename import Renamed
 
 __all__ = ["Implicit", "explicit"]
 
@@ -40,7 +41,7 @@ def explicit(group: VirtualGroup, storage_options: Mapping[str, Any] | None = No
 def _known(table: ChunkTable, storage_options: Mapping[str, Any] | None) -> ChunkTable:
     if isinstance(table, Implicit):
         return table.explicit(storage_options)
-    if isinstance(table, Selected | Expanded):
+    if isinstance(table, Selected | Expanded | Renamed):
         inner = _known(table.table, storage_options)
         return table if inner is table.table else replace(table, table=inner)
     if isinstance(table, Joined) and table.source_maps is None:

@@ -1,6 +1,7 @@
 """What are the sources called somewhere else?
 
-Archives move. Every URL of a tree is rewritten, by prefix, by pattern, or by a function; nothing else changes, and nothing is read.
+Archives move. Every URL of a tree is rewritten, by prefix, by pattern, or by a function; nothing else changes, and nothing is read. In the same way
+sources forget what they were, where nobody wants to know.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from insitu.model.axis import Indices
 from insitu.model.chunks import state_of
 from insitu.model.derived import Expanded, Selected
 
-__all__ = ["Renaming", "renamed"]
+__all__ = ["Renaming", "renamed", "unverified"]
 
 Renaming = Mapping[str, str] | tuple[str, str] | Callable[[str], str]
 """Old prefix → new prefix (the longest counts); a pattern and its replacement; or a function of the URL."""
+Change = Callable[[Source], Source]
 
 
 def renamed(group: VirtualGroup, how: Renaming) -> VirtualGroup:
@@ -35,37 +37,72 @@ def renamed(group: VirtualGroup, how: Renaming) -> VirtualGroup:
     Raises
     ------
     ModelError
-        If a new URL is empty.
+        If a new URL is empty, or a pattern is none.
     """
-    change = _function(how)
+    return _changed(group, _Rename(_function(how)))
+
+
+def unverified(group: VirtualGroup) -> VirtualGroup:
+    """The tree without what identified its sources when they were scanned: a read takes whatever lies there now."""
+    return _changed(group, _forget)
+
+
+def _changed(group: VirtualGroup, change: Change) -> VirtualGroup:
     arrays = {}
     for name, array in group.arrays.items():
-        tiles = tuple(replace(tile, chunks=_renamed(tile.chunks, change)) for tile in array.tiles)
+        tiles = tuple(replace(tile, chunks=_table(tile.chunks, change)) for tile in array.tiles)
         arrays[name] = replace(array, tiles=tiles)
-    return replace(group, arrays=arrays, groups={name: renamed(inner, how) for name, inner in group.groups.items()})
+    return replace(group, arrays=arrays, groups={name: _changed(inner, change) for name, inner in group.groups.items()})
 
 
 def _function(how: Renaming) -> Callable[[str], str]:
     if isinstance(how, Mapping):
-        prefixes = sorted(how.items(), key=lambda item: -len(item[0]))
-
-        def by_prefix(url: str) -> str:
-            return next((new + url[len(old) :] for old, new in prefixes if url.startswith(old)), url)
-
-        return by_prefix
+        return _Prefixes(tuple(sorted(how.items(), key=lambda item: -len(item[0]))))
     if isinstance(how, tuple):
-        pattern, replacement = how
-        compiled = re.compile(pattern)
-        return lambda url: compiled.sub(replacement, url)
+        try:
+            return _Pattern(re.compile(how[0]), how[1])
+        except re.error as problem:
+            raise ModelError(f"{how[0]!r} is no regular expression: {problem}") from None
     return how
 
 
-def _new(source: Source, change: Callable[[str], str]) -> Source:
-    url = change(source.url)
-    if not isinstance(url, str) or not url:
-        raise ModelError(f"the new URL of {source.url} is {url!r}")
-    # The time of change is that of the old place; size and ETag stay with the content.
-    return source if url == source.url else replace(source, url=url, modified=None, etag=_portable(source.etag))
+# Classes, not functions inside of functions: tables travel to other processes.
+
+
+@dataclass(frozen=True, slots=True)
+class _Prefixes:
+    prefixes: tuple[tuple[str, str], ...]
+
+    def __call__(self, url: str) -> str:
+        return next((new + url[len(old) :] for old, new in self.prefixes if url.startswith(old)), url)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    pattern: re.Pattern[str]
+    replacement: str
+
+    def __call__(self, url: str) -> str:
+        try:
+            return self.pattern.sub(self.replacement, url)
+        except (re.error, IndexError) as problem:
+            raise ModelError(f"{self.replacement!r} is no replacement: {problem}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rename:
+    rename: Callable[[str], str]
+
+    def __call__(self, source: Source) -> Source:
+        url = self.rename(source.url)
+        if not isinstance(url, str) or not url:
+            raise ModelError(f"the new URL of {source.url} is {url!r}")
+        # The time of change is that of the old place; size and ETag stay with the content.
+        return source if url == source.url else replace(source, url=url, modified=None, etag=_portable(source.etag))
+
+
+def _forget(source: Source) -> Source:
+    return Source(source.url, optional=source.optional)
 
 
 def _portable(etag: str | None) -> str | None:
@@ -73,9 +110,9 @@ def _portable(etag: str | None) -> str | None:
     return None if etag is not None and re.fullmatch(r"[0-9a-f]+-[0-9a-f]+", etag) else etag
 
 
-def _renamed(table: ChunkTable, change: Callable[[str], str]) -> ChunkTable:
+def _table(table: ChunkTable, change: Change) -> ChunkTable:
     if isinstance(table, Columns) and isinstance(table.sources, tuple | list):
-        return replace(table, sources=tuple(_new(source, change) for source in table.sources))
+        return replace(table, sources=tuple(change(source) for source in table.sources))
     return Renamed(table, change)
 
 
@@ -84,7 +121,7 @@ class RenamedSources(Sequence[Source]):
     """Sources under other URLs, each changed when it is asked for."""
 
     sources: Sequence[Source]
-    change: Callable[[str], str]
+    change: Change
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -95,11 +132,11 @@ class RenamedSources(Sequence[Source]):
     def __getitem__(self, number: slice) -> Sequence[Source]: ...
     def __getitem__(self, number: int | slice) -> Source | Sequence[Source]:
         if isinstance(number, slice):
-            return [_new(source, self.change) for source in self.sources[number]]
-        return _new(self.sources[number], self.change)
+            return [self.change(source) for source in self.sources[number]]
+        return self.change(self.sources[number])
 
     def __iter__(self) -> Iterator[Source]:
-        return (_new(source, self.change) for source in self.sources)
+        return (self.change(source) for source in self.sources)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,7 +144,7 @@ class Renamed:
     """A table whose sources have other URLs."""
 
     table: ChunkTable
-    change: Callable[[str], str]
+    change: Change
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -94,7 +94,9 @@ class Identity:
 
 def verify(expected: Source, found: Source) -> None:
     """Raise `StaleSourceError` if an object is not the one that was recorded; what either side does not know counts as equal."""
-    Identity(found.url, expected).observe(found.size, found.etag, found.modified)
+    how = expected.difference(found)
+    if how is not None:
+        raise Identity(found.url, expected).stale(how)
 
 
 def _strong(etag: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -82,16 +81,8 @@ def open_source(
             f"cannot read bytes from a {type(url).__name__}: give a path, a URL, an open binary file or bytes"
         )
     if expected is not None and is_local(source):
-        _verify_file(expected, source.describe())
+        verify(expected, source.describe())
     return source
-
-
-def _verify_file(expected: Source, found: Source) -> None:
-    """Whether a file is the one that was recorded; archives and slow links round its time to whole seconds, which is no change."""
-    times = (expected.modified, found.modified)
-    if None not in times and any(float(time or 0).is_integer() for time in times):
-        expected, found = replace(expected, etag=None), replace(found, etag=None)
-    verify(expected, found)
 
 
 def is_local(source: ByteSource) -> bool:

@@ -18,6 +18,7 @@ from insitu.combining.names import found_paths, labels_from_names
 from insitu.combining.order import positions
 from insitu.combining.report import Survey
 from insitu.combining.rules import DEFAULT, Rules
+from insitu.opening import Verify
 from insitu.xarray_bridge.dataset import dataset_of, member_from
 from insitu.xarray_bridge.lazy import Access
 from insitu.xarray_bridge.opening import chunked
@@ -43,6 +44,8 @@ def open_mfdataset(
     progress: bool | Callable[[int, int], None] | None = None,
     group: str | None = None,
     chunks: Any = None,
+    verify: Verify = "read",
+    allow_local: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     **decode: Any,
 ) -> xarray.Dataset:
@@ -72,7 +75,7 @@ def open_mfdataset(
         None: threads where they help; a number of threads; a `concurrent.futures.Executor`; `"dask"` or a Dask client.
     progress
         True: a progress bar; or a function of how many files are done and how many there are.
-    group, chunks, storage_options, **decode
+    group, chunks, verify, allow_local, storage_options, **decode
         As for `open_dataset`.
 
     Returns
@@ -94,7 +97,7 @@ def open_mfdataset(
     names = tuple([variables] if isinstance(variables, str) else variables) if variables is not None else None
     access = Access(storage_options)
     finish = _Preprocess(preprocess, access) if preprocess is not None else None
-    job = Job(Decoding.of(**decode), group, names, storage_options, finish, errors != "raise")
+    job = Job(Decoding.of(**decode), group, names, storage_options, finish, errors != "raise", verify, allow_local)
     if isinstance(concat_dim, Mapping):
         named = labels_from_names(urls, concat_dim)
         found = gather(urls, job, parallel=parallel, progress=progress)

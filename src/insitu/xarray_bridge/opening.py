@@ -13,7 +13,7 @@ from insitu.combining.conventions import Decoding
 from insitu.combining.decode import Memory, member_of
 from insitu.combining.gather import Job, loader, scan_member
 from insitu.formats import scan_format
-from insitu.opening import may_be_many, scan
+from insitu.opening import Verify, may_be_many, scan, trusted
 from insitu.sources import open_source
 from insitu.xarray_bridge.dataset import dataset_of
 from insitu.xarray_bridge.lazy import Access, LazyArray
@@ -28,6 +28,8 @@ def open_dataset(
     group: str | None = None,
     variables: Sequence[str] | None = None,
     chunks: Any = None,
+    verify: Verify = "read",
+    allow_local: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     **decode: Any,
 ) -> xarray.Dataset:
@@ -43,6 +45,10 @@ def open_dataset(
         Only these, and their coordinates.
     chunks
         As in `xarray.open_dataset`: Dask arrays instead of virtual ones. `{}`: cut where the stored chunks end.
+    verify
+        When to find out whether sources are still what was scanned: `"open"`, `"read"` or `None`; see `insitu.scan`.
+    allow_local
+        Whether references from elsewhere may name files of this machine.
     storage_options
         Credentials and endpoints.
     **decode
@@ -60,7 +66,7 @@ def open_dataset(
     >>> ds.t2m.sel(time="2020-06").mean("time")  # doctest: +SKIP
     """
     names = None if variables is None else ((variables,) if isinstance(variables, str) else tuple(variables))
-    job = Job(Decoding.of(**decode), group, names, storage_options)
+    job = Job(Decoding.of(**decode), group, names, storage_options, verify=verify, allow_local=allow_local)
     dataset = dataset_of(scan_member(url, job), Access(storage_options))
     return dataset if chunks is None else chunked(dataset, chunks)
 
@@ -70,12 +76,22 @@ def open_datatree(
     *,
     group: str | None = None,
     chunks: Any = None,
+    verify: Verify = "read",
+    allow_local: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     **decode: Any,
 ) -> xarray.DataTree:
     """Open an archive with all its groups. See `open_dataset`."""
     return xarray.DataTree.from_dict(
-        open_groups(url, group=group, chunks=chunks, storage_options=storage_options, **decode)
+        open_groups(
+            url,
+            group=group,
+            chunks=chunks,
+            verify=verify,
+            allow_local=allow_local,
+            storage_options=storage_options,
+            **decode,
+        )
     )
 
 
@@ -84,6 +100,8 @@ def open_groups(
     *,
     group: str | None = None,
     chunks: Any = None,
+    verify: Verify = "read",
+    allow_local: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     **decode: Any,
 ) -> dict[str, xarray.Dataset]:
@@ -93,9 +111,9 @@ def open_groups(
     many = isinstance(url, (str, PathLike)) and may_be_many(fspath(url))
     with nullcontext() if many else open_source(url, storage_options) as source:
         tree = (
-            scan(url, group=group, storage_options=storage_options)
+            scan(url, group=group, verify=verify, allow_local=allow_local, storage_options=storage_options)
             if source is None
-            else scan_format(source, group=group)
+            else trusted(scan_format(source, group=group), verify)
         )
         name = fspath(url) if source is None else source.url
         for path, node in tree.walk():

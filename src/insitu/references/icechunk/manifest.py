@@ -1,0 +1,181 @@
+"""Where do the chunks of an array lie, by the manifests of a repository of version 1?
+
+icechunk 2 tells by itself; icechunk 1 reads chunks but does not say where they are. Its manifests are small files: a header of 39 bytes, then a FlatBuffer, compressed (Icechunk specification, "Manifests"). All
+references of a manifest are decoded together, as columns.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from insitu.errors import FormatError
+
+__all__ = ["Rows", "decode_manifest", "object_id"]
+
+_MAGIC = "ICE🧊CHUNK".encode()
+_HEADER = 39  # magic 12, name of the writer 24, then a byte each: version of the format, kind of file, compression
+_MANIFEST, _ZSTD = 2, 1
+_LARGEST = 1 << 33
+_CROCKFORD = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789ABCDEFGHJKMNPQRSTVWXYZ")
+
+# Numbers of the fields in their tables, in the order of the schema.
+_ARRAYS = 1  # Manifest: id, arrays
+_NODE, _REFS = 0, 1  # ArrayManifest: node_id, refs
+_INDEX, _INLINE, _OFFSET, _LENGTH, _CHUNK_ID, _LOCATION, _ETAG, _MODIFIED = range(8)  # ChunkRef
+
+Positions = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Chunk references as columns."""
+
+    index: npt.NDArray[np.int64]
+    """(rows, axes): the place in the grid."""
+    path: list[str]
+    """A virtual chunk's URL, a native chunk's id, or an empty text: the bytes are in `inline`."""
+    virtual: npt.NDArray[np.bool_]
+    offset: npt.NDArray[np.int64]
+    length: npt.NDArray[np.int64]
+    inline: dict[int, bytes]
+    """By row."""
+    modified: npt.NDArray[np.int64] | None = None
+    """Of virtual chunks: seconds since 1970 after which the object must not have changed; 0: nothing is said."""
+
+
+def object_id(raw: bytes) -> str:
+    """How Icechunk writes the ids of its objects: Crockford's base 32.
+
+    Examples
+    --------
+    >>> object_id(bytes(8))
+    '0000000000000'
+    """
+    return base64.b32encode(raw).rstrip(b"=").translate(_CROCKFORD).decode()
+
+
+def decode_manifest(data: bytes, node: str) -> Rows | None:
+    """The references of one array in a manifest; None if it has none of it.
+
+    Parameters
+    ----------
+    data
+        The manifest file.
+    node
+        The array's id.
+
+    Raises
+    ------
+    FormatError
+        If the file is no manifest, or damaged.
+    """
+    if not data.startswith(_MAGIC) or len(data) < _HEADER or data[37] != _MANIFEST:
+        raise FormatError("this is no manifest of Icechunk", structure="manifest")
+    if data[36] != 1:
+        raise FormatError(
+            f"a manifest of version {data[36]}", structure="manifest", hint="Install icechunk 2 or later to read it"
+        )
+    body = data[_HEADER:]
+    try:
+        if data[38] == _ZSTD:
+            with pa.CompressedInputStream(pa.BufferReader(body), "zstd") as stream:
+                body = stream.read(_LARGEST)
+        return _Buffer(body).rows(node)
+    except (OSError, IndexError, ValueError, OverflowError) as problem:
+        if isinstance(problem, FormatError):
+            raise
+        raise FormatError(f"the manifest is damaged: {problem}", structure="manifest") from None
+
+
+class _Buffer:
+    """A FlatBuffer, looked at with many positions at once."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.bytes: npt.NDArray[np.uint8] = np.frombuffer(data, np.uint8)
+
+    def numbers(self, at: Positions, kind: str) -> npt.NDArray[np.int64]:
+        """Numbers of one type at these positions."""
+        size = np.dtype(kind).itemsize
+        if len(at) and (at.min() < 0 or at.max() + size > len(self.bytes)):
+            raise FormatError("an offset leads out of the manifest", structure="manifest")
+        found: Any = self.bytes[at[:, None] + np.arange(size)].reshape(-1).view(kind)
+        return np.asarray(found, np.int64)
+
+    def field(self, tables: Positions, number: int) -> Positions:
+        """Where a field of these tables lies; -1 where they do not have it."""
+        layouts = tables - self.numbers(tables, "<i4")
+        size = self.numbers(layouts, "<u2")
+        has = size >= 6 + 2 * number
+        at = np.full(len(tables), -1, np.int64)
+        where = self.numbers(layouts[has] + 4 + 2 * number, "<u2")
+        at[has] = np.where(where > 0, tables[has] + where, -1)
+        return at
+
+    def follow(self, at: Positions) -> Positions:
+        """Where offsets lead to."""
+        return at + self.numbers(at, "<u4")
+
+    def vector(self, at: int) -> Positions:
+        """The tables in a vector."""
+        count = int(self.numbers(np.array([at]), "<u4")[0])
+        if count > len(self.bytes):
+            raise FormatError(f"a vector of {count} elements", structure="manifest")
+        return self.follow(at + 4 + 4 * np.arange(count, dtype=np.int64))
+
+    def rows(self, node: str) -> Rows | None:
+        """The references of one array."""
+        root = self.follow(np.zeros(1, np.int64))
+        arrays = self.vector(int(self.follow(self.field(root, _ARRAYS))[0]))
+        ids = self.field(arrays, _NODE)
+        for array, at in zip(arrays, ids.tolist(), strict=True):
+            if object_id(self.data[at : at + 8]) == node:
+                refs = self.follow(self.field(np.array([array]), _REFS))
+                return self._refs(self.vector(int(refs[0])))
+        return None
+
+    def _refs(self, tables: Positions) -> Rows:
+        index = self.follow(self.field(tables, _INDEX))
+        axes = self.numbers(index, "<u4")
+        if len(axes) and (axes != axes[0]).any():
+            raise FormatError("references of one array with different numbers of axes", structure="manifest")
+        width = int(axes[0]) if len(axes) else 0
+        cells = self.numbers((index[:, None] + 4 + 4 * np.arange(width)).reshape(-1), "<u4").reshape(-1, width)
+        location, chunk = self.field(tables, _LOCATION), self.field(tables, _CHUNK_ID)
+        virtual = location >= 0
+        path = [""] * len(tables)
+        begins = self.follow(location[virtual])
+        ends = begins + 4 + self.numbers(begins, "<u4")
+        for row, begin, end in zip(np.flatnonzero(virtual).tolist(), begins.tolist(), ends.tolist(), strict=True):
+            path[row] = self.data[begin + 4 : end].decode()
+        for row in np.flatnonzero(chunk >= 0).tolist():
+            path[row] = object_id(self.data[chunk[row] : chunk[row] + 12])
+        return Rows(
+            cells,
+            path,
+            virtual,
+            self._scalars(tables, _OFFSET, "<u8"),
+            self._scalars(tables, _LENGTH, "<u8"),
+            self._inline(tables),
+            self._scalars(tables, _MODIFIED, "<u4"),
+        )
+
+    def _scalars(self, tables: Positions, number: int, kind: str) -> npt.NDArray[np.int64]:
+        at = self.field(tables, number)
+        values = np.zeros(len(tables), np.int64)
+        values[at >= 0] = self.numbers(at[at >= 0], kind)
+        return values
+
+    def _inline(self, tables: Positions) -> dict[int, bytes]:
+        at = self.field(tables, _INLINE)
+        rows = np.flatnonzero(at >= 0)
+        begins = self.follow(at[rows])
+        ends = begins + 4 + self.numbers(begins, "<u4")
+        found = zip(rows.tolist(), begins.tolist(), ends.tolist(), strict=True)
+        return {row: self.data[begin + 4 : end] for row, begin, end in found}
