@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 
 from insitu.codecs import cf
-from insitu.errors import FormatError, StaleSourceError, VariableError
+from insitu.errors import FormatError, NotFoundError, StaleSourceError, VariableError
 from insitu.model import INLINE, Columns, Encoding, Packings, Source, Tile, VirtualArray, VirtualGroup
 from insitu.model.chunks import COLUMN_NAMES
 from insitu.opening import scan
 from insitu.reading import read_array
-from insitu.references import Report, format_of, open_references, save
+from insitu.references import Renaming, Report, format_of, open_references, renamed, save
 from insitu.references import check as check_group
+from insitu.sources.listing import local_path
 
-__all__ = ["check", "refresh"]
+__all__ = ["check", "convert", "refresh"]
 
 Progress = Callable[[int, int], None]
 
@@ -31,6 +32,7 @@ def check(
     references: str | os.PathLike[str] | VirtualGroup,
     *,
     progress: Progress | None = None,
+    allow_local: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Report:
     """Ask every source of a set of references whether it still is what was scanned.
@@ -41,16 +43,24 @@ def check(
         Where they are, or what was opened.
     progress
         Called after each source with how many are done, and how many there are.
-    storage_options
+    allow_local, storage_options
         See `insitu.scan`.
+
+    Examples
+    --------
+    >>> print(insitu.check("era5.insitu"))  # doctest: +SKIP
+    120 sources: 119 ok, 1 changed
+    changed: s3://bucket/2020-06.nc: its ETag was "a41…" and is now "0f2…"
     """
-    return check_group(_opened(references, storage_options), progress=progress, storage_options=storage_options)
+    group = _opened(references, allow_local, storage_options)
+    return check_group(group, progress=progress, storage_options=storage_options)
 
 
 def refresh(
     references: str | os.PathLike[str],
     *,
     progress: Progress | None = None,
+    allow_local: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Report:
     """Scan again the sources that changed, and only those, and save the references in their place.
@@ -66,7 +76,7 @@ def refresh(
         If a source is gone, or does not fit in its old place.
     """
     url = os.fspath(references)
-    group = _opened(url, storage_options)
+    group = _opened(url, allow_local, storage_options)
     report = check_group(group, progress=progress, storage_options=storage_options)
     if report.ok:
         return report
@@ -81,12 +91,51 @@ def refresh(
     return report
 
 
-def _opened(references: str | os.PathLike[str] | VirtualGroup, options: Mapping[str, Any] | None) -> VirtualGroup:
+def convert(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    rename: Renaming | None = None,
+    allow_local: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> VirtualGroup:
+    """Save references in another form, or for another place.
+
+    Parameters
+    ----------
+    source
+        A saved set of references; also whatever else `insitu.scan` takes.
+    target
+        Where to: its name says the form.
+    rename
+        New URLs of the sources: a mapping of prefixes, a pair of regular expression and replacement, or a function.
+    allow_local, storage_options
+        See `insitu.scan`.
+    options
+        As for `insitu.references.save`.
+
+    Returns
+    -------
+    VirtualGroup
+        What was saved.
+    """
+    group = scan(source, allow_local=allow_local, storage_options=storage_options)
+    group = group if rename is None else renamed(group, rename)
+    save(group, target, storage_options=storage_options, **options)
+    return group
+
+
+def _opened(
+    references: str | os.PathLike[str] | VirtualGroup, allow_local: bool, options: Mapping[str, Any] | None
+) -> VirtualGroup:
     if isinstance(references, VirtualGroup):
         return references
     url = os.fspath(references)
-    group = open_references(url, storage_options=options)
+    group = open_references(url, allow_local=allow_local, storage_options=options)
     if group is None:
+        if (path := local_path(url)) is not None and not os.path.exists(path):
+            raise NotFoundError("no such file or directory", url=url)
         raise FormatError("there are no references", url=url)
     return group
 

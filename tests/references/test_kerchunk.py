@@ -17,9 +17,10 @@ from hypothesis import given, settings
 
 import insitu
 from insitu.errors import AccessError, FormatError, InsituError, UnsupportedError
+from insitu.keeping import convert
 from insitu.model import Inline, Source, Stored, Unwritten, VirtualArray, VirtualGroup, concatenate
 from insitu.reading import read_array
-from insitu.references import convert, open_references, renamed, save
+from insitu.references import open_references, renamed, save
 from mosaics import Case, evaluate, mosaics
 
 FORMS: dict[str, dict[str, Any]] = {

@@ -10,7 +10,7 @@ import sys
 
 import typer
 
-from insitu.cli import demo, info, read, scan
+from insitu.cli import append, check, convert, demo, info, read, refresh, scan
 from insitu.cli.screen import problems
 from insitu.errors import InsituError
 
@@ -27,6 +27,10 @@ app = typer.Typer(
 app.command("scan")(scan.scan)
 app.command("info")(info.info)
 app.command("read")(read.read)
+app.command("convert")(convert.convert)
+app.command("append")(append.append)
+app.command("check")(check.check)
+app.command("refresh")(refresh.refresh)
 app.command("demo")(demo.demo)
 
 _state = {"debug": False}

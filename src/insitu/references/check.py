@@ -69,7 +69,8 @@ class Report:
         counts = dict.fromkeys(("ok", "changed", "missing", "failed"), 0)
         for finding in self.findings:
             counts[finding.status] += 1
-        lines = [f"{len(self.findings)} sources: " + ", ".join(f"{n} {status}" for status, n in counts.items() if n)]
+        noun = "source" if len(self.findings) == 1 else "sources"
+        lines = [f"{len(self.findings)} {noun}: " + ", ".join(f"{n} {status}" for status, n in counts.items() if n)]
         lines += [f"{finding.status}: {finding.source.url}: {finding.reason}" for finding in self.stale[:20]]
         if len(self.stale) > 20:
             lines.append(f"and {len(self.stale) - 20} more")

@@ -1,4 +1,4 @@
-"""Which format is meant, and how are references opened, saved, appended to and converted?
+"""Which format is meant, and how are references opened, saved and appended to?
 
 By the target's name: `*.json` (also `.json.zst`, `.json.gz`) is kerchunk's JSON, `*.parq` its Parquet directory, `*.parquet` one flat table, `*.insitu` our own. A saved
 set is found again by its name and by what lies there.
@@ -21,14 +21,13 @@ from insitu.references.flat_parquet import read_flat, write_flat
 from insitu.references.insitu_store import NAME, append_store, open_store, write_store
 from insitu.references.kerchunk_json import looks_like_references, parse_json, read_json, write_json
 from insitu.references.kerchunk_parquet import RECORD_SIZE, read_parquet, write_parquet
-from insitu.references.rename import Renaming, renamed
 from insitu.references.target import writable
 from insitu.references.urls import Base, absolute, relative_to
 from insitu.references.writing import Writing
 from insitu.sources import ByteSource, open_source
 from insitu.sources.listing import local_path
 
-__all__ = ["FORMATS", "append", "convert", "format_of", "open_references", "save"]
+__all__ = ["FORMATS", "append", "format_of", "open_references", "save"]
 
 FORMATS = ("insitu", "kerchunk-json", "kerchunk-parquet", "flat-parquet")
 _SUFFIXES = (
@@ -287,30 +286,3 @@ def append(
         )
     named: Callable[[str], str] = (lambda source: relative_to(source, url)) if relative else absolute
     append_store(explicit(group, storage_options), url, dim, named=named, storage_options=storage_options)
-
-
-def convert(
-    source: str,
-    target: str,
-    *,
-    rename: Renaming | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> None:
-    """Save a set of references in another form.
-
-    Parameters
-    ----------
-    source, target
-        From and to.
-    rename
-        New URLs of the sources: see `renamed`.
-    storage_options
-        See `insitu.sources.open_source`.
-    options
-        As for `save`.
-    """
-    group = open_references(source, storage_options=storage_options)
-    if group is None:
-        raise FormatError("there are no references", url=source)
-    save(group if rename is None else renamed(group, rename), target, storage_options=storage_options, **options)

@@ -1,0 +1,37 @@
+"""`insitu check`: do the sources still match the references?"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from insitu.cli.progress import bar
+from insitu.cli.screen import results
+
+__all__ = ["check"]
+
+
+def check(
+    references: Annotated[str, typer.Argument(help="A saved set of references.", metavar="REFS")],
+    allow_local: Annotated[
+        bool, typer.Option("--allow-local", help="References from elsewhere may name files of this machine.")
+    ] = False,
+    as_text: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Ask every source of a set of references whether it is still what was scanned. Exit code 1 if some are not."""
+    from insitu.keeping import check as check_references  # Arrow takes long to import: not for `insitu --help`
+
+    with bar("sources") as progress:
+        report = check_references(references, progress=progress, allow_local=allow_local)
+    if as_text:
+        rows = [
+            {"url": finding.source.url, "status": finding.status, "reason": finding.reason}
+            for finding in report.findings
+        ]
+        typer.echo(json.dumps({"ok": report.ok, "sources": rows}, indent=2))
+    else:
+        results.print(str(report), markup=False, soft_wrap=True)
+    if not report.ok:
+        raise typer.Exit(1)

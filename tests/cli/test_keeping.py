@@ -1,0 +1,78 @@
+"""The verbs that keep references, as a stranger would use them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from insitu import open_dataset, scan
+from insitu.references import save
+
+
+def insitu(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "import insitu.cli; insitu.cli.main()", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def make(path: Path, begin: int) -> Path:
+    with h5py.File(path, "w") as file:
+        file.create_dataset("t", data=np.arange(12.0).reshape(4, 3) + begin, chunks=(2, 3), compression=1)
+        file.create_dataset("time", data=np.arange(4) + begin)
+        file["time"].make_scale("time")
+        file["t"].dims[0].attach_scale(file["time"])
+    return path
+
+
+def test_convert(tmp_path: Path) -> None:
+    make(tmp_path / "a.h5", 0)
+    insitu("convert", tmp_path / "a.h5", tmp_path / "x.json", "--relative")
+    assert '["a.h5",' in (tmp_path / "x.json").read_text()
+    done = insitu("convert", tmp_path / "x.json", tmp_path / "x.parq", "--rename", f"{tmp_path}=s3://bucket")
+    assert "2 variables" in done.stderr
+    chunk = scan(tmp_path / "x.parq").array("t").tiles[0].chunks[0, 0]
+    assert chunk.source.url == "s3://bucket/a.h5"
+    insitu("convert", tmp_path / "x.parq", tmp_path / "y.insitu", "--regex", "^s3://([a-z]*)", r"https://\1.org")
+    assert scan(tmp_path / "y.insitu").array("t").tiles[0].chunks[0, 0].source.url == "https://bucket.org/a.h5"
+    assert "already" in insitu("convert", tmp_path / "x.json", tmp_path / "x.parq", code=1).stderr
+    insitu("convert", tmp_path / "x.json", tmp_path / "x.parq", "--overwrite")
+    assert "OLD=NEW" in insitu("convert", tmp_path / "x.json", tmp_path / "z.json", "--rename", "x", code=2).stderr
+
+
+def test_check_and_refresh(tmp_path: Path) -> None:
+    path = make(tmp_path / "a.h5", 0)
+    save(scan(path), tmp_path / "x.insitu")
+    assert insitu("check", tmp_path / "x.insitu").stdout.strip() == "1 source: 1 ok"
+    assert "nothing changed" in insitu("refresh", tmp_path / "x.insitu").stdout
+    make(path, 100)
+    os.utime(path, (2e9, 2e9))
+    assert "changed" in insitu("check", tmp_path / "x.insitu", code=1).stdout
+    found = json.loads(insitu("check", tmp_path / "x.insitu", "--json", code=1).stdout)
+    assert [row["status"] for row in found["sources"]] == ["changed"]
+    assert "stale" in insitu("read", tmp_path / "x.insitu", "t", code=1).stderr.lower()
+    assert "1 changed" in insitu("refresh", tmp_path / "x.insitu").stdout
+    assert "100" in insitu("read", tmp_path / "x.insitu", "t").stdout
+    assert "no such" in insitu("check", tmp_path / "nothing.insitu", code=1).stderr.lower()
+
+
+def test_append(tmp_path: Path) -> None:
+    first = open_dataset(make(tmp_path / "a.h5", 0))
+    if not hasattr(first.insitu, "save"):
+        pytest.skip("datasets cannot be saved yet")
+    first.insitu.save(tmp_path / "x.insitu")
+    make(tmp_path / "b.h5", 4)
+    make(tmp_path / "c.h5", 8)
+    done = insitu("append", tmp_path / "x.insitu", tmp_path / "b.h5", tmp_path / "c.h5", "--dim", "time")
+    assert "8 steps" in done.stderr
+    saved = open_dataset(tmp_path / "x.insitu")
+    assert saved.time.values.tolist() == list(range(12))
+    assert saved.t.values[:, 0].tolist() == [0, 3, 6, 9, 4, 7, 10, 13, 8, 11, 14, 17]
+    assert "no dimension" in insitu("append", tmp_path / "x.insitu", tmp_path / "b.h5", "-d", "z", code=2).stderr
