@@ -5,8 +5,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
+import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import insitu.sources.local as local
 from insitu.errors import AccessError, NotFoundError, SourceError
@@ -178,3 +182,35 @@ print([os.waitpid(child, 0)[1] for child in children])
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run([sys.executable, "-c", code, path], env=env, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[0, 0, 0]", done.stderr
+
+
+@pytest.mark.parametrize("kernel", [True, False])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_buffer_with_gaps_is_filled_row_by_row(tmp_path: Path, kernel: bool, data: st.DataObject) -> None:
+    found = local._read_scattered
+    if kernel and found is None:
+        pytest.skip("the C extension was not built")
+    content = np.random.default_rng(7).integers(0, 255, 700_000, np.uint8)
+    path = tmp_path / "bytes"
+    if not path.exists():
+        path.write_bytes(content.tobytes())
+    whole = tuple(data.draw(st.lists(st.integers(1, 40), min_size=1, max_size=3), label="whole"))
+    cut = tuple(
+        slice(
+            *sorted((data.draw(st.integers(0, n)), data.draw(st.integers(0, n)))), data.draw(st.sampled_from([1, 1, 2]))
+        )
+        for n in whole
+    )
+    array = np.zeros(whole, np.dtype(data.draw(st.sampled_from(["u1", "f4", ">i2", "f8"]))))
+    target = array[cut]
+    offset = data.draw(st.sampled_from([0, 3, 690_000, 699_999, 800_000]))
+    expected = content[offset : offset + target.nbytes]
+    with patch.object(local, "_read_scattered", found if kernel else None), patch.object(local, "_BETWEEN", 100):
+        count = LocalSource(path).read_into(offset, target[..., None].view(np.uint8).data)
+    assert count == len(expected)
+    if count == target.nbytes:
+        assert target.tobytes() == expected.tobytes()
+        outside = np.ones(whole, bool)
+        outside[cut] = False
+        assert not array[outside].any()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from insitu.model import Source
+from insitu.sources import request_bytes as cost_of_request
 
 __all__ = ["is_far", "request_bytes"]
 
@@ -30,4 +31,4 @@ def is_far(sources: Sequence[Source]) -> bool:
 
 def request_bytes(sources: Sequence[Source]) -> int:
     """How many bytes could be fetched in the time that one more request costs."""
-    return FAR_REQUEST if is_far(sources) else NEAR_REQUEST
+    return cost_of_request(sources[0].url) if len(sources) else NEAR_REQUEST

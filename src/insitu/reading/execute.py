@@ -97,15 +97,15 @@ class Output:
                 raise problem.located(number=number) from problem.__cause__
 
     def straight(self, grid: int, alike: Alike, decoder: Decoder, offset: Sequence[int], source: ReadsInto) -> bool:
-        """Uncompressed chunks: read into the output where they are contiguous there, else by way of the thread's buffer."""
+        """Uncompressed chunks: read into the output where all of a chunk is wanted, else by way of the thread's buffer."""
         window = self.windows[grid]
         if window.dtype != decoder.dtype:
             return False
         inside = tuple([slice(s, s + n) for s, n in zip(alike.start, alike.extent, strict=True)])
         for place, begin in zip(alike.at, offset, strict=True):
             view = window[tuple([slice(b, b + n) for b, n in zip(place, alike.extent, strict=True)])]
-            if alike.extent == alike.shape and view.flags.c_contiguous:
-                filled(source, begin, view.reshape(-1).view(np.uint8))
+            if alike.extent == alike.shape:
+                filled(source, begin, view)
                 continue
             room = borrow(BETWEEN, decoder.nbytes)
             filled(source, begin, room)

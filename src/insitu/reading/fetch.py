@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import TruncatedError
-from insitu.sources import ByteSource
+from insitu.sources import ByteSource, Cached
 from insitu.sources.protocol import ReadsInto
 
 __all__ = ["fetch", "filled"]
@@ -33,10 +35,11 @@ def fetch(
         length = np.where(length < 0, np.maximum(source.size() - offset, 0), length)
     reach = np.maximum.accumulate(offset + length)
     begins = np.ones(len(offset), bool)
-    begins[1:] = offset[1:] > reach[:-1]
+    if not isinstance(source, Cached):  # its keys are ranges: a chunk must be found again by whatever selection wants it
+        begins[1:] = offset[1:] > reach[:-1]
     starts = np.flatnonzero(begins)
     lows = offset[starts]
-    sizes = reach[np.append(starts[1:], len(offset)) - 1] - lows
+    sizes = reach[np.append(starts[1:], len(offset)) - 1] - lows if len(starts) < len(offset) else length
     ranges = list(zip(lows.tolist(), sizes.tolist(), strict=True))
     blocks = source.read_many(ranges) if len(ranges) > 1 else [source.read(*ranges[0])]
     views = [memoryview(_whole(block, *wanted)) for block, wanted in zip(blocks, ranges, strict=True)]
@@ -49,9 +52,10 @@ def fetch(
     return data, len(ranges), int(sizes.sum())
 
 
-def filled(source: ReadsInto, offset: int, target: npt.NDArray[np.uint8]) -> None:
-    """Fill a buffer, all of it."""
-    found = source.read_into(offset, target.data)
+def filled(source: ReadsInto, offset: int, target: npt.NDArray[Any]) -> None:
+    """Fill an array, contiguous or not, all of it."""
+    # As bytes, along an axis of their own: not every type can be handed over as a buffer.
+    found = source.read_into(offset, target[..., None].view(np.uint8).data)
     if found != target.nbytes:
         raise _short(offset, target.nbytes, found)
 

@@ -27,7 +27,7 @@ class Opened:
         opener: Callable[[Source], ByteSource] | None = None,
         keep: int = KEPT,
     ) -> None:
-        self._open = opener or (lambda source: open_source(source.url, storage_options))
+        self._open = opener or (lambda source: open_source(source.url, storage_options, expected=source))
         self._keep = keep
         self._lock = Lock()
         self._idle: dict[str, ByteSource] = {}  # the oldest first

@@ -6,10 +6,12 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+from insitu.sources.threads import WIDTH
+
 __all__ = ["workers"]
 
-FAR = 16
-"""Tasks under way at once when the bytes come from far away: they mostly wait."""
+FAR = WIDTH
+"""Tasks under way at once when the bytes come from far away: each is about one request, and they mostly wait."""
 
 _lock = threading.Lock()
 _pools: dict[bool, ThreadPoolExecutor] = {}

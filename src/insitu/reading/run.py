@@ -20,7 +20,7 @@ from insitu.codecs import Decoder, prepare
 from insitu.errors import InsituError, NotFoundError
 from insitu.model import ABSENT, INLINE, UNWRITTEN, Packing
 from insitu.reading.cache import ChunkCache
-from insitu.reading.distance import is_far
+from insitu.reading.distance import is_far, request_bytes
 from insitu.reading.fetch import fetch
 from insitu.reading.grid import Alike, Grid, Position
 from insitu.reading.opened import Opened
@@ -28,6 +28,7 @@ from insitu.reading.plan import ReadPlan
 from insitu.reading.pool import workers
 from insitu.reading.report import Tally
 from insitu.sources import ByteSource
+from insitu.sources.coalesce import frugal_gap
 from insitu.sources.protocol import ReadsInto
 
 __all__ = ["Run", "Sink", "run_all"]
@@ -35,6 +36,8 @@ __all__ = ["Run", "Sink", "run_all"]
 BATCH_BYTES = 4 << 20
 """Encoded bytes of a task: enough to make the cost of a task small beside decoding, little enough to keep memory bounded."""
 BATCH_ROWS = 512
+FAR_REQUESTS = 64
+"""Requests of a task when the bytes come from far away."""
 STRAIGHT_BYTES = 64 << 10
 """Uncompressed chunks from this size on are read to their place one by one; smaller ones come together, with their neighbours."""
 UNKNOWN_BYTES = 256 << 10
@@ -123,10 +126,14 @@ class Run:
                     self._decode(first, last, source)
             except NotFoundError as problem:
                 if not about.optional:
-                    raise problem.located(variable=self.name, url=about.url) from problem.__cause__
+                    raise problem.located(
+                        variable=self.name, url=about.url, **self._whereabouts(first)
+                    ) from problem.__cause__
                 self._never_written(first, last)
             except InsituError as problem:
-                raise problem.located(variable=self.name, url=about.url) from problem.__cause__
+                raise problem.located(
+                    variable=self.name, url=about.url, **self._whereabouts(first)
+                ) from problem.__cause__
 
     def _decode(self, begin: int, end: int, source: ByteSource) -> None:
         """Fetch and decode some rows of one source."""
@@ -302,6 +309,9 @@ def batches(plan: ReadPlan) -> Iterator[tuple[int, int]]:
     if not count:
         return
     size = np.where(plan.length < 0, UNKNOWN_BYTES, plan.length)
+    if is_far(plan.sources):
+        yield from _far_batches(plan, size)
+        return
     new = np.ones(count, bool)  # other bytes than the row before
     new[1:] = (np.diff(plan.source) != 0) | (np.diff(plan.offset) != 0) | (np.diff(plan.length) != 0)
     total = np.cumsum(np.where(new, size, 0))
@@ -313,6 +323,30 @@ def batches(plan: ReadPlan) -> Iterator[tuple[int, int]]:
         end = int(firsts[np.searchsorted(firsts, end)])  # not between two rows of one chunk
         yield begin, end
         begin = end
+
+
+def _far_batches(plan: ReadPlan, size: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Rows cut where another object begins, or where a task has enough requests or bytes.
+
+    Tasks are smaller than near by, so that those of many objects are under way at once, and chunks are decoded while others travel.
+    """
+    gap = frugal_gap(size, request_bytes(plan.sources))
+    reach = plan.offset + size
+    other = np.diff(plan.source) != 0
+    request = np.cumsum(np.append(True, other | (plan.offset[1:] > reach[:-1] + gap)))
+    total = np.cumsum(size)
+    same = np.append(~other & (np.diff(plan.offset) == 0), False)  # rows of one chunk stay together
+    borders = np.append(np.flatnonzero(other) + 1, len(size))
+    begin = 0
+    for stop in borders.tolist():
+        while begin < stop:
+            enough = np.searchsorted(total, total[begin] - size[begin] + BATCH_BYTES, side="right")
+            many = np.searchsorted(request, request[begin] + FAR_REQUESTS)
+            end = min(max(int(min(enough, many)), begin + 1), stop)
+            while same[end - 1]:
+                end += 1
+            yield begin, end
+            begin = end
 
 
 def _by_tile(tiles: npt.NDArray[np.int32], count: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:

@@ -9,17 +9,26 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+
+import numpy as np
 
 from insitu.errors import AccessError, NotFoundError, SourceError
 from insitu.model import Source
 from insitu.sources import tracing
-from insitu.sources.protocol import Range
+from insitu.sources.protocol import Range, spread
 from insitu.sources.ranges import clip
 
 __all__ = ["LocalSource"]
+
+_read_scattered: Callable[[int, int, Any], int] | None
+try:
+    _read_scattered = import_module("insitu.sources._scatter").read_scattered
+except ImportError:  # built only where there is a C compiler
+    _read_scattered = None
 
 
 class _Descriptor:
@@ -148,7 +157,7 @@ class LocalSource:
         return found
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """Fill `buffer` from `offset` on, without a copy; the number of bytes put there."""
+        """Fill `buffer`, which need not be contiguous, from `offset` on, without a copy; the number of bytes put there."""
         if tracing.listening():
             with tracing.Request("files") as request:
                 request.bytes = self._read_into(offset, buffer)
@@ -156,6 +165,10 @@ class LocalSource:
         return self._read_into(offset, buffer)
 
     def _read_into(self, offset: int, buffer: memoryview) -> int:
+        if not buffer.nbytes:
+            return 0
+        if not buffer.c_contiguous:
+            return self._read_apart(offset, buffer)
         view = buffer.cast("B")
         file = self._file()
         start, length = clip(self._url, offset, view.nbytes, os.fstat(file.number).st_size)
@@ -169,6 +182,26 @@ class LocalSource:
         except OSError as error:
             raise _ours(error, self._url, offset, view.nbytes) from error
         return done
+
+    def _read_apart(self, offset: int, buffer: memoryview) -> int:
+        """Fill the rows of an array that is a part of a larger one."""
+        if _read_scattered is not None and offset >= 0:
+            try:
+                return _read_scattered(self._file().number, offset, buffer)
+            except OSError as error:
+                raise _ours(error, self._url, offset, buffer.nbytes) from error
+        target = np.asarray(buffer)
+        if target.nbytes > _BETWEEN and len(target) > 1:
+            done, row = 0, target.nbytes // len(target)
+            step = max(_BETWEEN // row, 1)
+            for begin in range(0, len(target), step):
+                part = target[begin : begin + step]
+                found = self._read_into(offset + done, part.data)
+                done += found
+                if found < part.nbytes:
+                    break
+            return done
+        return spread(self._careful(offset, target.nbytes), buffer)
 
     def tail(self, length: int) -> bytes:
         """The last bytes."""
@@ -233,6 +266,8 @@ class LocalSource:
 
 _HAS_PREAD = hasattr(os, "pread")
 _HAS_PREADV = hasattr(os, "preadv")
+_BETWEEN = 256 << 10
+"""Bytes on their way to several rows: few enough to be in the processor's cache still when they are copied."""
 _LONGEST = 1 << 30
 """Systems cut a single read at 2 GiB or a little below."""
 

@@ -15,7 +15,7 @@ from typing import Self
 from insitu.errors import NotFoundError
 from insitu.model import Source
 from insitu.sources import tracing
-from insitu.sources.protocol import Range
+from insitu.sources.protocol import Range, spread
 from insitu.sources.ranges import clip
 
 __all__ = ["MemorySource"]
@@ -81,10 +81,8 @@ class MemorySource:
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
         """Fill `buffer` from `offset` on; the number of bytes put there."""
-        target = buffer.cast("B")
-        start, length = clip(self._url, offset, target.nbytes, self._view.nbytes)
-        target[:length] = self._view[start : start + length]
-        return length
+        start, length = clip(self._url, offset, buffer.nbytes, self._view.nbytes)
+        return spread(self._view[start : start + length], buffer)
 
     def close(self) -> None:
         """Nothing is held open: the bytes stay readable for others that found this source by its URL."""

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
+import numpy as np
+
 from insitu.model import Source
 
-__all__ = ["ByteSource", "Range", "ReadsInto", "ReadsTail", "read_into", "read_tail"]
+__all__ = ["ByteSource", "Range", "ReadsInto", "ReadsTail", "read_into", "read_tail", "spread"]
 
 Range = tuple[int, int]
 """`(offset, length)` in bytes."""
@@ -58,7 +60,10 @@ class ReadsInto(Protocol):
     """A source that can fill a given buffer without a copy."""
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """Fill `buffer` from `offset` on; the number of bytes put there."""
+        """Fill `buffer`, in C order, from `offset` on; the number of bytes put there.
+
+        The buffer may be a part of a larger array. If it is not contiguous and fewer bytes came than it holds, what it holds is undefined.
+        """
 
 
 @runtime_checkable
@@ -96,7 +101,14 @@ def read_into(source: ByteSource, offset: int, buffer: memoryview) -> int:
     """
     if isinstance(source, ReadsInto):
         return source.read_into(offset, buffer)
-    flat = buffer.cast("B")
-    data = source.read(offset, flat.nbytes)
-    flat[: len(data)] = data
+    return spread(source.read(offset, buffer.nbytes), buffer)
+
+
+def spread(data: bytes | memoryview, buffer: memoryview) -> int:
+    """Put bytes into a buffer that may have gaps; how many there were."""
+    if buffer.c_contiguous:
+        buffer.cast("B")[: len(data)] = data
+    elif len(data) == buffer.nbytes:
+        target = np.asarray(buffer)
+        target[...] = np.frombuffer(data, target.dtype).reshape(target.shape)
     return len(data)
