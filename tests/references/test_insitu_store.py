@@ -118,6 +118,20 @@ def test_everything_else_comes_back(tmp_path: Path) -> None:
     assert back.details == {"format": "hdf5"}
 
 
+@pytest.mark.parametrize("dtype", ["S1", "S3", "<f4", ">i2", "M8[ns]", "?", [("a", "<i4"), ("b", "S2")]])
+def test_fill_values_come_back(tmp_path: Path, dtype: Any) -> None:
+    tile = Tile((Axis.regular(4, 2),), (Encoding(np.dtype(dtype)),), Columns.unwritten((2,)))
+    fill = np.zeros((), dtype)[()]
+    save(
+        VirtualGroup({"a": VirtualArray.of(tile, dims=("x",), attributes={"f": fill}, fill_value=fill)}),
+        tmp_path / "x.insitu",
+    )
+    back = opened(tmp_path / "x.insitu").array("a")
+    assert back.fill_value == fill
+    assert back.attributes["f"] == fill
+    assert type(back.fill_value) is type(fill)
+
+
 def test_a_sparse_grid_stays_sparse(tmp_path: Path) -> None:
     shape = (10**6, 10**6)
     index = np.array([[5, 7], [0, 3], [999_999, 0]])
@@ -156,7 +170,7 @@ def test_append_refuses_what_does_not_fit(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="pr"):
         append(VirtualGroup({"pr": month(1)}), target, "time")
     with pytest.raises(ModelError, match="dimensions"):
-        append(VirtualGroup({"tas": month(1).transpose((1, 0))}), target, "time")
+        append(VirtualGroup({"tas": month(1).transpose(1, 0)}), target, "time")
     with pytest.raises(UnsupportedError, match="insitu store"):
         append(VirtualGroup({"tas": month(1)}), tmp_path / "x.json", "time")
     assert (target / NAME).read_bytes() == before

@@ -143,14 +143,24 @@ def _step(name: str, form: Form, image: Callable[[Data, NDArray[Any]], Any]) -> 
     if len(flat) > 2 and flat[-1] == 1:
         flat = flat[:-1]
 
+    # A page in front of an image, or an image of one row: only the image can tell.
+    bare = tuple(extent for extent in shape if extent > 1)
+    shapes = (flat, bare) if len(bare) >= 2 and bare != flat else (flat,)
+
     def run(data: Data, out: Octets | None) -> Data:
         room = np.empty(form.limit, np.uint8) if out is None else out
-        target = room.view(dtype).reshape(flat)
-        found = np.asarray(image(data, target))
-        if found.shape != flat or found.dtype != dtype:
-            raise CodecError(f"the image is {found.dtype} of {found.shape}, not {dtype} of {flat}")
-        if found.ctypes.data != target.ctypes.data:
-            target[...] = found
-        return room
+        for wanted in shapes:
+            target = room.view(dtype).reshape(wanted)
+            try:
+                found = np.asarray(image(data, target))
+            except (RuntimeError, ValueError):
+                if wanted != shapes[-1]:
+                    continue
+                raise
+            if found.shape == wanted and found.dtype == dtype:
+                if found.ctypes.data != target.ctypes.data:
+                    target[...] = found
+                return room
+        raise CodecError(f"the image is {found.dtype} of {found.shape}, not {dtype} of {flat}")
 
     return Step(name, run, form.compressed(4), fills=form.exact)

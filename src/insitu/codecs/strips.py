@@ -111,10 +111,15 @@ def floatpred(configuration: Configuration, form: Form) -> Step:
 
 
 def _array(configuration: Configuration, form: Form, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """The type and shape of what a predictor worked on: the chunk's, else what the configuration says."""
+    """The type and shape of what a predictor worked on: what the configuration says, where the chunk is as large, else the chunk's own."""
     dtype, shape = form.dtype, form.shape
+    if "dtype" in configuration and configuration.get("shape"):
+        # The axes of a chunk may have been renamed since (a band in front); those that the predictor went along have not.
+        given, extents = np.dtype(configuration["dtype"]), tuple(int(extent) for extent in configuration["shape"])
+        if dtype is None or shape is None or (given == dtype and math.prod(extents) == math.prod(shape)):
+            dtype, shape = given, extents
     if dtype is None or shape is None:
-        dtype, shape = np.dtype(configuration["dtype"]), tuple(configuration["shape"])
+        raise CodecError("a predictor stands first in a chain, or says the type and shape that it works on", codec=name)
     if math.prod(shape) * dtype.itemsize != form.limit or dtype.itemsize not in (1, 2, 4, 8) or not shape:
         raise CodecError(f"a predictor on {dtype} of {shape} does not yield {form.limit} bytes", codec=name)
     return dtype, shape

@@ -76,6 +76,7 @@ class Writing:
         formats: tuple[int, ...] = (2, 3),
         inline_threshold: int = 0,
         named: Callable[[str], str] | None = None,
+        rectilinear: bool = False,
         storage_options: Mapping[str, Any] | None = None,
     ) -> Writing:
         """Look at a tree.
@@ -90,6 +91,8 @@ class Writing:
             Versions of Zarr metadata that will do, the best first.
         inline_threshold, named, storage_options
             See the fields.
+        rectilinear
+            Whether chunks may have different lengths along a dimension.
 
         Raises
         ------
@@ -102,13 +105,13 @@ class Writing:
         documents: dict[str, Any]
         for path, array in group.all_arrays():
             try:
-                known = said(without_heaps(array, storage_options))
+                known = said(without_heaps(array, storage_options), rectilinear=rectilinear)
                 for _ in known.blocks():
                     pass
                 arrays[path] = known
             except UnsupportedError as problem:
                 reasons[path] = problem.message
-        worse: dict[str, str] = {}
+        refusals: dict[str, list[str]] = {path: [reason] for path, reason in reasons.items()}
         for number in formats:
             worse, documents, filled = dict(reasons), {}, {}
             for path, known in arrays.items():
@@ -118,13 +121,14 @@ class Writing:
                     spelled = _spelled_out(known, number)
                     if spelled is None:
                         worse[path] = problem.message
+                        refusals.setdefault(path, []).append(problem.message)
                         continue
                     documents |= {f"{path}/{name}": value for name, value in spelled[0].items()}
                     filled[path] = spelled[1]
             if not worse:
                 name = named or (lambda url: url)
                 return cls(group, arrays, number, documents, inline_threshold, name, storage_options, filled)
-        raise _refused(worse, what)
+        raise _refused({path: "; ".join(dict.fromkeys(why)) for path, why in refusals.items()}, what)
 
     def documents(self) -> dict[str, Any]:
         """The Zarr documents of the tree, by key."""

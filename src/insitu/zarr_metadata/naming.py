@@ -15,6 +15,11 @@ _NUMCODECS = frozenset({
     "vlen-bytes", "vlen-utf8", "zfpy", "zlib", "zstd",
 })  # fmt: skip
 """Codecs that numcodecs registers: what readers of V2 have."""
+_IMAGECODECS = "imagecodecs_"
+"""What `imagecodecs.numcodecs.register_codecs()` adds to them: the codecs of TIFF files, as tifffile and kerchunk name them."""
+_PREDICTORS = frozenset(
+    {"imagecodecs_delta", "imagecodecs_floatpred", "imagecodecs_packints", "imagecodecs_byteshuffle"}
+)
 _OVER_ARRAYS = frozenset({"astype", "bitround", "delta", "fixedscaleoffset", "packbits", "quantize"})
 _TO_BYTES = frozenset({"vlen-utf8", "vlen-bytes", "vlen-array", "zfpy", "pcodec"})
 _NATIVE = frozenset({"gzip", "zstd", "blosc", "crc32c", "vlen-utf8", "vlen-bytes"})
@@ -29,8 +34,12 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 def to_v2(encoding: Encoding) -> tuple[list[dict[str, Any]] | None, dict[str, Any] | None]:
     """`filters` and `compressor` of a V2 document."""
     rows = [{"id": _known(codec), **_configured(codec)} for codec in encoding.codecs]
-    compressor = rows.pop() if rows and rows[-1]["id"] in _COMPRESSORS else None
+    compressor = rows.pop() if rows and _compresses(rows[-1]["id"]) else None
     return rows or None, compressor
+
+
+def _compresses(name: str) -> bool:
+    return name in _COMPRESSORS or (name.startswith(_IMAGECODECS) and name not in _PREDICTORS)
 
 
 def to_v3(encoding: Encoding) -> list[dict[str, Any]]:
@@ -59,6 +68,8 @@ def to_v3(encoding: Encoding) -> list[dict[str, Any]]:
 
 def _v3(codec: Codec, encoding: Encoding) -> dict[str, Any]:
     name = _known(codec)
+    if name.startswith(_IMAGECODECS):
+        raise UnsupportedError(f"Zarr V3 has no name for its codec {name!r} (V2 has)")
     configuration = _configured(codec)
     if name == "zstd":
         configuration = {"level": configuration["level"], "checksum": bool(configuration.get("checksum", False))}
@@ -90,6 +101,6 @@ def _configured(codec: Codec) -> dict[str, Any]:
 
 def _known(codec: Codec) -> str:
     name = codec.name.removeprefix("numcodecs.")
-    if name not in _NUMCODECS:
+    if name not in _NUMCODECS and not name.startswith(_IMAGECODECS):
         raise UnsupportedError(f"no other reader of Zarr decodes its codec {name!r}")
     return name

@@ -56,6 +56,8 @@ class Said:
     """Shape of a chunk, by dimension."""
     grid: tuple[int, ...]
     """Chunks along each dimension."""
+    cuts: tuple[tuple[int, ...] | None, ...] = ()
+    """Of dimensions whose chunks have different lengths: these, for a rectilinear grid; None: regular. Empty: all are regular."""
     seen: dict[tuple[int, int, int], Source | None] = field(default_factory=dict)
     """Encoding, filter mask and packing of stored cells, each with a file that has it."""
     unwritten: int = 0
@@ -147,8 +149,15 @@ class Said:
         return not self.tile.packings[packing].identity
 
 
-def said(array: VirtualArray) -> Said:
+def said(array: VirtualArray, *, rectilinear: bool = False) -> Said:
     """An array in Zarr's terms.
+
+    Parameters
+    ----------
+    array
+        The array.
+    rectilinear
+        Whether chunks may have different lengths along a dimension (V3, zarr-python 3.2 or later).
 
     Raises
     ------
@@ -163,8 +172,11 @@ def said(array: VirtualArray) -> Said:
             + ", ".join(_file(next(iter(tile.chunks.sources), None)) for tile in array.tiles[:3])
         )
     tile = array.tiles[0]
+    cuts = tuple(_cuts(tile.axes[axis]) if rectilinear else None for axis in tile.dimensions)
     chunks = tuple(
-        _chunk(tile.axes[axis], array.dims[dimension], array.shape[dimension])
+        max(cuts[dimension] or ())
+        if cuts[dimension]
+        else _chunk(tile.axes[axis], array.dims[dimension], array.shape[dimension])
         for dimension, axis in enumerate(tile.dimensions)
     )
     for number, axis in enumerate(tile.axes):
@@ -173,7 +185,17 @@ def said(array: VirtualArray) -> Said:
             if axis.count != 1 or int(shown.stored[0]) > 1:
                 raise UnsupportedError("it is a slice that takes a part of each chunk")
     grid = tuple(axis.count for axis in (tile.axes[number] for number in tile.dimensions))
-    return Said(array, tile, chunks, grid)
+    return Said(array, tile, chunks, grid, cuts if any(cuts) else ())
+
+
+def _cuts(axis: Axis) -> tuple[int, ...] | None:
+    """The chunk lengths of an axis that only a rectilinear grid can say; None if another way will do, or none."""
+    if axis.count <= 1 or (axis.is_regular and axis.padded):
+        return None
+    shown = axis.show(np.arange(axis.count))
+    if shown.skip.any() or (shown.step != 1).any() or (shown.extent[:-1] != shown.stored[:-1]).any():
+        return None
+    return tuple(shown.stored.tolist()) if (shown.stored > 0).all() else None
 
 
 def _chunk(axis: Axis, dim: str, length: int) -> int:

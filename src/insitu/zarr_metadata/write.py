@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Mapping
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ def array_v2(said: Said) -> dict[str, dict[str, Any]]:
     """`.zarray` and `.zattrs` of an array whose cells were all looked at."""
     encoding = said.encoding
     filters, compressor = naming.to_v2(encoding)
-    order = _order_v2(encoding, len(said.chunks), said.chunks)
+    order = _order_v2(encoding, said)
     attributes = stored_attributes(said)
     value = _fill_v2(said, encoding, attributes)
     document = {
@@ -51,7 +52,7 @@ def array_v3(said: Said) -> dict[str, Any]:
         "node_type": "array",
         "shape": list(said.array.shape),
         "data_type": dtypes.to_v3(encoding.dtype, text_values=text_values),
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(said.chunks)}},
+        "chunk_grid": _chunk_grid(said),
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
         "fill_value": fill.to_json(raw, encoding.dtype, zarr_format=3, text_values=text_values),
         "codecs": naming.to_v3(encoding),
@@ -59,6 +60,20 @@ def array_v3(said: Said) -> dict[str, Any]:
         "dimension_names": list(said.array.dims),
         "storage_transformers": [],
     }
+
+
+def _chunk_grid(said: Said) -> dict[str, Any]:
+    if not said.cuts:
+        return {"name": "regular", "configuration": {"chunk_shape": list(said.chunks)}}
+    rows = zip(said.chunks, said.grid, said.cuts, strict=True)
+    shapes = [_runs((size,) * count if cut is None else cut) for size, count, cut in rows]
+    return {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": shapes}}
+
+
+def _runs(sizes: tuple[int, ...]) -> list[Any]:
+    """Lengths one after another, equal neighbours as `[length, times]`."""
+    runs = [(size, len([*many])) for size, many in groupby(sizes)]
+    return [[size, times] if times > 1 else size for size, times in runs]
 
 
 def group_v2(attributes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -156,16 +171,19 @@ def _shown(raw: bytes | None, dtype: np.dtype[Any]) -> str:
     return repr(Encoding(dtype, fill=raw).fill_value())
 
 
-def _order_v2(encoding: Encoding, ndim: int, chunks: tuple[int, ...]) -> str:
+def _order_v2(encoding: Encoding, said: Said) -> str:
     if encoding.order is None:
         return "C"
     # Axes of length 1 may stand anywhere.
-    real = [axis for axis in encoding.order if chunks[axis] > 1]
+    real = [axis for axis in encoding.order if said.chunks[axis] > 1]
     if real == sorted(real):
         return "C"
     if real == sorted(real, reverse=True):
         return "F"
-    raise UnsupportedError(f"its chunks are stored in the axis order {encoding.order}: Zarr V2 knows C and F only")
+    wanted = tuple(said.array.dims[axis] for axis in encoding.order)
+    raise UnsupportedError(
+        f"its chunks are stored in the axis order {encoding.order}, and Zarr V2 knows C and F only (transposed to {wanted} it can be said)"
+    )
 
 
 def _text(encoding: Encoding) -> bool:

@@ -41,6 +41,9 @@ def pack(value: Any) -> Any:
         data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
         return {"$dtype": dtype_to(value.dtype), "$shape": list(value.shape), "$base64": data}
     if isinstance(value, np.generic):
+        if not value.dtype.itemsize:  # an empty text, which NumPy says has no width and then refuses to make
+            value = np.zeros((), f"{value.dtype.kind}1")
+            return {"$dtype": dtype_to(value.dtype), "$base64": base64.b64encode(value.tobytes()).decode()}
         plain = value.dtype.kind in "iub" or (
             value.dtype.kind == "f" and value.dtype.itemsize <= 8 and np.isfinite(value)
         )
