@@ -106,7 +106,7 @@ def trusted(group: VirtualGroup, verify: Verify) -> VirtualGroup:
 
 
 # Names of things that are more than one file of one format: reference sets and Zarr stores.
-_COLLECTED = re.compile(r"(\.(json|parq|parquet|insitu|zarr|zip)(\.(zst|gz))?|/)$", re.IGNORECASE)
+_COLLECTED = re.compile(r"(\.(json|parq|parquet|insitu|icechunk|zarr|zip)(\.(zst|gz))?|/)$", re.IGNORECASE)
 _COLLECTING = re.compile(r"(reference\+json|reference\+parquet|virtualizarr)://", re.IGNORECASE)
 
 

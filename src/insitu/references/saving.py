@@ -1,7 +1,7 @@
 """Which format is meant, and how are references opened, saved and appended to?
 
-By the target's name: `*.json` (also `.json.zst`, `.json.gz`) is kerchunk's JSON, `*.parq` its Parquet directory, `*.parquet` one flat table, `*.insitu` our own. A saved
-set is found again by its name and by what lies there.
+By the target's name: `*.json` (also `.json.zst`, `.json.gz`) is kerchunk's JSON, `*.parq` its Parquet directory, `*.parquet` one flat table, `*.icechunk` an Icechunk repository, `*.insitu` our
+own. A saved set is found again by its name and by what lies there.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from insitu.errors import FormatError, NotFoundError, UnsupportedError
 from insitu.model import VirtualGroup
 from insitu.references.explicit import explicit
 from insitu.references.flat_parquet import read_flat, write_flat
+from insitu.references.icechunk import append_icechunk, is_repository, open_icechunk, write_icechunk
 from insitu.references.insitu_store import NAME, append_store, open_store, write_store
 from insitu.references.kerchunk_json import looks_like_references, parse_json, read_json, write_json
 from insitu.references.kerchunk_parquet import RECORD_SIZE, read_parquet, write_parquet
@@ -29,12 +30,13 @@ from insitu.sources.listing import local_path
 
 __all__ = ["FORMATS", "append", "format_of", "open_references", "save"]
 
-FORMATS = ("insitu", "kerchunk-json", "kerchunk-parquet", "flat-parquet")
+FORMATS = ("insitu", "kerchunk-json", "kerchunk-parquet", "flat-parquet", "icechunk")
 _SUFFIXES = (
     (re.compile(r"\.json(\.zst|\.zstd|\.gz)?$", re.IGNORECASE), "kerchunk-json"),
     (re.compile(r"\.parq$", re.IGNORECASE), "kerchunk-parquet"),
     (re.compile(r"\.parquet$", re.IGNORECASE), "flat-parquet"),
     (re.compile(r"\.insitu$", re.IGNORECASE), "insitu"),
+    (re.compile(r"\.icechunk$", re.IGNORECASE), "icechunk"),
 )
 _SCHEMES = {"reference+json": "kerchunk-json", "reference+parquet": "flat-parquet", "virtualizarr": "kerchunk-parquet"}
 """zaro's way to say which format it is."""
@@ -68,7 +70,8 @@ def open_references(
     Parameters
     ----------
     url
-        A file or a directory; also `reference+json://…`, `reference+parquet://…`, `virtualizarr://…`.
+        A file or a directory; also `reference+json://…`, `reference+parquet://…`, `virtualizarr://…`. Of an Icechunk repository, `?branch=…`, `?tag=…` or `?snapshot=…`
+        names a version.
     format
         One of `FORMATS`, if the name and what lies there should not decide.
     errors
@@ -90,6 +93,8 @@ def open_references(
         return None
     if kind not in FORMATS:
         raise ValueError(f"no format {kind!r}; there are: {', '.join(FORMATS)}")
+    if kind == "icechunk":
+        return open_icechunk(url, errors=errors, allow_local=allow_local, storage_options=storage_options)
     base = Base(local_path(url) or url, allow_local)
     if kind == "insitu":
         return open_store(url, allow_local=allow_local, storage_options=storage_options).group()
@@ -127,10 +132,12 @@ def _open_directory(
 def _found(url: str) -> str | None:
     """The format of what lies at a URL: by its name, and on this machine by looking."""
     named = format_of(url)
-    path = local_path(url)
-    if path is None:
+    path = local_path(url.partition("?")[0] if named == "icechunk" else url)
+    if path is None or named == "icechunk":
         return named
     if os.path.isdir(path):
+        if is_repository(path):
+            return "icechunk"
         if os.path.exists(os.path.join(path, NAME)):
             return "insitu"
         return "kerchunk-parquet" if os.path.exists(os.path.join(path, ".zmetadata")) else None
@@ -164,6 +171,7 @@ def save(
     relative: bool = False,
     zarr_format: int | None = None,
     record_size: int = RECORD_SIZE,
+    message: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Save a tree, so that it need not be scanned again.
@@ -177,15 +185,17 @@ def save(
     format
         One of `FORMATS`, if the name should not decide.
     mode
-        "w": what lies there is replaced. "x": nothing may lie there.
+        "w": what lies there is replaced (in an Icechunk repository, by a new version). "x": nothing may lie there.
     inline_threshold
-        kerchunk formats: chunks of up to so many bytes are kept inline.
+        kerchunk formats and Icechunk: chunks of up to so many bytes are kept inline.
     relative
         Write URLs relative to the target, where both lie together: the archive can be moved as a whole.
     zarr_format
         kerchunk JSON: version of the metadata; None: 2 if that can say all, else 3.
     record_size
         kerchunk Parquet: rows of a file.
+    message
+        Icechunk: of the commit.
     storage_options
         See `insitu.sources.open_source`.
 
@@ -199,10 +209,20 @@ def save(
     if kind not in FORMATS:
         raise UnsupportedError(
             f"the name {url!r} says no format" if format is None else f"no format {format!r}",
-            hint="Use *.insitu, *.json, *.parq or *.parquet, or format=",
+            hint="Use *.insitu, *.json, *.parq, *.parquet or *.icechunk, or format=",
         )
     if mode not in ("w", "x"):
         raise ValueError(f'mode must be "w" or "x", not {mode!r}')
+    if kind == "icechunk":
+        write_icechunk(
+            explicit(group, storage_options),
+            url,
+            mode=mode,
+            inline_threshold=inline_threshold,
+            message=message,
+            storage_options=storage_options,
+        )
+        return
     if mode == "x" and is_there(url, storage_options):
         raise UnsupportedError("there is something already", url=url, hint='Use mode="w" to replace it')
     named: Callable[[str], str] = (lambda source: relative_to(source, url)) if relative else absolute
@@ -276,11 +296,14 @@ def append(
     relative: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Add a tree to a saved one, along a dimension. Only the insitu store can grow without being written anew."""
+    """Add a tree to a saved one, along a dimension. Only the insitu store and Icechunk repositories can grow without being written anew."""
     url = os.fspath(target)
+    if (_found(url) or format_of(url)) == "icechunk":
+        append_icechunk(explicit(group, storage_options), url, dim, storage_options=storage_options)
+        return
     if _found(url) != "insitu" and format_of(url) != "insitu":
         raise UnsupportedError(
-            "only an insitu store can be appended to",
+            "only an insitu store or an Icechunk repository can be appended to",
             url=url,
             hint="Convert it first: insitu convert REFS TARGET.insitu",
         )

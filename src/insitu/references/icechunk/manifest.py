@@ -146,7 +146,7 @@ class _Buffer:
         if len(axes) and (axes != axes[0]).any():
             raise FormatError("references of one array with different numbers of axes", structure="manifest")
         width = int(axes[0]) if len(axes) else 0
-        cells = self.numbers((index[:, None] + 4 + 4 * np.arange(width)).reshape(-1), "<u4").reshape(-1, width)
+        cells = self.numbers((index[:, None] + 4 + 4 * np.arange(width)).reshape(-1), "<u4").reshape(len(tables), width)
         location, chunk = self.field(tables, _LOCATION), self.field(tables, _CHUNK_ID)
         virtual = location >= 0
         path = [""] * len(tables)

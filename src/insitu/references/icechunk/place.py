@@ -12,13 +12,25 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote
 
-from insitu.errors import NotFoundError, SourceError, UnsupportedError
+from insitu.errors import InsituError, NotFoundError, SourceError, UnsupportedError
 from insitu.sources import open_source
 from insitu.sources.address import bucket_address, scheme_of
 from insitu.sources.listing import local_path
 from insitu.sources.options import options_for
 
-__all__ = ["Version", "container", "exists", "is_repository", "library", "location", "prefix_of", "storage", "wanted"]
+__all__ = [
+    "Version",
+    "container",
+    "credentials_for",
+    "exists",
+    "is_repository",
+    "library",
+    "location",
+    "prefix_of",
+    "resolved",
+    "storage",
+    "wanted",
+]
 
 _MARKS = ("repo", "refs/branch.main/ref.json")
 """Objects that only a repository has, by version of its format: 2 and 1."""
@@ -184,16 +196,29 @@ def prefix_of(url: str) -> str:
     return found[0]
 
 
+def _no_key(name: str) -> Any:
+    """How access without credentials is spelled: icechunk 2 has names for it, icechunk 1 takes None."""
+    return getattr(library().credentials, name, None)
+
+
+def credentials_for(prefix: str, storage_options: Mapping[str, Any] | None = None) -> Any:
+    """What reading from a container takes; None for one that we do not know the way to."""
+    try:
+        return container(prefix, storage_options)[1]
+    except InsituError:
+        return None
+
+
 def container(prefix: str, storage_options: Mapping[str, Any] | None = None) -> tuple[Any, Any]:
     """The container of a prefix, and the credentials that reading from it takes (None: none, or those around)."""
     icechunk = library()
     options = options_for(prefix, storage_options)
     if prefix.startswith("file://"):
         store = icechunk.local_filesystem_store(unquote(prefix.removeprefix("file://")))
-        return icechunk.VirtualChunkContainer(prefix, store), None
+        return icechunk.VirtualChunkContainer(prefix, store), _no_key("LocalFileSystemAccess")
     address = bucket_address(f"{prefix}x")
     if address is None:
-        return icechunk.VirtualChunkContainer(prefix, icechunk.http_store()), None
+        return icechunk.VirtualChunkContainer(prefix, icechunk.http_store()), _no_key("HttpAccess")
     if address.kind == "s3":
         keys = _s3_keys(options)
         store = icechunk.s3_store(**_s3(options), anonymous=bool(keys.get("anonymous")))

@@ -1,0 +1,326 @@
+"""What does a version of a repository hold, and where do its chunks lie?
+
+The library gives the metadata and the references; the bytes are read where they lie, by our own sources, like those of any other archive: chunks of the repository itself, chunks kept inline, and chunks that lie in
+archive files. References of an array are loaded when the array is first asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+from insitu.errors import FormatError, InsituError, NotFoundError, SourceError, StaleSourceError, VariableError
+from insitu.model import INLINE, ChunkState, ChunkTable, Located, Source, Tile, VirtualGroup
+from insitu.model.axis import Indices
+from insitu.model.chunks import state_of
+from insitu.model.derived import Expanded, Selected
+from insitu.references.icechunk.manifest import Rows, decode_manifest
+from insitu.references.icechunk.place import Version, credentials_for, library, resolved, storage, wanted
+from insitu.references.listed import listed
+from insitu.references.urls import Base
+from insitu.sources import open_source
+from insitu.sources.listing import local_path
+from insitu.zarr_metadata import ArrayMetadata
+from insitu.zarr_metadata.hierarchy import nodes_of, tree
+
+__all__ = ["Manifested", "Snapshot", "open_icechunk"]
+
+T = TypeVar("T")
+_AT_ONCE = 64
+"""Requests for metadata under way together."""
+_VIRTUAL = 2  # icechunk.ChunkType.virtual
+
+
+def open_icechunk(
+    url: str, *, errors: str = "raise", allow_local: bool = False, storage_options: Mapping[str, Any] | None = None
+) -> VirtualGroup:
+    """The tree of one version of a repository.
+
+    Parameters
+    ----------
+    url
+        The repository; `?branch=…`, `?tag=…` or `?snapshot=…` names a version.
+    errors
+        "raise", or "warn": arrays that cannot be taken are left out, their reasons in `problems`.
+    allow_local
+        Whether a remote repository may name files of this machine.
+    storage_options
+        See `insitu.sources.open_source`.
+    """
+    version = wanted(url)
+    session = opened(version, storage_options)
+    snapshot = Snapshot(version.url, session.snapshot_id, allow_local, storage_options)
+    snapshot.sessions.append(session)
+    documents = waited(_documents(session.store))
+    problems: dict[str, str] = {}
+
+    def leave_out(path: str, problem: InsituError) -> None:
+        problem.located(variable=path, url=version.url)
+        if errors == "raise":
+            raise problem
+        problems[path] = str(problem)
+
+    def tile_of(path: str, array: ArrayMetadata) -> Tile:
+        grid = tuple(axis.count for axis in array.axes)
+        return Tile(array.axes, (array.encoding,), Manifested(grid, snapshot, path))
+
+    nodes = nodes_of(documents, leave_out, open_shards=False)
+    details = {"format": "icechunk", "snapshot": snapshot.id, version.kind: version.name}
+    made = tree(nodes, tile_of, leave_out, details=details)
+    return VirtualGroup(made.arrays, made.groups, made.attributes, made.details, problems)
+
+
+def opened(version: Version, storage_options: Mapping[str, Any] | None = None) -> Any:
+    """A session that reads one version."""
+    icechunk = library()
+    place = storage(version.url, storage_options)
+    try:
+        config = icechunk.Repository.fetch_config(place)
+        prefixes = [*(config.virtual_chunk_containers or {})] if config is not None else []
+        access = {prefix: credentials_for(prefix, storage_options) for prefix in prefixes}
+        return icechunk.Repository.open(place, authorize_virtual_chunk_access=access).readonly_session(
+            **version.arguments
+        )
+    except (icechunk.IcechunkError, ValueError) as problem:
+        raise ours(problem, version) from None
+
+
+def ours(problem: Exception, version: Version) -> InsituError:
+    """What icechunk says, as an error of ours: the first line, without its trace."""
+    lines = [line.strip(" |│├╰─▶×x") for line in str(problem).splitlines()]
+    said = next((line for line in lines if line), type(problem).__name__)
+    if "does not exist" in said or "doesn't exist" in said:
+        return NotFoundError("there is no Icechunk repository", url=version.url)
+    if "not found" in said:
+        return VariableError(f"no {version.kind} {version.name!r} in this repository: {said}", url=version.url)
+    return SourceError(f"icechunk failed: {said}", url=version.url)
+
+
+def waited(work: Coroutine[Any, Any, T]) -> T:
+    """The result of asynchronous work, whoever asks: somebody's event loop may be running in this thread."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
+
+
+async def _documents(store: Any) -> dict[str, bytes]:
+    """The metadata documents of a store by key, level by level: chunks are never listed."""
+    from zarr.core.buffer import default_buffer_prototype
+
+    prototype, gate = default_buffer_prototype(), asyncio.Semaphore(_AT_ONCE)
+    documents: dict[str, bytes] = {}
+
+    async def fetch(path: str) -> list[str]:
+        async with gate:
+            key = f"{path}/zarr.json" if path else "zarr.json"
+            found = await store.get(key, prototype)
+            if found is None:
+                return []
+            documents[key] = found.to_bytes()
+            if json.loads(documents[key]).get("node_type") != "group":
+                return []
+            names = [name async for name in store.list_dir(path)]
+        return [f"{path}/{name}".strip("/") for name in names if name != "zarr.json"]
+
+    level = [""]
+    while level:
+        level = [name for names in await asyncio.gather(*map(fetch, level)) for name in names]
+    return documents
+
+
+@dataclass(slots=True, eq=False)
+class Snapshot:
+    """One version of a repository, and the tables of its arrays that were asked for so far."""
+
+    url: str
+    id: str
+    allow_local: bool = False
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    sessions: list[Any] = field(default_factory=list, repr=False)
+    """One, or none yet."""
+    tables: dict[str, ChunkTable] = field(default_factory=dict, repr=False)
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Snapshot, (
+            self.url,
+            self.id,
+            self.allow_local,
+            self.storage_options,
+        )  # a copy elsewhere opens for itself
+
+    def table(self, path: str, shape: tuple[int, ...]) -> ChunkTable:
+        """Where the chunks of an array lie."""
+        with self.lock:
+            if path not in self.tables:
+                try:
+                    self.tables[path] = self._loaded(path, shape)
+                except InsituError as problem:
+                    raise problem.located(url=self.url, variable=path) from None
+            return self.tables[path]
+
+    def session(self) -> Any:
+        """The library's session."""
+        if not self.sessions:
+            self.sessions.append(opened(Version(self.url, "snapshot", self.id), self.storage_options))
+        return self.sessions[0]
+
+    def _loaded(self, path: str, shape: tuple[int, ...]) -> ChunkTable:
+        store = self.session().store
+        if hasattr(store, "array_chunk_iterator"):
+            batches = waited(_batches(store, path))
+            self._probed(store, path, batches)
+        else:
+            batches = self._manifests(path)
+            _unchanged(batches)
+        return self._table(shape, batches)
+
+    def _table(self, shape: tuple[int, ...], batches: Sequence[Rows]) -> ChunkTable:
+        """References as a table: objects by number, inline data gathered."""
+        index = np.concatenate([np.zeros((0, len(shape)), np.int64), *(rows.index for rows in batches)])
+        source, offset, length = (np.zeros(len(index), np.int64) for _ in range(3))
+        objects: dict[tuple[str, bool], int] = {}
+        inline = bytearray()
+        at = 0
+        for rows in batches:
+            here = slice(at, at + len(rows.path))
+            offset[here], length[here] = rows.offset, rows.length
+            names = zip(rows.path, rows.virtual.tolist(), strict=True)
+            source[here] = [objects.setdefault(name, len(objects)) if name[0] else INLINE for name in names]
+            for row, data in rows.inline.items():
+                offset[at + row], length[at + row] = len(inline), len(data)
+                inline += data
+            at += len(rows.path)
+        # What a shrunk array no longer shows may still be listed.
+        keep = (index < np.array(shape, np.int64)).all(axis=1)
+        number = np.ravel_multi_index(tuple(index[keep].T), shape) if shape else np.zeros(np.count_nonzero(keep))
+        base = Base(self.url, self.allow_local, directory=True)
+        urls = [resolved(base.resolve(name)) if virtual else f"{self.url}/chunks/{name}" for name, virtual in objects]
+        columns = (source[keep], offset[keep], length[keep])
+        return listed(shape, tuple(map(Source, urls)), number.astype(np.int64), *columns, bytes(inline))
+
+    def _manifests(self, path: str) -> list[Rows]:
+        """The references of an array by its manifests, where the library does not tell."""
+        icechunk = library()
+        repository = icechunk.Repository.open(storage(self.url, self.storage_options))
+        said = repository.inspect_snapshot(self.id)
+        about = json.loads(said) if isinstance(said, str) else said
+        node = next((node for node in about["nodes"] if node["path"].strip("/") == path), None)
+        if node is None:
+            raise FormatError("the snapshot does not name this array")
+        batches = []
+        for manifest in node.get("manifest_refs", []):
+            place = f"{self.url}/manifests/{manifest['id']}"
+            with open_source(place, self.storage_options) as source:
+                try:
+                    rows = decode_manifest(source.read(0, source.size()), node["id"])
+                except InsituError as problem:
+                    raise problem.located(url=place) from None
+            if rows is not None:
+                batches.append(rows)
+        return batches
+
+    def _probed(self, store: Any, path: str, batches: Sequence[Rows]) -> None:
+        """Have the library look at a byte of each archive file on this machine: it knows what the file must not be younger than."""
+        firsts: dict[str, Any] = {}
+        for rows in batches:
+            for row in np.flatnonzero(rows.virtual).tolist():
+                if rows.path[row] not in firsts and local_path(rows.path[row]) is not None:
+                    firsts[rows.path[row]] = rows.index[row]
+        keys = {name: "/".join(filter(None, [path, "c", *map(str, cell.tolist())])) for name, cell in firsts.items()}
+        for name, problem in waited(_looked(store, keys)).items():
+            said = str(problem)
+            if "checksum" in said or "modified" in said:
+                raise StaleSourceError(
+                    "the file was changed since it was referred to", url=resolved(name), hint="Scan it and save again"
+                )
+
+
+async def _batches(store: Any, path: str) -> list[Rows]:
+    batches = []
+    async for index, kinds, paths, offsets, lengths, inline in store.array_chunk_iterator(f"/{path}"):
+        offset, length = np.asarray(offsets, np.int64), np.asarray(lengths, np.int64)
+        batches.append(Rows(np.asarray(index, np.int64), paths, np.asarray(kinds) == _VIRTUAL, offset, length, inline))
+    return batches
+
+
+async def _looked(store: Any, keys: Mapping[str, str]) -> dict[str, Exception]:
+    """What the library objects to, by name."""
+    from zarr.abc.store import RangeByteRequest
+    from zarr.core.buffer import default_buffer_prototype
+
+    prototype, gate = default_buffer_prototype(), asyncio.Semaphore(_AT_ONCE)
+    wrong: dict[str, Exception] = {}
+    icechunk = library()
+
+    async def look(name: str, key: str) -> None:
+        async with gate:
+            try:
+                await store.get(key, prototype, RangeByteRequest(0, 1))
+            except (icechunk.IcechunkError, ValueError) as problem:
+                wrong[name] = problem
+
+    await asyncio.gather(*(look(name, key) for name, key in keys.items()))
+    return wrong
+
+
+def _unchanged(batches: Sequence[Rows]) -> None:
+    """Refuse files of this machine that changed after the moment that their references name."""
+    latest: dict[str, int] = {}
+    for rows in batches:
+        if rows.modified is None:
+            continue
+        for row in np.flatnonzero(rows.virtual & (rows.modified > 0)).tolist():
+            latest[rows.path[row]] = max(latest.get(rows.path[row], 0), int(rows.modified[row]))
+    for name, moment in latest.items():
+        path = local_path(name)
+        if path is None:
+            continue
+        try:
+            with open_source(path) as source:
+                now = source.describe().modified
+        except NotFoundError:
+            continue  # told of when it is read
+        if now is not None and int(now) > moment:
+            raise StaleSourceError(
+                "the file was changed since it was referred to", url=path, hint="Scan it and save again"
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Manifested:
+    """The table of an array in a repository, loaded when it is first asked."""
+
+    shape: tuple[int, ...]
+    snapshot: Snapshot
+    path: str
+
+    @property
+    def sources(self) -> Sequence[Source]:
+        """The objects that the references name."""
+        return self.snapshot.table(self.path, self.shape).sources
+
+    def locate(self, cells: Sequence[Indices]) -> Located:
+        """Where cells lie."""
+        return self.snapshot.table(self.path, self.shape).locate(cells)
+
+    def explicit(self, storage_options: Mapping[str, Any] | None = None) -> ChunkTable:
+        """The same table, in memory."""
+        return self.snapshot.table(self.path, self.shape)
+
+    def take(self, axis: int, cells: Indices | slice) -> Selected:
+        """The table of these cells along one axis."""
+        return Selected.of(self, axis, cells)
+
+    def expanded(self) -> Expanded:
+        """The same table with one more axis, of one cell, at the end."""
+        return Expanded(self)
+
+    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
+        return state_of(self, cell)

@@ -1,0 +1,324 @@
+"""How is a tree written as a new version of a repository?
+
+Metadata as Zarr V3 documents; references in bulk, a slab of the grid at a time; small data inline. The containers (bucket, host or directory) that the references lead to are set up in the repository's configuration, so that other
+readers need only allow them; manifests of large arrays are split. Nothing is visible before the commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import InsituError, SourceError, UnsupportedError
+from insitu.model import VirtualGroup
+from insitu.references.icechunk.place import (
+    Version,
+    container,
+    credentials_for,
+    exists,
+    library,
+    location,
+    prefix_of,
+    resolved,
+    storage,
+    wanted,
+)
+from insitu.references.icechunk.read import ours, waited
+from insitu.references.writing import Block, Writing
+from insitu.sources import open_source
+from insitu.sources.listing import local_path
+from insitu.zarr_metadata.said import Said
+
+__all__ = ["committed", "documents_of", "put", "refer", "repository", "write_icechunk", "writing_of"]
+
+SPLIT = 250_000
+"""References of a manifest: about 10 MB of memory when one chunk of it is asked for."""
+_SLAB = 1 << 19
+"""References that are handed over together."""
+_MOST_FOLDERS = 8
+
+
+def write_icechunk(
+    group: VirtualGroup,
+    url: str,
+    *,
+    mode: str = "w",
+    inline_threshold: int = 0,
+    message: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> str:
+    """Write a tree as a new version on a branch; what the branch held before stays in its history.
+
+    Parameters
+    ----------
+    group
+        The tree.
+    url
+        The repository; `?branch=…` names a branch, which is made if it is not there.
+    mode
+        "w": on top of what is there. "x": no repository may be there.
+    inline_threshold
+        Chunks of up to so many bytes are copied into the repository.
+    message
+        Of the commit.
+    storage_options
+        See `insitu.sources.open_source`.
+
+    Returns
+    -------
+    str
+        The id of the new snapshot.
+
+    Raises
+    ------
+    UnsupportedError
+        If some array cannot be held: which, why, and what to do.
+    """
+    version = wanted(url)
+    if version.kind != "branch":
+        raise UnsupportedError(f"a {version.kind} cannot be written to", url=url, hint="Name a branch: ?branch=NAME")
+    if mode == "x" and exists(version.url, storage_options):
+        raise UnsupportedError("there is a repository already", url=version.url, hint='Use mode="w" to add a version')
+    writing = writing_of(group, inline_threshold, storage_options)
+    session = repository(version, writing, storage_options).writable_session(version.name)
+    store = session.store
+    waited(_cleared(store))
+    waited(put(store, documents_of(writing)))
+    for path in writing.arrays:
+        refer(store, writing, path)
+    return committed(session, message or "Saved by insitu", version)
+
+
+def writing_of(
+    group: VirtualGroup, inline_threshold: int = 0, storage_options: Mapping[str, Any] | None = None
+) -> Writing:
+    """The tree as it will be written."""
+    return Writing.of(
+        group,
+        what="Icechunk",
+        formats=(3,),
+        inline_threshold=inline_threshold,
+        named=location,
+        rectilinear=rectilinear_known(),
+        storage_options=storage_options,
+    )
+
+
+def rectilinear_known() -> bool:
+    """Whether the installed libraries can hold chunks of different lengths."""
+    import zarr
+
+    newer = tuple(int(part) for part in re.findall(r"\d+", zarr.__version__)[:2]) >= (3, 2)
+    return newer and int(library().__version__.split(".")[0]) >= 2
+
+
+def repository(version: Version, writing: Writing, storage_options: Mapping[str, Any] | None) -> Any:
+    """The repository, made if need be, configured for what will be written."""
+    icechunk = library()
+    path = local_path(version.url)
+    there = exists(version.url, storage_options)
+    if path is not None and not there and os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
+        raise UnsupportedError("there is something else already", url=path, hint="Choose another name, or remove it")
+    place = storage(version.url, storage_options)
+    try:
+        found = icechunk.Repository.open(place) if there else icechunk.Repository.create(place)
+        config = found.config
+        access: dict[str, Any] = {}
+        for prefix in [*(config.virtual_chunk_containers or {})]:
+            access[prefix] = credentials_for(prefix, storage_options)
+        for prefix in _prefixes(writing):
+            if not any(prefix.startswith(known) for known in access):
+                made, access[prefix] = container(prefix, storage_options)
+                config.set_virtual_chunk_container(made)
+        split = _splitting(icechunk, writing.arrays)
+        if split:
+            config.manifest = icechunk.ManifestConfig(splitting=icechunk.ManifestSplittingConfig.from_dict(split))
+        found = found.reopen(config, authorize_virtual_chunk_access=access)
+        found.save_config()
+        if version.name not in found.list_branches():
+            found.create_branch(version.name, found.lookup_branch("main"))
+        return found
+    except (icechunk.IcechunkError, ValueError) as problem:
+        if isinstance(problem, InsituError):
+            raise
+        raise ours(problem, version) from None
+
+
+def _prefixes(writing: Writing) -> list[str]:
+    """The containers that the references lead to."""
+    urls = {source.url for array in writing.arrays.values() for source in array.tile.chunks.sources}
+    found = {prefix_of(location(url)) for url in urls}
+    folders = sorted(prefix for prefix in found if prefix.startswith("file://"))
+    if len(folders) > _MOST_FOLDERS:
+        shared = os.path.commonpath([folder.removeprefix("file://") for folder in folders])
+        folders = [f"file://{shared.rstrip('/')}/"]
+    kept = [folder for folder in folders if not any(folder != other and folder.startswith(other) for other in folders)]
+    return kept + sorted(prefix for prefix in found if not prefix.startswith("file://"))
+
+
+def _splitting(icechunk: Any, arrays: Mapping[str, Said]) -> dict[Any, Any]:
+    """How the manifests of large arrays are split."""
+    rules = {}
+    for path, array in arrays.items():
+        if array.count > SPLIT:
+            sizes = split_sizes(array.grid, SPLIT)
+            condition = icechunk.ManifestSplitCondition.path_matches(f"^/?{re.escape(path)}$")
+            rules[condition] = {icechunk.ManifestSplitDimCondition.Axis(axis): size for axis, size in enumerate(sizes)}
+    return rules
+
+
+def split_sizes(grid: tuple[int, ...], limit: int) -> list[int]:
+    """How many cells along each axis one manifest holds: whole rows as far as they fit.
+
+    Examples
+    --------
+    >>> split_sizes((3650, 200, 400), 250_000)
+    [3, 200, 400]
+    """
+    sizes, room = [], limit
+    for count in reversed(grid):
+        size = max(min(count, room), 1)
+        sizes.append(size)
+        room = room // count if size == count else 1
+    return sizes[::-1]
+
+
+def documents_of(writing: Writing) -> dict[str, bytes]:
+    """The metadata documents by key."""
+    return {key: json.dumps(document).encode() for key, document in writing.documents().items()}
+
+
+async def _cleared(store: Any) -> None:
+    await store.clear()
+
+
+async def put(store: Any, objects: Mapping[str, bytes]) -> None:
+    """Put documents or chunks into the session."""
+    from zarr.core.buffer import default_buffer_prototype
+
+    make = default_buffer_prototype().buffer.from_bytes
+    # Groups before what lies in them.
+    for depth in sorted({key.count("/") for key in objects}):
+        some = [(key, data) for key, data in objects.items() if key.count("/") == depth]
+        for begin in range(0, len(some), 256):
+            await asyncio.gather(*(store.set(key, make(data)) for key, data in some[begin : begin + 256]))
+
+
+def refer(store: Any, writing: Writing, path: str, shift: tuple[int, ...] | None = None) -> None:
+    """Write the references of an array.
+
+    Parameters
+    ----------
+    store
+        Of a session.
+    writing
+        What is written.
+    path
+        The array.
+    shift
+        Where in the grid the array's first cell goes.
+    """
+    array = writing.arrays[path]
+    rest = math.prod(array.grid[1:])
+    slab = max(_SLAB // max(rest, 1), 1) * rest
+    checksum = _checksum(array)
+    at = shift or (0,) * len(array.grid)
+    sizes: dict[str, int] = {}
+    for block in writing.blocks(path, max(slab, 1)):
+        length = _lengths(block, sizes, writing.storage_options)
+        if block.data:
+            cells = (
+                np.unravel_index(block.begin + np.array(list(block.data), np.int64), array.grid) if array.grid else ()
+            )
+            keys = [
+                "/".join([path, "c", *(str(i + first) for i, first in zip(cell, at, strict=True))])
+                for cell in (zip(*(axis.tolist() for axis in cells), strict=True) if array.grid else [()])
+            ]
+            waited(put(store, dict(zip(keys, block.data.values(), strict=True))))
+        if block.stored.any():
+            _bulk(store, path, array, block, length, at, checksum)
+
+
+def _bulk(
+    store: Any, path: str, array: Said, block: Block, length: Any, at: tuple[int, ...], checksum: datetime | None
+) -> None:
+    """One slab of references."""
+    if hasattr(store, "set_virtual_refs_arr") and array.grid:
+        rest = math.prod(array.grid[1:])
+        rows = len(block.url) // rest
+        names = [*block.urls, ""]  # the last for cells that have no reference
+        failed = store.set_virtual_refs_arr(
+            f"/{path}",
+            (rows, *array.grid[1:]),
+            [names[number] for number in np.where(block.stored, block.url, -1).tolist()],
+            block.offset.astype(np.uint64),
+            np.maximum(length, 0).astype(np.uint64),
+            arr_offset=(at[0] + block.begin // rest, *at[1:]),
+            checksum=checksum,
+        )
+    else:
+        make = library().VirtualChunkSpec
+        kept = np.flatnonzero(block.stored)
+        index: Any = np.stack(np.unravel_index(block.begin + kept, array.grid), axis=1) + at if array.grid else [[]]
+        failed = store.set_virtual_refs(
+            f"/{path}",
+            [
+                make([*map(int, cell)], block.urls[url], offset, size, last_updated_at_checksum=checksum)
+                for cell, url, offset, size in zip(
+                    index,
+                    block.url[kept].tolist(),
+                    block.offset[kept].tolist(),
+                    length[kept].tolist(),
+                    strict=True,
+                )
+            ],
+        )
+    if failed:
+        raise SourceError(
+            f"icechunk refused {len(failed)} references, of chunk {tuple(failed[0])} first", variable=path
+        )
+
+
+def _checksum(array: Said) -> datetime | None:
+    """The moment after which the array's files must not have changed; None if that is not known of all."""
+    times = [source.modified for source in array.tile.chunks.sources]
+    known = [time for time in times if time is not None]
+    if not known or len(known) < len(times):
+        return None
+    return datetime.fromtimestamp(math.ceil(max(known)), UTC)
+
+
+def _lengths(block: Block, sizes: dict[str, int], storage_options: Mapping[str, Any] | None) -> Any:
+    """Lengths of the chunks: "up to the object's end" needs its size."""
+    open_ended = np.flatnonzero(block.stored & (block.length < 0))
+    if not len(open_ended):
+        return block.length
+    length = block.length.copy()
+    for row in open_ended.tolist():
+        url = block.urls[int(block.url[row])]
+        if url not in sizes:
+            with open_source(resolved(url), storage_options) as source:
+                sizes[url] = source.size()
+        length[row] = sizes[url] - block.offset[row]
+    return length
+
+
+def committed(session: Any, message: str, version: Version) -> str:
+    """Make what was written the new tip of the branch."""
+    icechunk = library()
+    try:
+        return str(session.commit(message))
+    except icechunk.ConflictError:
+        raise SourceError(
+            "somebody else committed to this branch in the meantime", url=version.url, hint="Try again"
+        ) from None
+    except (icechunk.IcechunkError, ValueError) as problem:
+        raise ours(problem, version) from None

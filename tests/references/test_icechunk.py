@@ -1,0 +1,422 @@
+"""Icechunk: what the library wrote is read, and what is written the library reads."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import shutil
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import insitu
+from insitu.errors import (
+    FormatError,
+    InsituError,
+    NotFoundError,
+    SourceError,
+    StaleSourceError,
+    UnsupportedError,
+    VariableError,
+)
+from insitu.model import Axis, Inline, Stored, Unwritten
+from insitu.references import append, open_references, save
+from insitu.references.icechunk import append_icechunk, write
+from insitu.references.icechunk.manifest import decode_manifest
+from insitu.references.icechunk.place import Version, prefix_of
+from insitu.references.icechunk.read import ours
+from insitu.references.icechunk.write import rectilinear_known, split_sizes
+
+icechunk = pytest.importorskip("icechunk")
+zarr = pytest.importorskip("zarr")
+xr = pytest.importorskip("xarray")
+
+# zarr-python warns of every codec of numcodecs' that it meets in V3.
+pytestmark = pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr", "ignore:.*Zarr V3 specification")
+
+
+def repository(path: Path) -> Any:
+    """A repository as a stranger opens it: every container of its configuration allowed."""
+    place = icechunk.local_filesystem_storage(str(path))
+    config = icechunk.Repository.fetch_config(place)
+    free = getattr(icechunk.credentials, "LocalFileSystemAccess", None)
+    access = dict.fromkeys(config.virtual_chunk_containers or {}, free) if config is not None else {}
+    return icechunk.Repository.open(place, authorize_virtual_chunk_access=access)
+
+
+def theirs(path: Path, branch: str = "main") -> Any:
+    return zarr.open_group(repository(path).readonly_session(branch).store, mode="r")
+
+
+def make(path: Path, begin: int, count: int, *, chunk: int = 5, scale: float = 0.5, level: int = 4) -> Path:
+    with h5py.File(path, "w") as file:
+        time = file.create_dataset(
+            "time", data=np.arange(begin, begin + count, dtype="f8"), chunks=(chunk,), maxshape=(None,)
+        )
+        time.make_scale("time")
+        time.attrs["units"] = "days since 2000-01-01"
+        values = np.random.default_rng(begin).integers(-99, 99, (count, 12)).astype("i2")
+        data = file.create_dataset(
+            "v", data=values, chunks=(chunk, 6), maxshape=(None, 12), compression=level, shuffle=True, fillvalue=-1
+        )
+        data.dims[0].attach_scale(time)
+        data.attrs["scale_factor"] = scale
+        file.create_dataset("names", data=np.array([f"n{i}" for i in range(12)], object), dtype=h5py.string_dtype())
+        file.attrs["title"] = "a test"
+    return path
+
+
+def raw(*paths: Path) -> np.ndarray:
+    parts = []
+    for path in paths:
+        with h5py.File(path) as file:
+            parts.append(file["v"][:])
+    return np.concatenate(parts)
+
+
+@pytest.fixture
+def native(tmp_path: Path) -> Path:
+    """What the library writes itself: chunks of its own, inline ones, a virtual one, and some never written."""
+    (tmp_path / "data.bin").write_bytes(np.arange(100, dtype="<i4").tobytes())
+    prefix = f"file://{tmp_path}/"
+    config = icechunk.RepositoryConfig.default()
+    container = icechunk.VirtualChunkContainer(prefix, icechunk.local_filesystem_store(f"{tmp_path}/"))
+    config.set_virtual_chunk_container(container)
+    path = tmp_path / "native.icechunk"
+    repo = icechunk.Repository.create(icechunk.local_filesystem_storage(str(path)), config)
+    repo.save_config()
+    session = repo.writable_session("main")
+    group = zarr.create_group(session.store, attributes={"title": "native"})
+    mixed = group.create_array(
+        "g/mixed", shape=(100,), chunks=(25,), dtype="i4", compressors=None, fill_value=-5, dimension_names=["x"]
+    )
+    mixed[:25] = 7
+    session.store.set_virtual_ref("g/mixed/c/1", f"{prefix}data.bin", offset=100, length=100)
+    large = group.create_array("large", shape=(70, 50), chunks=(32, 50), dtype="f8", fill_value=np.nan)
+    large[:] = np.arange(3500.0).reshape(70, 50)
+    group.create_array("scalar", shape=(), dtype="i8")[...] = 42
+    session.commit("one")
+    repo.create_tag("v1", repo.lookup_branch("main"))
+    session = repo.writable_session("main")
+    zarr.open_group(session.store)["scalar"][...] = 43
+    session.commit("two")
+    repo.create_branch("dev", repo.lookup_branch("main"))
+    return path
+
+
+def test_native_inline_and_virtual_chunks(native: Path) -> None:
+    found = insitu.scan(native)
+    assert found.attributes["title"] == "native"
+    table = found.array("g/mixed").tiles[0].chunks
+    assert isinstance(table[0], Inline)
+    assert isinstance(table[1], Stored)
+    assert table[1].source.url.endswith("data.bin")
+    assert isinstance(table[2], Unwritten)
+    expected = np.full(100, -5)
+    expected[:25], expected[25:50] = 7, np.arange(25, 50)
+    np.testing.assert_array_equal(insitu.read(found, "g/mixed"), expected)
+    np.testing.assert_array_equal(insitu.read(found, "large", np.s_[60:, ::7]), theirs(native)["large"][60:, ::7])
+    assert insitu.read(found, "scalar") == 43
+
+
+def test_versions(native: Path) -> None:
+    assert insitu.read(f"{native}?tag=v1", "scalar") == 42
+    assert insitu.read(f"{native}?branch=dev", "scalar") == 43
+    snapshot = insitu.scan(f"{native}?tag=v1").details["snapshot"]
+    assert insitu.read(f"{native}?snapshot={snapshot}", "scalar") == 42
+    with pytest.raises(VariableError, match="no tag 'v2'"):
+        insitu.scan(f"{native}?tag=v2")
+    with pytest.raises(SourceError, match=r"Use \?branch=NAME"):
+        insitu.scan(f"{native}?version=1")
+
+
+def test_found_by_what_lies_there(native: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "a directory"
+    shutil.copytree(native, plain)
+    assert insitu.read(plain, "scalar") == 43
+    with pytest.raises(NotFoundError, match="no Icechunk repository"):
+        insitu.scan(tmp_path / "missing.icechunk")
+
+
+def test_pickles(native: Path) -> None:
+    copy = pickle.loads(pickle.dumps(insitu.scan(native)))
+    np.testing.assert_array_equal(insitu.read(copy, "large"), theirs(native)["large"][:])
+
+
+@pytest.mark.filterwarnings("ignore:The codec `vlen-utf8`")
+def test_what_is_written_the_library_reads(tmp_path: Path) -> None:
+    source = make(tmp_path / "a b#1.nc", 0, 10)
+    target = tmp_path / "x.icechunk"
+    save(insitu.scan(source), target, message="the first")
+    group = theirs(target)
+    np.testing.assert_array_equal(group["v"][:], raw(source))
+    assert group.attrs["title"] == "a test"
+    assert group["v"].metadata.dimension_names == ("time", "phony_dim_1")
+    assert group["names"][:].tolist() == [f"n{i}" for i in range(12)]
+    with xr.open_zarr(repository(target).readonly_session("main").store, consolidated=False) as shown:
+        np.testing.assert_array_equal(shown.v.values, raw(source) * 0.5)
+    again = insitu.scan(target)
+    np.testing.assert_array_equal(insitu.read(again, "v"), raw(source))
+    assert isinstance(again.array("v").tiles[0].chunks[0, 0], Stored)
+    history = [entry.message for entry in repository(target).ancestry(branch="main")]
+    assert history[0] == "the first"
+
+
+def test_saving_again_adds_a_version(tmp_path: Path) -> None:
+    one, two = make(tmp_path / "1.nc", 0, 10), make(tmp_path / "2.nc", 50, 5)
+    target = tmp_path / "x.icechunk"
+    save(insitu.scan(one), target)
+    before = insitu.scan(target).details["snapshot"]
+    save(insitu.scan(two), target)
+    np.testing.assert_array_equal(insitu.read(target, "v"), raw(two))
+    np.testing.assert_array_equal(insitu.read(f"{target}?snapshot={before}", "v"), raw(one))
+    save(insitu.scan(one), f"{target}?branch=dev")
+    np.testing.assert_array_equal(theirs(target, "dev")["v"][:], raw(one))
+    np.testing.assert_array_equal(insitu.read(target, "v"), raw(two))
+    with pytest.raises(UnsupportedError, match="a repository already"):
+        save(insitu.scan(one), target, mode="x")
+    with pytest.raises(UnsupportedError, match="a tag cannot be written to"):
+        save(insitu.scan(one), f"{target}?tag=v1")
+    (tmp_path / "other.icechunk").mkdir()
+    (tmp_path / "other.icechunk" / "file").write_text("mine")
+    with pytest.raises(UnsupportedError, match="something else"):
+        save(insitu.scan(one), tmp_path / "other.icechunk")
+
+
+def test_inline_threshold_and_other_forms(tmp_path: Path) -> None:
+    source = make(tmp_path / "1.nc", 0, 10)
+    target = tmp_path / "x.icechunk"
+    save(insitu.scan(source), target, inline_threshold=200)
+    assert isinstance(insitu.scan(target).array("time").tiles[0].chunks[0], Inline)
+    source.rename(tmp_path / "moved.nc")
+    np.testing.assert_array_equal(insitu.read(target, "time"), np.arange(10.0))
+    (tmp_path / "moved.nc").rename(source)
+    save(insitu.scan(target), tmp_path / "x.json")
+    np.testing.assert_array_equal(insitu.read(tmp_path / "x.json", "v"), raw(source))
+    save(insitu.scan(tmp_path / "x.json"), tmp_path / "y.icechunk")
+    np.testing.assert_array_equal(theirs(tmp_path / "y.icechunk")["v"][:], raw(source))
+
+
+def test_sparse_and_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never-written chunks stay so, and manifests are split."""
+    path = tmp_path / "sparse.h5"
+    with h5py.File(path, "w") as file:
+        data = file.create_dataset("v", (400, 300), "i2", chunks=(10, 10), fillvalue=-3)
+        data[35:141, 100:260] = np.arange(106 * 160).reshape(106, 160)
+        expected = data[:]
+    monkeypatch.setattr(write, "SPLIT", 100)
+    monkeypatch.setattr(write, "_SLAB", 64)
+    target = tmp_path / "x.icechunk"
+    save(insitu.scan(path), target)
+    np.testing.assert_array_equal(theirs(target)["v"][:], expected)
+    np.testing.assert_array_equal(insitu.read(target, "v"), expected)
+    assert isinstance(insitu.scan(target).array("v").tiles[0].chunks[0, 0], Unwritten)
+    said = repository(target).config.manifest
+    assert said is not None
+    assert said.splitting is not None
+    assert len(os.listdir(target / "manifests")) > 1
+
+
+def test_split_sizes() -> None:
+    assert split_sizes((10, 20), 1000) == [10, 20]
+    assert split_sizes((10, 20), 100) == [5, 20]
+    assert split_sizes((10, 20, 30), 20) == [1, 1, 20]
+
+
+def test_append_on_a_border(tmp_path: Path) -> None:
+    one, two = make(tmp_path / "1.nc", 0, 10), make(tmp_path / "2.nc", 10, 7)
+    target = tmp_path / "x.icechunk"
+    save(insitu.scan(one), target)
+    append(insitu.scan(two), target, "time")
+    group = theirs(target)
+    np.testing.assert_array_equal(group["v"][:], raw(one, two))
+    np.testing.assert_array_equal(group["time"][:], np.arange(17))
+    found = insitu.scan(target)
+    np.testing.assert_array_equal(insitu.read(found, "v"), raw(one, two))
+    states = [found.array("v").tiles[0].chunks[row, 0] for row in range(4)]
+    assert [state.source.url for state in states if isinstance(state, Stored)] == [str(one)] * 2 + [str(two)] * 2
+
+
+def test_append_within_a_chunk_never_corrupts(tmp_path: Path) -> None:
+    one, two = make(tmp_path / "1.nc", 0, 7), make(tmp_path / "2.nc", 7, 10)
+    target = tmp_path / "x.icechunk"
+    save(insitu.scan(one), target)
+    before = insitu.scan(target).details["snapshot"]
+    with pytest.raises(UnsupportedError, match=r"ends within a chunk along 'time' \(7 elements in chunks of 5\)"):
+        append_icechunk(insitu.scan(two), str(target), "time", rewrite=0)
+    assert insitu.scan(target).details["snapshot"] == before
+    append(insitu.scan(two), target, "time")
+    np.testing.assert_array_equal(theirs(target)["v"][:], raw(one, two))
+    np.testing.assert_array_equal(insitu.read(target, "v"), raw(one, two))
+    np.testing.assert_array_equal(insitu.read(target, "time"), np.arange(17))
+    append(insitu.scan(make(tmp_path / "3.nc", 17, 4)), target, "time")  # and once more, onto native chunks
+    np.testing.assert_array_equal(insitu.read(target, "v"), raw(one, two, tmp_path / "3.nc"))
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [({"scale": 0.25}, "attribute scale_factor is 0.5"), ({"level": 0}, "codecs is"), ({"chunk": 3}, "another shape")],
+)
+def test_append_of_what_differs_is_refused(tmp_path: Path, other: dict[str, Any], said: str) -> None:
+    one, two = make(tmp_path / "1.nc", 0, 10), make(tmp_path / "2.nc", 10, 10, **other)
+    target = tmp_path / "x.icechunk"
+    save(insitu.scan(one), target)
+    with pytest.raises(UnsupportedError, match=said):
+        append_icechunk(insitu.scan(two), str(target), "time", rewrite=0)
+    np.testing.assert_array_equal(insitu.read(target, "v"), raw(one))
+    with pytest.raises(InsituError, match="no array has a dimension 'nothing'"):
+        append(insitu.scan(two), target, "nothing")
+
+
+def test_a_mosaic_is_refused_by_name(tmp_path: Path) -> None:
+    from insitu.model import VirtualGroup, concatenate
+
+    one, two = make(tmp_path / "1.nc", 0, 7), make(tmp_path / "2.nc", 7, 10)
+    arrays = [insitu.scan(path).array("v") for path in (one, two)]
+    with pytest.raises(UnsupportedError, match=r"v: along 'time' a chunk of 5 shows only 2 elements.*\*\.insitu"):
+        save(VirtualGroup({"v": concatenate(arrays)}), tmp_path / "x.icechunk")
+    assert not (tmp_path / "x.icechunk").exists()
+
+
+def test_chunks_of_different_lengths(tmp_path: Path) -> None:
+    """A rectilinear grid, where the installed libraries know it."""
+    from insitu.model import VirtualGroup, concatenate
+
+    parts = []
+    for number, rows in enumerate((4, 3, 3, 5)):
+        path = tmp_path / f"{number}.h5"
+        with h5py.File(path, "w") as file:
+            file["v"] = np.arange(rows * 6, dtype="f4").reshape(rows, 6) + 100 * number
+        parts.append(insitu.scan(path).array("v"))
+    joined = VirtualGroup({"v": concatenate(parts)})
+    target = tmp_path / "x.icechunk"
+    if not rectilinear_known():
+        with pytest.raises(UnsupportedError, match="chunks have different lengths"):
+            save(joined, target)
+        pytest.skip("the installed zarr and icechunk do not know rectilinear grids")
+    save(joined, target)
+    with zarr.config.set({"array.rectilinear_chunks": True}):
+        np.testing.assert_array_equal(theirs(target)["v"][:], insitu.read(joined, "v"))
+    found = insitu.scan(target)
+    np.testing.assert_array_equal(insitu.read(found, "v"), insitu.read(joined, "v"))
+    assert found.array("v").tiles[0].axes[0] == Axis.irregular([4, 3, 3, 5], 0, 1, [4, 3, 3, 5])
+
+
+def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
+    source = make(tmp_path / "1.nc", 0, 10)
+    target = tmp_path / "x.icechunk"
+    save(insitu.scan(source), target)
+    late = source.stat().st_mtime + 10
+    os.utime(source, (late, late))
+    with pytest.raises(StaleSourceError, match="changed since"):
+        insitu.read(target, "v")
+
+
+def test_a_remote_repository_may_not_name_local_files(tmp_path: Path, site: Any) -> None:
+    if not hasattr(icechunk, "http_storage"):
+        pytest.skip("icechunk 1 reads no repositories from the web")
+    source = make(tmp_path / "1.nc", 0, 10)
+    save(insitu.scan(source), tmp_path / "x.icechunk")
+    found = insitu.scan(f"{site.url}/x.icechunk")
+    with pytest.raises(InsituError, match="names a file of this machine"):
+        insitu.read(found, "v")
+    allowed = open_references(f"{site.url}/x.icechunk", allow_local=True)
+    assert allowed is not None
+    np.testing.assert_array_equal(insitu.read(allowed, "v"), raw(source))
+
+
+def manifests(tmp_path: Path) -> tuple[bytes, str]:
+    """A manifest of version 1, and the id of its array."""
+    import json
+
+    modern = hasattr(icechunk.IcechunkStore, "array_chunk_iterator")
+    path = tmp_path / "one.icechunk"
+    place = icechunk.local_filesystem_storage(str(path))
+    config = icechunk.RepositoryConfig.default()
+    config.set_virtual_chunk_container(
+        icechunk.VirtualChunkContainer(f"file://{tmp_path}/", icechunk.local_filesystem_store(f"{tmp_path}/"))
+    )
+    repo = icechunk.Repository.create(place, config, **({"spec_version": 1} if modern else {}))
+    session = repo.writable_session("main")
+    zarr.create_array(session.store, name="a", shape=(40,), chunks=(10,), dtype="i4", compressors=None)[:10] = 3
+    session.store.set_virtual_ref("a/c/2", f"file://{tmp_path}/x.bin", offset=8, length=40)
+    session.commit("one")
+    said = repo.inspect_snapshot(repo.lookup_branch("main"))
+    about = json.loads(said) if isinstance(said, str) else said
+    node = next(node for node in about["nodes"] if node["path"] == "/a")
+    return (path / "manifests" / node["manifest_refs"][0]["id"]).read_bytes(), node["id"]
+
+
+def test_manifests_of_version_1(tmp_path: Path) -> None:
+    data, node = manifests(tmp_path)
+    rows = decode_manifest(data, node)
+    assert rows is not None
+    assert rows.index.tolist() == [[0], [2]]
+    assert rows.inline[0] == np.full(10, 3, "<i4").tobytes()
+    assert rows.path == ["", f"file://{tmp_path}/x.bin"]
+    assert (rows.offset[1], rows.length[1]) == (8, 40)
+    assert decode_manifest(data, "0000000000000") is None
+
+
+def test_damaged_manifests_are_errors(tmp_path: Path) -> None:
+    data, node = manifests(tmp_path)
+    random = np.random.default_rng(1)
+    with pytest.raises(FormatError, match="no manifest"):
+        decode_manifest(b"x" + data, node)
+    refused = 0
+    for _ in range(300):
+        damaged = bytearray(data)
+        for at in random.integers(0, len(data), 3):
+            damaged[at] = random.integers(0, 256)
+        try:
+            decode_manifest(bytes(damaged[: random.integers(1, len(data) + 1)]), node)
+        except FormatError:
+            refused += 1
+    assert refused > 100
+
+
+def test_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "icechunk", None)
+    with pytest.raises(UnsupportedError, match=re.escape("pip install 'insitu[icechunk]'")):
+        insitu.scan(tmp_path / "x.icechunk")
+
+
+def test_places_without_a_container() -> None:
+    assert prefix_of("s3://bucket/a/b.nc") == "s3://bucket/"
+    assert prefix_of("file:///data/x/b.nc") == "file:///data/x/"
+    with pytest.raises(UnsupportedError, match="no container"):
+        prefix_of("memory:x")
+    assert "icechunk failed" in str(ours(ValueError("\n  x something odd\n"), Version("/r")))
+
+
+def test_virtualizarr_reads_the_same(tmp_path: Path) -> None:
+    """What a peer wrote of the same file reads the same."""
+    pytest.importorskip("virtualizarr")
+    from obspec_utils.registry import ObjectStoreRegistry
+    from obstore.store import LocalStore
+    from virtualizarr import open_virtual_dataset
+    from virtualizarr.parsers import HDFParser
+
+    source = make(tmp_path / "1.nc", 0, 10)
+    config = icechunk.RepositoryConfig.default()
+    config.set_virtual_chunk_container(
+        icechunk.VirtualChunkContainer(f"file://{tmp_path}/", icechunk.local_filesystem_store(f"{tmp_path}/"))
+    )
+    repo = icechunk.Repository.create(icechunk.local_filesystem_storage(str(tmp_path / "vz.icechunk")), config)
+    repo.save_config()
+    session = repo.writable_session("main")
+    registry = ObjectStoreRegistry({"file://": LocalStore()})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        virtual = open_virtual_dataset(
+            f"file://{source}", registry=registry, parser=HDFParser(drop_variables=["names"]), loadable_variables=[]
+        )
+        virtual.vz.to_icechunk(session.store)
+    session.commit("theirs")
+    np.testing.assert_array_equal(insitu.read(tmp_path / "vz.icechunk", "v"), raw(source))
