@@ -112,7 +112,7 @@ def test_xarrays_kerchunk_engine(archive: Path, tmp_path: Path, name: str) -> No
 
 @pytest.mark.parametrize("name", ["x.json", "x.parq"])
 def test_virtualizarrs_parsers(archive: Path, tmp_path: Path, name: str) -> None:
-    pytest.importorskip("virtualizarr")
+    pytest.importorskip("virtualizarr", reason="needs Python 3.12")
     from obspec_utils.registry import ObjectStoreRegistry
     from obstore.store import LocalStore
     from virtualizarr.parsers import KerchunkJSONParser, KerchunkParquetParser
@@ -151,7 +151,7 @@ def test_kerchunks_parquet(archive: Path, tmp_path: Path, record_size: int) -> N
 
 @pytest.mark.parametrize("form", ["json", "parquet"])
 def test_virtualizarrs_references(archive: Path, tmp_path: Path, form: str) -> None:
-    virtualizarr = pytest.importorskip("virtualizarr")
+    virtualizarr = pytest.importorskip("virtualizarr", reason="needs Python 3.12")
     if form == "parquet":
         pytest.importorskip("fastparquet")
     from obspec_utils.registry import ObjectStoreRegistry
