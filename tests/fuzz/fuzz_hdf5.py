@@ -3,8 +3,9 @@
     python tests/fuzz/fuzz_hdf5.py [--minutes 1] [--seed 0] [--beside-h5py] [FILE ...]
 
 Changes the given files (by default the generated ones of the tests), scans and reads them, and keeps what raises anything but an error of
-ours, or takes too long, in `tests/fuzz/findings`. With `--beside-h5py` every change is also read by h5py, in a process of its own, and values
-that differ are kept too. Ends with 1 if something was found.
+ours, takes more than a second of the processor or more memory than files of that size are worth, in `tests/fuzz/findings`. With
+`--beside-h5py` every change is also read by h5py, in a process of its own, and values that differ are kept too. Ends with 1 if something was
+found.
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ from mutation import believed, mutated, tried  # noqa: E402
 
 FINDINGS = HERE / "findings"
 LARGEST_SEED = 64 << 10
-SECONDS = 10
+SECONDS = 1.0
+"""Of the processor, for one file: others may keep the machine busy."""
 MEMORY = 4 << 30
+GROWTH = 96 << 20
+"""Bytes that a scan and its reads may take beyond what the process has: arrays of 2 MiB are read (see `mutation`), with their scratch."""
 
 
 class TookTooLong(BaseException):
@@ -52,7 +56,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--beside-h5py", action="store_true")
     options = parser.parse_args()
-    signal.signal(signal.SIGALRM, _late)
+    signal.signal(signal.SIGPROF, _late)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     chance = random.Random(options.seed)
     end = time.monotonic() + 60 * options.minutes
@@ -76,16 +80,30 @@ def main() -> int:
 
 
 def _one(data: bytes) -> str:
-    signal.alarm(SECONDS)
+    before = _peak(reset=True)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         with believed():
-            return tried(data)
-    except TookTooLong:
-        return _keep(data, "took too long")
+            outcome = tried(data)
+    except TookTooLong as late:
+        return _keep(data, "".join(traceback.format_exception(late)[-6:]))
     except Exception as problem:
         return _keep(data, "".join(traceback.format_exception(problem)[-6:]))
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    growth = _peak() - before
+    return _keep(data, f"took {growth >> 20} MiB") if growth > GROWTH else outcome
+
+
+def _peak(*, reset: bool = False) -> int:
+    """The most memory that this process had, in bytes; 0 where the system does not tell."""
+    try:
+        if reset:
+            Path("/proc/self/clear_refs").write_text("5")
+        told = Path("/proc/self/status").read_text()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) << 10 for line in told.splitlines() if line.startswith("VmHWM")), 0)
 
 
 def _judged(data: bytes, found: list[Finding], outcome: str) -> str:

@@ -102,11 +102,13 @@ def _compare_groups(oracle: h5py.Group, ours: Any, prefix: str, root: Any, above
         return
     if problem := _attribute_problem(ours, theirs, unreadable):
         yield Finding(prefix, "wrong", problem)
+    yield from _unread(ours, prefix)
     seen = set()
-    for name in oracle:
+    for stored in oracle:
+        name = _decoded(stored)
         path = f"{prefix}{name}"
         try:
-            item = oracle[name]
+            item = oracle[stored]
         except (KeyError, OSError, RuntimeError, ValueError) as error:
             seen |= {name}
             if name in ours.arrays or name in ours.groups:
@@ -124,13 +126,18 @@ def _compare_groups(oracle: h5py.Group, ours: Any, prefix: str, root: Any, above
                 yield Finding(path, "wrong", "group missing")
         elif isinstance(item, h5py.Dataset):
             shown = name.removeprefix(NON_COORDINATE)
-            if f"{NON_COORDINATE}{name}" in oracle:
+            if f"{NON_COORDINATE}{name}".encode("utf-8", "surrogateescape") in oracle:
                 continue  # a dimension without a variable: the name belongs to the other one
             seen.add(shown)
             yield from _compare_dataset(item, ours, shown, f"{prefix}{shown}", root)
     for name in [*ours.arrays, *ours.groups]:
         if name not in seen:
             yield Finding(f"{prefix}{name}", "wrong", "not in the file")
+
+
+def _decoded(name: str | bytes) -> str:
+    """A name; h5py gives bytes for those that are not UTF-8."""
+    return name if isinstance(name, str) else name.decode("utf-8", "surrogateescape")
 
 
 def _problem(root: Any, path: str) -> str:
@@ -161,6 +168,13 @@ def _compare_dataset(theirs: h5py.Dataset, ours: Any, name: str, path: str, root
             yield Finding(path, "unchecked", "; ".join(unchecked))
         else:
             yield Finding(path, "equal")
+        yield from _unread(ours.arrays[name], path)
+
+
+def _unread(ours: Any, path: str) -> Iterator[Finding]:
+    """What a scan says that it cannot take of an object's attributes."""
+    for name, why in ours.details.get("unread_attributes", {}).items():
+        yield Finding(f"{path}@{name}", "refused", why)
 
 
 def _differences(theirs: h5py.Dataset, array: Any, path: str, root: Any) -> Iterator[str]:
@@ -196,22 +210,25 @@ def _attributes(item: Any) -> tuple[dict[str, Any], set[str]]:
     for name in item.attrs:
         if name in HIDDEN:
             continue
+        shown = _decoded(name)
         try:
             value = item.attrs[name]
             kind = item.attrs.get_id(name).get_type()
-        except (OSError, TypeError, ValueError, RuntimeError, KeyError):
-            unreadable.add(name)
+        except (OSError, TypeError, ValueError, RuntimeError, KeyError, AttributeError):
+            unreadable.add(shown)
             continue
         if isinstance(kind, h5py.h5t.TypeVlenID) and np.asarray(value).size and not kind.get_super().dtype.isnative:
-            unreadable.add(name)  # h5py (3.16) forgets to swap the bytes of variable-length attributes
-        readable[name] = None if isinstance(value, h5py.Empty) else value
+            unreadable.add(shown)  # h5py (3.16) forgets to swap the bytes of variable-length attributes
+        if isinstance(kind, h5py.h5t.TypeArrayID) and isinstance(kind.get_super(), h5py.h5t.TypeStringID):
+            unreadable.add(shown)  # of texts in an array type it takes the padding for text, in attributes only
+        readable[shown] = None if isinstance(value, h5py.Empty) else value
     return readable, unreadable
 
 
 def _attribute_problem(ours: Any, theirs: dict[str, Any], unreadable: set[str]) -> str:
     # References and what h5py cannot read have no value to compare: they may be there or not.
     loose = unreadable | {name for name, value in theirs.items() if _has_references(value)}
-    loose |= set(ours.details.get("unread_attributes", ()))  # those that the scan says it cannot take
+    loose |= set(ours.details.get("unread_attributes", ()))  # told apart, see `_unread`
     shown = {name: value for name, value in ours.attributes.items() if name not in loose}
     expected = {name: value for name, value in theirs.items() if name not in loose}
     return different_attributes(shown, expected, strict=False)
@@ -234,9 +251,17 @@ def _dimension_problem(theirs: h5py.Dataset, array: Any) -> str:
             scales = theirs.dims[axis].values()
         except (RuntimeError, KeyError, ValueError, OSError):
             return ""
+        # A scale that is in neither this group nor one above is no dimension by netCDF's rules.
+        scales = [scale for scale in scales if scale.name and _above(theirs, scale)]
         if scales and not any(_named(theirs.parent, shown, scale) for scale in scales):
             return f"dimension {axis} is {shown!r}, not {scales[0].name!r}"
     return ""
+
+
+def _above(dataset: h5py.Dataset, scale: h5py.Dataset) -> bool:
+    """Whether a scale is in the group of a dataset, or in one above it."""
+    folder = str(scale.name).rpartition("/")[0]
+    return str(dataset.name).startswith(f"{folder}/")
 
 
 def _named(group: h5py.Group, name: str, scale: h5py.Dataset) -> bool:

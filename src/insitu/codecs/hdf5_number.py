@@ -109,8 +109,9 @@ def _float(whole: NDArray[np.uint64], layout: Mapping[str, Any], dtype: np.dtype
 def _extended(rows: NDArray[np.uint8], layout: Mapping[str, Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """The 80 bits of an x87 number in another number of bytes than here."""
     form = (layout.get("sign"), list(layout.get("exponent", ())), list(layout.get("mantissa", ())), layout.get("bias"))
-    if form != (79, [64, 15], [0, 64], 16383) or dtype != np.longdouble or np.finfo(np.longdouble).nmant != 63:
+    native = np.dtype(np.longdouble)
+    if form != (79, [64, 15], [0, 64], 16383) or dtype.newbyteorder("=") != native or np.finfo(native).nmant != 63:
         raise CodecError(f"numbers of {layout['size']} bytes", codec=NAME)
     wide = np.zeros((len(rows), dtype.itemsize), np.uint8)
     wide[:, :10] = rows[:, :10]
-    return wide.reshape(-1).view(dtype)
+    return wide.reshape(-1).view(native).astype(dtype, copy=False)

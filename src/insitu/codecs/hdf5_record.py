@@ -1,7 +1,7 @@
-"""What is an element that holds values of varying length inside of others?
+"""What is an element that holds values of varying length, or numbers that NumPy does not have, inside of others?
 
 Members of compounds, arrays of texts, sequences of sequences: the description of such a type is a small tree. An element is taken apart along
-it, all elements of a batch together, and what lies in heaps is fetched level by level.
+it, all elements of a batch together, and what lies in heaps is fetched level by level. Records without heaps are the codec `hdf5_record`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from insitu.codecs.form import Configuration, Data, Form, Octets, Step, octets
+from insitu.codecs.hdf5_number import converted
 from insitu.codecs.hdf5_text import end_texts
 from insitu.errors import CodecError
 
-__all__ = ["Element", "Heaps", "element_of", "taken_apart"]
+__all__ = ["Element", "Heaps", "element_of", "elements", "hdf5_record", "taken_apart"]
 
 NAME = "hdf5_vlen"
+RECORD = "hdf5_record"
 DEPTH_LIMIT = 32
 
 Heaps = Callable[[NDArray[Any]], list[bytes]]
@@ -31,7 +34,7 @@ class Element:
     """One node of a type."""
 
     kind: str
-    """plain, text, sequence or compound."""
+    """plain, number, text, sequence or compound."""
     size: int
     """Bytes where it is stored."""
     dtype: np.dtype[Any]
@@ -44,6 +47,8 @@ class Element:
     """Of a sequence: the shape of each of its elements."""
     members: tuple[tuple[str, int, tuple[int, ...], Element], ...] = ()
     """Of a compound: name, offset, shape and type."""
+    layout: Mapping[str, Any] | None = None
+    """Of a number: which bits are its value, see `hdf5_number.converted`."""
 
 
 def element_of(told: Mapping[str, Any], reference: int, depth: int = 0) -> Element:
@@ -52,7 +57,8 @@ def element_of(told: Mapping[str, Any], reference: int, depth: int = 0) -> Eleme
     Parameters
     ----------
     told
-        `kind` with `dtype` and `padding` (plain), `base` and `dims` (sequence), or `size` and `members` (compound).
+        `kind` with `dtype` and `padding` (plain), `dtype` and `layout` (number), `base` and `dims` (sequence), or `size` and `members`
+        (compound).
     reference
         Bytes of a reference into a heap.
     """
@@ -64,6 +70,8 @@ def element_of(told: Mapping[str, Any], reference: int, depth: int = 0) -> Eleme
         if dtype.hasobject:
             raise CodecError("objects are not stored as they are", codec=NAME)
         return Element(kind, dtype.itemsize, dtype, str(told.get("padding", "")))
+    if kind == "number":
+        return Element(kind, int(told["layout"]["size"]), np.dtype(told["dtype"]), layout=told["layout"])
     if kind == "text":
         return Element(kind, reference, np.dtype(object))
     if kind == "sequence":
@@ -102,6 +110,8 @@ def taken_apart(element: Element, stored: NDArray[np.uint8], heaps: Heaps) -> ND
             raw = raw.copy()
             end_texts(raw, element.padding)
         return raw.reshape(-1).view(element.dtype) if count else np.empty(0, element.dtype)
+    if element.layout is not None:
+        return converted(np.ascontiguousarray(stored), element.layout, element.dtype)
     if element.kind == "compound":
         out = np.empty(count, element.dtype)
         for name, offset, shape, member in element.members:
@@ -131,3 +141,31 @@ def taken_apart(element: Element, stored: NDArray[np.uint8], heaps: Heaps) -> ND
         values[number] = inner[at : at + length].copy()
         at += length
     return values
+
+
+def hdf5_record(configuration: Configuration, form: Form) -> Step:
+    """Prepare from the `type` of elements without heaps: see `element_of`."""
+    element = element_of(configuration["type"], 0)
+    if form.dtype is None or not form.exact or element.dtype != form.dtype or element.dtype.hasobject:
+        raise CodecError("records are elements of fixed size", codec=RECORD)
+
+    def run(data: Data, out: Octets | None) -> Data:
+        values = elements(octets(data), configuration).view(np.uint8)
+        if out is None:
+            return values
+        out[:] = values
+        return out
+
+    return Step(
+        RECORD, run, Form(form.count * element.size, True, np.dtype(f"V{element.size}"), form.shape), fills=True
+    )
+
+
+def elements(data: Any, configuration: Configuration) -> NDArray[Any]:
+    """The elements of a run of bytes without heaps."""
+    element = element_of(configuration["type"], 0)
+    return taken_apart(element, np.frombuffer(data, np.uint8).reshape(-1, element.size), _no_heaps)
+
+
+def _no_heaps(references: NDArray[Any]) -> list[bytes]:
+    raise CodecError("values of varying length where there is no heap", codec=RECORD)

@@ -73,8 +73,46 @@ class Encoding:
     def fill_value(self) -> Any:
         """What an element of a never-written chunk is, as a scalar of `dtype`."""
         if self.dtype.hasobject:
-            return "" if self.fill is None else self.fill.decode("utf-8", "surrogateescape")
+            told = self.codecs[0].configuration if self.codecs else {}
+            return _varying(self.dtype, told.get("type", told), self.fill)
         raw = self.fill if self.fill is not None else bytes(self.dtype.itemsize)
         if not self.dtype.itemsize:
             return np.zeros((), self.dtype)[()]
         return np.frombuffer(raw, self.dtype, count=1)[0]
+
+
+def _varying(dtype: np.dtype[Any], told: Mapping[str, Any], fill: bytes | None) -> Any:
+    """A never-written element of varying length: an empty text, an empty sequence (in an array of no axes), or a record of those.
+
+    Parameters
+    ----------
+    dtype
+        Of the element.
+    told
+        Its type as the codec is told: `kind`, with `base` (of sequences) or `members` (of records).
+    fill
+        What it holds, if not nothing.
+    """
+    if dtype.names is not None:
+        record = np.zeros((), dtype)
+        for name, _, _, member in told.get("members", ()):
+            if dtype[name].hasobject:
+                record[name] = _varying(dtype[name].base, member, None)
+        return record[()]
+    if told.get("kind") == "sequence":
+        base = told.get("base", "u1")
+        held = np.empty((), object)
+        if isinstance(base, str):
+            held[()] = np.frombuffer(fill or b"", base)
+        else:
+            held[()] = np.empty((0, *told.get("dims", ())), _dtype(base))
+        return held
+    return "" if fill is None else fill.decode("utf-8", "surrogateescape")
+
+
+def _dtype(told: Mapping[str, Any]) -> np.dtype[Any]:
+    """The dtype of a type as a codec is told."""
+    if told["kind"] == "compound":
+        fields: list[Any] = [(name, _dtype(member), tuple(shape)) for name, _, shape, member in told["members"]]
+        return np.dtype(fields)
+    return np.dtype(told["dtype"]) if "dtype" in told else np.dtype(object)

@@ -10,6 +10,8 @@ import netCDF4
 import numpy as np
 import pytest
 
+from insitu.errors import FormatError
+
 
 def _same(mine: Any, theirs: Any) -> None:
     assert type(mine) is type(theirs), (mine, theirs)
@@ -117,10 +119,45 @@ def test_what_is_remembered_cannot_be_changed(tmp_path: Path, scan) -> None:
 
 def test_a_type_that_is_not_read_is_told(tmp_path: Path, scan) -> None:
     path = tmp_path / "x.h5"
+    wide = h5py.h5t.STD_I64LE.copy()
+    wide.set_size(16)
     with h5py.File(path, "w") as file:
-        file.create_dataset("x", (1,), "f4").attrs["odd"] = np.array(
-            [("a", 1)], [("s", h5py.string_dtype()), ("n", "i4")]
-        )
+        dataset = file.create_dataset("x", (1,), "f4")
+        h5py.h5a.create(dataset.id, b"odd", wide, h5py.h5s.create(h5py.h5s.SCALAR))
     array = scan(path).arrays["x"]
     assert "odd" not in array.attributes
-    assert "variable length" in array.details["unread_attributes"]["odd"]
+    assert "integers of" in array.details["unread_attributes"]["odd"]
+
+
+def test_values_of_varying_length_inside_of_others(tmp_path: Path, scan) -> None:
+    path = tmp_path / "x.h5"
+    text = h5py.string_dtype()
+    record = np.dtype([("s", text), ("n", "i4")])
+    several = np.dtype([("names", text, (2,)), ("v", h5py.vlen_dtype("f4"))])
+    values = np.empty(2, several)
+    values["names"] = [["a", "b"], ["c", "dd"]]
+    values["v"][0], values["v"][1] = np.arange(3, dtype="f4"), np.arange(0, dtype="f4")
+    nested = np.empty(2, object)
+    nested[0], nested[1] = np.array(["x", "yz"], object), np.array([], object)
+    with h5py.File(path, "w") as file:
+        file.attrs.create("one", np.array(("a", 1), record), dtype=record)
+        file.attrs.create("two", np.array([("a", 1), ("bcd", 2)], record), dtype=record)
+        file.attrs.create("several", values, dtype=several)
+        file.attrs.create("nested", nested, dtype=h5py.vlen_dtype(text))
+    attributes = scan(path).attributes
+    assert attributes["one"].tolist() == ("a", 1)
+    assert attributes["two"].tolist() == [("a", 1), ("bcd", 2)]
+    assert attributes["several"]["names"].tolist() == [["a", "b"], ["c", "dd"]]
+    assert [part.tolist() for part in attributes["several"]["v"]] == [[0, 1, 2], []]
+    assert [part.tolist() for part in attributes["nested"]] == [["x", "yz"], []]
+
+
+def test_one_heap_object_used_again_and_again_is_damage(tmp_path: Path, scan) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file.attrs.create("texts", ["a" * 30_000, *["b"] * 2000], dtype=h5py.string_dtype())
+    data = path.read_bytes()
+    first = data.index((30_000).to_bytes(4, "little"))
+    path.write_bytes(data[:first] + data[first : first + 16] * 2001 + data[first + 16 * 2001 :])
+    with pytest.raises(FormatError, match="again and again"):
+        scan(path)

@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
+import insitu
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats import InsituWarning
 from insitu.formats.hdf5.datatype import parse_datatype
@@ -80,19 +81,34 @@ def test_what_numpy_cannot_say_is_refused_by_name(tmp_path: Path, scan) -> None:
     path = tmp_path / "x.h5"
     with h5py.File(path, "w") as file:
         file["good"] = np.arange(3)
-        twelve = h5py.h5t.STD_I16LE.copy()
-        twelve.set_precision(12)
-        record = h5py.h5t.create(h5py.h5t.COMPOUND, 2)
-        record.insert(b"x", 0, twelve)
-        h5py.h5d.create(file.id, b"twelve bits", record, h5py.h5s.create_simple((3,)))
-        h5py.h5d.create(file.id, b"time", h5py.h5t.UNIX_D32LE, h5py.h5s.create_simple((3,)))
-    with pytest.raises(UnsupportedError, match="times are stored"):
-        scan(path, variables=["time"])
+        wide = h5py.h5t.STD_I64LE.copy()
+        wide.set_size(16)
+        wide.set_precision(128)
+        h5py.h5d.create(file.id, b"wide", wide, h5py.h5s.create_simple((3,)))
+        record = h5py.h5t.create(h5py.h5t.COMPOUND, 16)
+        record.insert(b"x", 0, wide)
+        h5py.h5d.create(file.id, b"record", record, h5py.h5s.create_simple((3,)))
+    with pytest.raises(UnsupportedError, match="integers of 128 bits"):
+        scan(path, variables=["wide"])
     with pytest.warns(InsituWarning) as told:
         group = scan(path, errors="warn")
     assert list(group.arrays) == ["good"]
-    assert set(group.problems) == {"twelve bits", "time"}
+    assert set(group.problems) == {"wide", "record"}
     assert len(told) == 2
+
+
+def test_times_are_seconds(tmp_path: Path, scan) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        for name, kind in (("little", h5py.h5t.UNIX_D32LE), ("big", h5py.h5t.UNIX_D64BE)):
+            dataset = h5py.h5d.create(file.id, name.encode(), kind, h5py.h5s.create_simple((3,)))
+            # The library converts no times, but takes them as they are.
+            dtype = np.dtype("<i4" if name == "little" else ">i8")
+            dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, np.array([1, -2, 10**9], dtype), kind)
+    group = scan(path)
+    assert group.arrays["big"].details["time"].startswith("seconds")
+    for name in ("little", "big"):
+        assert insitu.read(group, name).tolist() == [1, -2, 10**9]
 
 
 @pytest.mark.parametrize(

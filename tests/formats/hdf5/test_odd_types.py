@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import insitu
-from insitu.errors import InsituError, UnsupportedError
+from insitu.errors import InsituError
 
 
 def equal(ours: Any, theirs: Any) -> None:
@@ -79,12 +79,17 @@ def test_damaged_heaps_are_told(tmp_path: Path) -> None:
             continue
 
 
-def test_never_written_records_are_refused_by_name(tmp_path: Path) -> None:
+def test_never_written_records_are_empty(tmp_path: Path) -> None:
     path = tmp_path / "x.h5"
+    record = np.dtype([("s", h5py.string_dtype()), ("n", "<i4"), ("v", h5py.vlen_dtype("i2"))])
     with h5py.File(path, "w") as file:
-        file.create_dataset("x", (4,), [("s", h5py.string_dtype()), ("n", "<i4")], chunks=(2,))
-    with pytest.raises(UnsupportedError, match="never written"):
-        insitu.scan(path)
+        file.create_dataset("x", (4,), record, chunks=(2,))
+        file.create_dataset("sequences", (4,), h5py.vlen_dtype("i2"), chunks=(2,))[0] = [1, 2]
+    values = insitu.read(path, "x")
+    assert values["s"].tolist() == [""] * 4
+    assert values["n"].tolist() == [0] * 4
+    assert [part.tolist() for part in values["v"]] == [[]] * 4
+    assert [part.tolist() for part in insitu.read(path, "sequences")] == [[1, 2], [], [], []]
 
 
 def _integer(size: int, precision: int, offset: int, signed: bool, big: bool) -> h5py.h5t.TypeID:

@@ -13,13 +13,27 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.codecs.hdf5_number import converted
+from insitu.codecs.hdf5_record import elements
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.datatype import Datatype
+from insitu.formats.hdf5.description import described, in_parts
 from insitu.formats.hdf5.file import File
 from insitu.formats.hdf5.layout import ChunkedLayout, CompactLayout, ContiguousLayout
 from insitu.formats.hdf5.objects import Dataset
 from insitu.formats.hdf5.pipeline import Filter, codec_of
-from insitu.model import Axis, ChunkTable, Codec, Columns, Encoding, Source, Sparse, Tile, VirtualArray, scatter
+from insitu.model import (
+    UNWRITTEN,
+    Axis,
+    ChunkTable,
+    Codec,
+    Columns,
+    Encoding,
+    Source,
+    Sparse,
+    Tile,
+    VirtualArray,
+    scatter,
+)
 
 __all__ = ["details_of", "encoding_of", "virtual_array"]
 
@@ -60,14 +74,22 @@ def virtual_array(
         chunk = (*layout.chunk, *datatype.shape)
     axes = tuple([_axis(length, max(size, 1)) for length, size in zip(shape, chunk, strict=True)])
     grid = tuple(axis.count for axis in axes)
-    table = _table(file, source, dataset, grid, shape)
+    table = _table(file, source, dataset, grid, shape, len(encoding.codecs) - len(dataset.filters))
     tile = Tile(axes, (encoding,), table)
+    if dataset.fill.state == "untold" and _has_gaps(table):
+        raise UnsupportedError(
+            "chunks that were never written, with a fill value of varying length inside of others, or one that differs from element to "
+            "element of an array type",
+            structure="fill value",
+        )
     fill = encoding.fill_value()
-    if encoding.dtype.names is not None and encoding.dtype.hasobject:
-        fill = None  # there is no such value
-        if isinstance(table, Sparse) or (isinstance(table, Columns) and (np.asarray(table.source) < 0).any()):
-            raise UnsupportedError("chunks that were never written, of compounds with members of varying length")
     return VirtualArray.of(tile, dims=dims, attributes=attributes, fill_value=fill, details=details)
+
+
+def _has_gaps(table: ChunkTable) -> bool:
+    return isinstance(table, Sparse) or (
+        isinstance(table, Columns) and bool((np.asarray(table.source) == UNWRITTEN).any())
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -87,6 +109,8 @@ def details_of(dataset: Dataset, shape: tuple[int, ...]) -> dict[str, Any]:
         details["enum"] = dict(datatype.names)
     if datatype.kind == "reference":
         details["reference"] = datatype.note
+    elif datatype.kind == "time":
+        details["time"] = "seconds since 1970-01-01"
     elif datatype.kind == "opaque" and datatype.note:
         details["tag"] = datatype.note
     elif datatype.kind in ("string", "text"):
@@ -118,15 +142,16 @@ def _plain_encoding(datatype: Datatype, filters: tuple[Filter, ...], fill: bytes
         if len(fill) != datatype.size:
             raise FormatError(f"a fill value of {len(fill)} bytes for elements of {datatype.size}")
         size = datatype.size // math.prod(datatype.shape)
-        if len(fill) != size:  # an array datatype: one fill value has all its elements
-            if fill != fill[:size] * (len(fill) // size):
-                raise UnsupportedError("a fill value that differs from element to element of an array datatype")
-            fill = fill[:size]
+        fill = fill[:size]  # an array datatype: one fill value has all its elements, and they are alike
         if datatype.number is not None:
             fill = converted(fill, dict(datatype.number), datatype.dtype).tobytes()
+        elif datatype.members:
+            fill = elements(fill, {"type": described(datatype)}).tobytes()
         if not any(fill):
             fill = None
-    if datatype.number is not None:
+    if datatype.members:
+        codecs = (Codec("hdf5_record", {"type": described(datatype)}), *codecs)
+    elif datatype.number is not None:
         codecs = (Codec("hdf5_number", dict(datatype.number)), *codecs)
     if datatype.texts:
         codecs = (Codec("hdf5_text", {"texts": [list(text) for text in datatype.texts]}), *codecs)
@@ -144,44 +169,23 @@ def _heap_codec(file: File, datatype: Datatype) -> Codec:
     }
     text = datatype.kind == "text"
     base = datatype.base
-    if datatype.deep or (base is not None and (base.dtype.names is not None or base.shape)):
-        return Codec("hdf5_vlen", {"kind": "record", "type": _described(datatype), **widths})
+    if in_parts(datatype):
+        return Codec("hdf5_vlen", {"kind": "record", "type": described(datatype), **widths})
     dtype = np.dtype("S1") if base is None else base.dtype
     told = {"kind": "string" if text else "sequence", "base": dtype.str, "charset": datatype.charset}
     return Codec("hdf5_vlen", {**told, **widths})
 
 
-def _described(datatype: Datatype) -> dict[str, Any]:
-    """A type as the codec wants it; the axes that an array type adds are told beside it."""
-    if datatype.kind == "text":
-        return {"kind": "text"}
-    if datatype.kind == "sequence":
-        assert datatype.base is not None
-        return {"kind": "sequence", "base": _described(datatype.base), "dims": list(datatype.base.shape)}
-    if datatype.members:
-        members = [[name, offset, list(dims), _described(member)] for name, offset, dims, member in datatype.members]
-        return {"kind": "compound", "size": datatype.size // math.prod(datatype.shape), "members": members}
-    return _plain(datatype.dtype, {offset: padding for offset, _, padding in datatype.texts})
-
-
-def _plain(dtype: np.dtype[Any], paddings: dict[int, str], at: int = 0) -> dict[str, Any]:
-    """A type of fixed size, as JSON can say it."""
-    if dtype.fields is None:
-        return {"kind": "plain", "dtype": dtype.str, **({"padding": paddings[at]} if at in paddings else {})}
-    members = []
-    for name in dtype.names or ():
-        member, offset = dtype.fields[name][:2]
-        members.append([name, offset, list(member.shape), _plain(member.base, paddings, at + offset)])
-    return {"kind": "compound", "size": dtype.itemsize, "members": members}
-
-
-def _table(file: File, source: Source, dataset: Dataset, grid: tuple[int, ...], shape: tuple[int, ...]) -> ChunkTable:
+def _table(
+    file: File, source: Source, dataset: Dataset, grid: tuple[int, ...], shape: tuple[int, ...], shift: int
+) -> ChunkTable:
+    """Where the chunks lie; `shift`: how many codecs there are beside the filters."""
     layout, size = dataset.layout, dataset.datatype.size
     own = dataset.space.shape
     if dataset.space.null or 0 in grid:
         return Columns.unwritten(grid)
     if isinstance(layout, ChunkedLayout):
-        return _chunk_table(source, dataset, grid)
+        return _chunk_table(source, dataset, grid, shift)
     if shape[: len(own)] != own:
         raise UnsupportedError(f"a dataset of {own} that is not chunked, on a dimension that grew to {shape}")
     length = math.prod(own) * size
@@ -199,7 +203,7 @@ def _table(file: File, source: Source, dataset: Dataset, grid: tuple[int, ...], 
     return Columns(grid, (source,), np.zeros(one, np.int8), np.full(one, offset), np.full(one, length))
 
 
-def _chunk_table(source: Source, dataset: Dataset, grid: tuple[int, ...]) -> ChunkTable:
+def _chunk_table(source: Source, dataset: Dataset, grid: tuple[int, ...], shift: int) -> ChunkTable:
     rows = dataset.chunks
     if rows is None:
         raise FormatError("the chunk index of this dataset was not read")
@@ -209,8 +213,8 @@ def _chunk_table(source: Source, dataset: Dataset, grid: tuple[int, ...]) -> Chu
     extra = len(grid) - index.shape[1]
     if extra:  # axes of an array datatype: one cell each
         index = np.concatenate([index, np.zeros((len(index), extra), index.dtype)], axis=1)
-    if dataset.datatype.heaped or dataset.datatype.deep or dataset.datatype.texts or dataset.datatype.number:
-        mask = mask << 1  # our own codec comes before the filters, and is never skipped
+    if shift:
+        mask = mask << shift  # codecs of our own come before the filters, and are never skipped
     if len(offset) == math.prod(grid) and _in_order(index, grid):
         # The usual file: nothing has to be moved, and of many small variables that is much of the work.
         masks = mask if isinstance(mask, int) else mask.reshape(grid)

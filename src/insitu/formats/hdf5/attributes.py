@@ -23,7 +23,7 @@ from insitu.formats.hdf5.shared import read_shared, shared_in_heap, unshared
 from insitu.formats.hdf5.values import NOTHING, plain_value
 from insitu.formats.hdf5.walk import Once, Side, Walk
 
-__all__ = ["Attribute", "HeapRecord", "heap_records", "read_attributes", "read_heap_values"]
+__all__ = ["Attribute", "HeapRecord", "heap_records", "heap_walk", "read_attributes", "read_heap_values"]
 
 # Written by the dimension scale library for its own use; nobody asks for them, and they are new bytes in each file.
 _UNUSED = frozenset({b"REFERENCE_LIST"})
@@ -76,8 +76,8 @@ def read_attributes(file: File, messages: list[Message]) -> Walk[list[Attribute]
             else:
                 attribute = _parse(body, width, None, None)
                 # References and heap records are other bytes in every file.
-                kind = attribute.datatype.kind if attribute.datatype else ""
-                if kind not in ("sequence", "text", "reference"):
+                told = attribute.datatype
+                if told is None or not (told.heaped or told.kind == "reference" or told.deep):
                     remember(key, len(body), attribute)
         found.append((order, attribute))
     found.sort(key=lambda item: item[0])
@@ -126,7 +126,7 @@ def _name(body: bytes) -> bytes:
 def _parse(body: bytes, length_size: int, datatype: bytes | None, space: bytes | None) -> Attribute:
     """Parse an attribute message; shared parts are given as they are."""
     begin, *sizes = _sizes(body)
-    name = _name(body).decode("utf-8", "replace")
+    name = _name(body).decode("utf-8", "surrogateescape")
     steps = [(size + 7) // 8 * 8 if body[0] == 1 else size for size in sizes]
     at_type = begin + steps[0]
     at_space = at_type + steps[1]
@@ -138,8 +138,6 @@ def _parse(body: bytes, length_size: int, datatype: bytes | None, space: bytes |
         kind = remembered(parse_datatype, datatype or body[at_type : at_type + sizes[1]])
     except UnsupportedError as problem:
         return Attribute(name, None, extent, b"", problem=problem.message)
-    if kind.deep or (kind.heaped and kind.shape):
-        return Attribute(name, None, extent, b"", problem="values of variable length inside of others")
     length = extent.count * kind.size
     if at_data + length > len(body):
         raise FormatError(f"attribute {name!r} is cut off", structure="attribute")
@@ -177,18 +175,26 @@ def read_heap_values(file: File, records: list[HeapRecord]) -> Walk[list[bytes]]
     """The bytes that records stand for; empty ones have none."""
     nowhere = (0, file.undefined)
     addresses = list({r.address: None for r in records if r.length and r.address not in nowhere})
-    walks = [Once(("global heap", a), _Collection(file, a)) for a in addresses]
+    walks = [heap_walk(file, a) for a in addresses]
     # Nearly always one: then without the detour through `Side`.
     parsed = [(yield walks[0])] if len(walks) == 1 else (yield Side(walks))
     heaps = dict(zip(addresses, parsed, strict=True))
-    values = []
+    values, total = [], 0
     for record in records:
         heap = heaps.get(record.address)
         value = heap.get(record.number) if heap is not None and record.length else b""
         if value is None:
             file.fail(f"has no object {record.number}", record.address, "global heap collection")
+        total += len(value)
+        if total > file.most_values:
+            file.fail("holds objects that are used again and again", record.address, "global heap collection")
         values.append(value)
     return values
+
+
+def heap_walk(file: File, address: int) -> Once:
+    """The walk over the global heap collection at an address, shared by all who want it."""
+    return Once(("global heap", address), _Collection(file, address))
 
 
 class _Collection:

@@ -6,6 +6,7 @@ group, type 1 to the chunks of a dataset. All nodes of a level are fetched toget
 
 from __future__ import annotations
 
+import struct
 from functools import lru_cache
 from typing import Any
 
@@ -62,6 +63,9 @@ def read_chunk_tree(file: File, address: int, chunk: tuple[int, ...], rows: Chun
         valid: Any = np.arange(room) < used[:, None] if len(some) > 1 else (slice(0, 1), slice(0, int(used[0])))
         picked = table[valid].reshape(-1)
         place = rows.places(picked["first"], chunk)
+        if picked["zero"].any() or not _closed(data, used, size, begin, rank, entry):
+            # The library looks between the keys on either side of a chunk, and would not find it.
+            file.fail("has keys out of order", int(some[0]), "chunk B-tree node")
         if place is None:
             file.fail(
                 "has a chunk that does not begin at a multiple of the chunk shape", int(some[0]), "chunk B-tree node"
@@ -75,12 +79,23 @@ def _entry(rank: int, width: int) -> np.dtype[Any]:
     key = 8 + 8 * (rank + 1)
     return np.dtype(
         {
-            "names": ["size", "mask", "first", "address"],
-            "formats": ["<u4", "<u4", ("<u8", (rank,)), f"<u{width}"],
-            "offsets": [0, 4, 8, key],
+            "names": ["size", "mask", "first", "zero", "address"],
+            "formats": ["<u4", "<u4", ("<u8", (rank,)), "<u8", f"<u{width}"],
+            "offsets": [0, 4, 8, key - 8, key],
             "itemsize": key + width,
         }
     )
+
+
+def _closed(data: bytes, used: npt.NDArray[Any], size: int, begin: int, rank: int, entry: np.dtype[Any]) -> bool:
+    """Whether each leaf ends with a key that is behind its last one."""
+    for node, count in enumerate(used.tolist()):
+        if count:
+            last = node * size + begin + (count - 1) * entry.itemsize + 8
+            pair = [struct.unpack_from(f"<{rank + 1}Q", data, at) for at in (last, last + entry.itemsize)]
+            if pair[0] >= pair[1]:
+                return False
+    return True
 
 
 def _node_size(file: File, key: int, room: int) -> int:

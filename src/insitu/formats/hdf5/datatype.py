@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from insitu.codecs.hdf5_number import converted
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.numeric import Layout, fixed_point, floating_point
 
@@ -28,7 +29,7 @@ class Datatype:
     """The type of the elements of a dataset or an attribute."""
 
     kind: str
-    """number, string, compound, opaque, enum, reference, sequence (variable length), text (variable length)."""
+    """number, string, compound, opaque, enum, reference, time, sequence (variable length), text (variable length)."""
     size: int
     """Bytes of one element in the file."""
     dtype: np.dtype[Any]
@@ -52,7 +53,8 @@ class Datatype:
     number: Layout | None = None
     """Of numbers that NumPy does not have: which bits are their value."""
     members: tuple[tuple[str, int, tuple[int, ...], Datatype], ...] = ()
-    """Of a compound type: name, offset, dimensions and type of the members; only where one is of varying length."""
+    """Of a compound type: name, offset, dimensions and type of the members; only where one is of varying length, or a number that NumPy
+    does not have."""
 
     @property
     def heaped(self) -> bool:
@@ -62,7 +64,9 @@ class Datatype:
     @property
     def deep(self) -> bool:
         """Whether such references are inside of elements: members of a compound, or elements of a sequence."""
-        return bool(self.members) or (self.base is not None and (self.base.heaped or self.base.deep))
+        if self.base is not None:
+            return self.base.heaped or self.base.deep
+        return any(member.heaped or member.deep for _, _, _, member in self.members)
 
 
 def parse_datatype(body: bytes) -> Datatype:
@@ -102,7 +106,7 @@ def _parse(body: bytes, at: int, depth: int) -> tuple[Datatype, int]:
         dtype, number = floating_point(size, bits, body[at : at + 12])
         return Datatype("number", size, dtype, number=number), at + 12
     if kind == 2:
-        _refuse("times are stored in a form that HDF5 itself no longer reads (class 2)")
+        return _time(body, at, size, bits)
     if kind == 3:
         return _string(size, bits), at
     if kind == 5:
@@ -127,10 +131,11 @@ def _refuse(what: str) -> NoReturn:
     raise UnsupportedError(what, structure="datatype")
 
 
-def _only_whole(datatype: Datatype, where: str) -> None:
-    if datatype.number is not None:
-        told = dict(datatype.number)
-        _refuse(f"numbers of {told['precision']} bits from bit {told['offset']} of {told['size']} bytes in {where}")
+def _time(body: bytes, at: int, size: int, bits: int) -> tuple[Datatype, int]:
+    """Seconds since 1970, a signed number. The library writes such values and has no way to convert them."""
+    if size not in (4, 8) or int.from_bytes(body[at : at + 2], "little") != 8 * size:
+        _refuse(f"times of {size} bytes")
+    return Datatype("time", size, np.dtype(f"{'>' if bits & 1 else '<'}i{size}")), at + 2
 
 
 def _charset(number: int) -> str:
@@ -188,7 +193,6 @@ def _compound(body: bytes, at: int, size: int, count: int, version: int, depth: 
             dims = tuple(int.from_bytes(body[at + 12 + 4 * i : at + 16 + 4 * i], "little") for i in range(rank))
             at += 28
         member, at = _parse(body, at, depth + 1)
-        _only_whole(member, f"member {name!r} of a compound type")
         if member.kind not in ("number", "string", "text") or member.dtype.kind == "b":
             note = NESTED
         dims += member.shape
@@ -205,7 +209,7 @@ def _compound(body: bytes, at: int, size: int, count: int, version: int, depth: 
         offsets.append(offset)
     if not names or len(set(names)) != len(names):
         raise FormatError("a compound type has no members, or two of one name", structure="datatype")
-    if any(member.heaped or member.deep for _, _, _, member in members):
+    if any(member.heaped or member.members or member.number for _, _, _, member in members):
         packed = np.dtype(list(zip(names, formats, strict=True)))
         return Datatype("compound", size, packed, note=note, members=tuple(members)), at
     # The form in which h5py stores complex numbers.
@@ -219,7 +223,6 @@ def _compound(body: bytes, at: int, size: int, count: int, version: int, depth: 
 
 def _enumeration(body: bytes, at: int, count: int, version: int, depth: int) -> tuple[Datatype, int]:
     base, at = _parse(body, at, depth + 1)
-    _only_whole(base, "an enumeration")
     if base.kind != "number" or base.dtype.kind not in "iu":
         _refuse("an enumeration of something else than integers")
     names: list[str] = []
@@ -228,17 +231,17 @@ def _enumeration(body: bytes, at: int, count: int, version: int, depth: int) -> 
         names.append(name)
     if at + count * base.size > len(body):
         raise FormatError("the values of an enumeration are cut off", structure="datatype")
-    values = np.frombuffer(body, base.dtype, count, at).tolist()
-    members = MappingProxyType(dict(zip(names, values, strict=True)))
+    told = body[at : at + count * base.size]
+    values = np.frombuffer(told, base.dtype) if base.number is None else converted(told, dict(base.number), base.dtype)
+    members = MappingProxyType(dict(zip(names, values.tolist(), strict=True)))
     at += count * base.size
     if base.dtype == np.int8 and members == {"FALSE": 0, "TRUE": 1}:  # how h5py stores bool
         return Datatype("number", 1, np.dtype(bool)), at
-    return Datatype("enum", base.size, base.dtype, names=members), at
+    return Datatype("enum", base.size, base.dtype, names=members, number=base.number), at
 
 
 def _variable_length(body: bytes, at: int, size: int, bits: int, depth: int) -> tuple[Datatype, int]:
     base, at = _parse(body, at, depth + 1)
-    _only_whole(base, "a variable-length sequence")
     if bits & 15 == 1:
         return Datatype("text", size, np.dtype(object), charset=_charset(bits >> 8 & 15)), at
     return Datatype("sequence", size, np.dtype(object), base=base), at
@@ -260,7 +263,6 @@ def _array(body: bytes, at: int, size: int, version: int, depth: int) -> tuple[D
 
 def _complex(body: bytes, at: int, size: int, depth: int) -> tuple[Datatype, int]:
     base, at = _parse(body, at, depth + 1)
-    _only_whole(base, "complex numbers")
-    if base.dtype.kind != "f" or 2 * base.size != size or base.size not in (4, 8, 16):
+    if base.number is not None or base.dtype.kind != "f" or 2 * base.size != size or base.size not in (4, 8, 16):
         _refuse(f"complex numbers of {size} bytes of {base.dtype}")
     return Datatype("number", size, np.dtype(f"{base.dtype.byteorder}c{size}")), at

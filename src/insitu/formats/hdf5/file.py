@@ -46,6 +46,11 @@ class File:
     def __post_init__(self) -> None:
         self.undefined = (1 << (8 * self.offset_size)) - 1
 
+    @property
+    def most_values(self) -> int:
+        """Bytes of values that one attribute may have in heaps: no object there belongs to two of them."""
+        return self.size + (1 << 20)
+
     def range(self, address: int, length: int, structure: str) -> tuple[int, int]:
         """The absolute byte range of a structure, checked to lie in the file."""
         offset = address + self.base

@@ -19,7 +19,8 @@ class Fill:
     value: bytes | None
     """One element, as stored; None: zeros."""
     state: str
-    """user, default (zeros), or undefined (whatever was there; read as zeros)."""
+    """user, default (zeros), undefined (whatever was there; read as zeros), or untold (a value that the model has no word for: only
+    datasets without gaps can be taken)."""
 
 
 def parse_old_fill(body: bytes) -> Fill:

@@ -18,6 +18,8 @@ class CompactLayout:
     """The data is in the message itself."""
 
     data: bytes
+    at: int = 0
+    """Where in the message it begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def parse_layout(body: bytes, offset_size: int, length_size: int) -> Layout:
     kind = body[1]
     if kind == 0:
         size = int.from_bytes(body[2:4], "little")
-        return CompactLayout(_data(body, 4, size))
+        return CompactLayout(_data(body, 4, size), 4)
     if kind == 1:
         address = _address(body, 2, offset_size)
         return ContiguousLayout(address, _uint(body, 2 + offset_size, length_size))
@@ -102,7 +104,7 @@ def _parse_v1(body: bytes, offset_size: int) -> Layout:
     dims = tuple(_uint(body, at + 4 * i, 4) for i in range(rank))
     at += 4 * rank
     if kind == 0:
-        return CompactLayout(_data(body, at + 4, _uint(body, at, 4)))
+        return CompactLayout(_data(body, at + 4, _uint(body, at, 4)), at + 4)
     if kind == 1:
         return ContiguousLayout(address, None)
     if kind == 2:

@@ -62,6 +62,8 @@ class Message(NamedTuple):
     """What it says."""
     order: int
     """Its creation index, where the header keeps that; else 0."""
+    place: int = -1
+    """The address of the body; -1: it was put together from elsewhere."""
 
     @property
     def shared(self) -> bool:

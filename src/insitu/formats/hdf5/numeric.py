@@ -83,14 +83,14 @@ def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[An
         "implied": implied == 2,
     }
     dtype = _smallest(size, form[3], form[5], form[6])
-    if order == 3 or dtype is None or (size > 8 and (form[1:], sign, order) != (_EXTENDED[1:], 79, 0)):
+    if order == 3 or dtype is None or (size > 8 and (form[1:], sign) != (_EXTENDED[1:], 79)):
         raise UnsupportedError(
             f"floating-point numbers of {size} bytes with {form[3]} exponent and {form[5]} mantissa bits"
             + (" in VAX byte order" if order == 3 else ""),
             structure="datatype",
         )
     _check(told, size)
-    return dtype.newbyteorder(">" if order else "<") if size <= 8 else dtype, tuple(told.items())
+    return dtype.newbyteorder(">" if order else "<"), tuple(told.items())
 
 
 def _smallest(size: int, exponent: int, mantissa: int, bias: int) -> np.dtype[Any] | None:

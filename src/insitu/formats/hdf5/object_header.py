@@ -84,7 +84,7 @@ def _parse_v2(
             waiting.append(_continuation(file, data[begin:stop]))
         elif kind:
             order = data[at + 4] | data[at + 5] << 8 if tracked else 0
-            messages.append(Message(kind, flags, data[begin:stop], order))
+            messages.append(Message(kind, flags, data[begin:stop], order, address + begin))
             if kind > LAST_KNOWN and flags & 0x80:
                 _refuse(file, kind)
         at = stop
@@ -105,7 +105,7 @@ def _parse_v1(
         if kind == CONTINUATION:
             waiting.append(_continuation(file, data[begin:stop]))
         elif kind:
-            messages.append(Message(kind, flags, data[begin:stop], 0))
+            messages.append(Message(kind, flags, data[begin:stop], 0, address + begin))
             if kind > LAST_KNOWN and flags & 0x80:
                 _refuse(file, kind)
         at = stop

@@ -6,21 +6,31 @@ once, however many links lead to it, so no circle of links can catch the walk.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from insitu.errors import InsituError, UnsupportedError
+from insitu.errors import InsituError
 from insitu.formats.hdf5.attributes import HeapRecord, heap_records, read_attributes, read_heap_values
 from insitu.formats.hdf5.chunk_index import read_chunks
 from insitu.formats.hdf5.chunk_rows import ChunkRows
 from insitu.formats.hdf5.dataspace import Dataspace, parse_dataspace
 from insitu.formats.hdf5.datatype import NESTED, Datatype, parse_datatype
+from insitu.formats.hdf5.deep_values import read_deep_value
+from insitu.formats.hdf5.description import in_parts
 from insitu.formats.hdf5.file import File
 from insitu.formats.hdf5.fill import Fill, parse_fill, parse_old_fill
-from insitu.formats.hdf5.layout import ChunkedLayout, CompactLayout, Layout, VirtualLayout, parse_layout
+from insitu.formats.hdf5.layout import (
+    ChunkedLayout,
+    CompactLayout,
+    ContiguousLayout,
+    Layout,
+    VirtualLayout,
+    parse_layout,
+)
 from insitu.formats.hdf5.links import Link, read_links
 from insitu.formats.hdf5.local_heap import read_symbol_table
 from insitu.formats.hdf5.mapping import Mapping, parse_mappings
@@ -179,6 +189,12 @@ def _describe(file: File, dataset: Dataset, parts: dict[int, Message], indexed: 
     """Complete a dataset from the messages of its header."""
     dataset.datatype = remembered(parse_datatype, parts[DATATYPE].body)
     dataset.layout = parse_layout(parts[LAYOUT].body, file.offset_size, file.length_size)
+    if isinstance(dataset.layout, CompactLayout) and (dataset.datatype.heaped or dataset.datatype.deep):
+        # References into heaps are of no use without the file: they are read from where they stand in the header.
+        place, inside = parts[LAYOUT].place, dataset.layout
+        if place < 0:
+            file.unsupported("values of varying length in a shared layout message")
+        dataset.layout = ContiguousLayout(place + inside.at if inside.data else None, len(inside.data))
     if FILTERS in parts:
         dataset.filters = remembered(parse_filters, parts[FILTERS].body)
     if FILL in parts:
@@ -189,12 +205,9 @@ def _describe(file: File, dataset: Dataset, parts: dict[int, Message], indexed: 
         dataset.segments = yield from read_segments(file, parts[EXTERNAL_FILES].body)
     if isinstance(dataset.layout, VirtualLayout):
         dataset.mappings = yield from _mappings(file, dataset.layout)
-    if dataset.datatype.deep or (dataset.datatype.heaped and dataset.datatype.shape):
-        if any(dataset.fill.value or b""):
-            raise UnsupportedError("a fill value for values of varying length inside of others", structure="fill value")
-        dataset.fill = Fill(None, dataset.fill.state)
-    elif dataset.datatype.heaped and dataset.fill.value is not None:
-        dataset.fill = yield from _heaped_fill(file, dataset.fill)
+    value = dataset.fill.value
+    if value is not None and (dataset.datatype.heaped or dataset.datatype.deep or dataset.datatype.shape):
+        dataset.fill = yield from _odd_fill(file, dataset.datatype, dataset.fill)
     if indexed:
         yield from read_index(file, dataset)
 
@@ -213,11 +226,18 @@ def read_index(file: File, dataset: Dataset) -> Walk[None]:
         dataset.chunks = yield from read_chunks(file, dataset.layout, dataset.space, len(dataset.filters))
 
 
-def _heaped_fill(file: File, fill: Fill) -> Walk[Fill]:
-    """The fill value of a type of varying length lies in a heap too."""
-    records = heap_records(file, fill.value or b"")
-    values = yield from read_heap_values(file, records)
-    return Fill(values[0] if values and values[0] else None, fill.state)
+def _odd_fill(file: File, datatype: Datatype, fill: Fill) -> Walk[Fill]:
+    """The fill value of a type of varying length, which lies in a heap, or of an array type, which has one for each of its elements."""
+    value = fill.value or b""
+    if not any(value):
+        return Fill(None, fill.state)
+    if datatype.heaped and not datatype.shape and not in_parts(datatype):
+        values = yield from read_heap_values(file, heap_records(file, value))
+        return Fill(values[0] if values and values[0] else None, fill.state)
+    size = datatype.size // math.prod(datatype.shape)
+    if datatype.heaped or datatype.deep or value != value[:size] * (len(value) // size):
+        return Fill(None, "untold")
+    return fill
 
 
 def _values(file: File, messages: list[Message]) -> Walk[tuple[dict[str, Any], list[list[int]], dict[str, str]]]:
@@ -233,7 +253,9 @@ def _values(file: File, messages: list[Message]) -> Walk[tuple[dict[str, Any], l
             value = value.copy()  # the attribute itself is remembered, for other files
         values[attribute.name] = value
         if value is NOTHING:
-            if datatype is not None and datatype.heaped:
+            if datatype is not None and in_parts(datatype):
+                values[attribute.name] = yield from read_deep_value(file, attribute)
+            elif datatype is not None and datatype.heaped:
                 heaped.append((attribute.name, datatype, heap_records(file, attribute.data)))
             else:
                 del values[attribute.name]

@@ -6,13 +6,16 @@ byte order. Attributes of types that have no such form (references) have no valu
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from insitu.codecs.hdf5_number import converted
+from insitu.codecs.hdf5_record import elements
 from insitu.formats.hdf5.dataspace import Dataspace
 from insitu.formats.hdf5.datatype import Datatype
+from insitu.formats.hdf5.description import described
 
 __all__ = ["NOTHING", "heaped_value", "plain_value"]
 
@@ -30,7 +33,7 @@ def plain_value(name: str, datatype: Datatype, space: Dataspace, data: bytes) ->
     datatype, space, data
         What it is made of.
     """
-    if datatype.kind == "reference" or datatype.heaped:
+    if datatype.kind == "reference" or datatype.heaped or datatype.deep:
         return NOTHING
     if datatype.kind == "string":
         return _fixed_text(name, datatype, space, data)
@@ -38,7 +41,12 @@ def plain_value(name: str, datatype: Datatype, space: Dataspace, data: bytes) ->
     if space.null:
         return np.empty(0, dtype.newbyteorder("="))
     shape = space.shape + datatype.shape
-    whole = np.frombuffer(data, dtype) if datatype.number is None else converted(data, dict(datatype.number), dtype)
+    if datatype.members:
+        whole = elements(data, {"type": described(datatype)})
+    elif datatype.number is not None:
+        whole = converted(data, dict(datatype.number), dtype)
+    else:
+        whole = np.frombuffer(data, dtype)
     array = whole.astype(dtype.newbyteorder("="))
     if array.size == 1 and len(shape) <= 1:
         return array[0]
@@ -51,7 +59,7 @@ def _seen_by_netcdf(datatype: Datatype) -> np.dtype[Any]:
 
 
 def _fixed_text(name: str, datatype: Datatype, space: Dataspace, data: bytes) -> Any:
-    size = datatype.size
+    size = datatype.size // math.prod(datatype.shape)
     if space.null or not size:
         return ""
     if not space.shape and not datatype.shape:

@@ -149,6 +149,8 @@ def array_of(
     if not isinstance(dataset.layout, VirtualLayout) or dataset.space.null:
         return virtual_array(file, window.source.describe(), dataset, shape, dims, attributes)
     encoding = encoding_of(file, dataset)
+    if dataset.fill.state == "untold":
+        raise UnsupportedError("a virtual dataset with such a fill value", structure="fill value")
     extra = dataset.datatype.shape
     whole = (*shape, *extra)
     fill = encoding.fill_value()
@@ -179,7 +181,14 @@ def _check(source: VirtualArray, dataset: Dataset, dtype: np.dtype[Any], fill: A
         raise UnsupportedError(f"a source of {own} in a virtual dataset of {want}", structure="virtual dataset")
     if "virtual" in source.details and sum(int(np.prod(tile.shape)) for tile in source.tiles) != source.size:
         other = source.fill_value
-        if not (other == fill or (other != other and fill != fill)):
+        if not _alike(other, fill):
             raise UnsupportedError(
                 "a source that is virtual itself, with gaps and another fill value", structure="virtual dataset"
             )
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two fill values are the same; NaN is itself, and empty sequences are."""
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return np.array_equal(one.item(), other.item())
+    return bool(one == other or (one != one and other != other))
