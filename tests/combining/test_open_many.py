@@ -38,8 +38,22 @@ def test_pattern_path_and_list(archive: list[str]) -> None:
     folder = Path(archive[0]).parent
     ds = open_mfdataset(str(folder / "*.nc"))
     xr.testing.assert_identical(ds.load(), open_mfdataset([Path(path) for path in archive]).load())
-    with pytest.raises(OSError, match="no files"):
+    with pytest.raises(OSError, match="no file fits"):
         open_mfdataset(str(folder / "*.none"))
+    with pytest.raises(OSError, match="no files"):
+        open_mfdataset([])
+
+
+def test_prefix_braces_and_a_file_that_lists_names(archive: list[str]) -> None:
+    folder = Path(archive[0]).parent
+    wanted = open_mfdataset(archive).load()
+    (folder / "names.txt").write_text("# all of them\n" + "\n".join(Path(path).name for path in archive))
+    for paths in (f"{folder}/", str(folder / "part_00{0,1,2,3}.nc"), f"@{folder}/names.txt", [f"{folder}/part_*"]):
+        xr.testing.assert_identical(open_mfdataset(paths).load(), wanted)
+    nested = open_mfdataset(
+        [[f"{folder}/part_00[01].nc"], [f"{folder}/part_00[23].nc"]], combine="nested", concat_dim=["half", "time"]
+    )
+    assert nested.sizes["half"] == 2
 
 
 class TestPeersReadWrong:

@@ -11,9 +11,10 @@ import xarray as xr
 
 from fixtures.make_archive import Part, write_all
 from insitu.combining.combine import by_coords, nested
-from insitu.combining.gather import Job, gather, loader
+from insitu.combining.gather import gather
 from insitu.combining.member import Member
 from insitu.combining.rules import Rules
+from insitu.combining.scanning import Job, loader
 from insitu.model import VirtualArray
 from insitu.xarray_bridge import open_mfdataset
 

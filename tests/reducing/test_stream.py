@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from insitu.combining.gaps import without_gaps
 from insitu.errors import CodecError, ModelError, SelectionError, UnsupportedError
 from insitu.model import (
     UNWRITTEN,
@@ -28,7 +29,6 @@ from insitu.model import (
 from insitu.reading import Opened, Tally
 from insitu.reading import run as reading_run
 from insitu.reducing import reduce as reducing
-from insitu.reducing.gaps import without_gaps
 from insitu.reducing.reductions import METHODS, Rules
 from insitu.sources import MemorySource
 from mosaics import Case

@@ -16,12 +16,17 @@ import numpy.typing as npt
 from insitu.codecs.cf import decoded
 from insitu.codecs.packing import unpack
 from insitu.combining.conventions import Decoding, coordinates, needs_values, referred, stackable, with_bounds
+from insitu.combining.gaps import filled_gaps
 from insitu.combining.member import Load, Member, Variable
+from insitu.combining.restoring import is_decoded, restored, typed
 from insitu.combining.small import Blocks, fetched, stored_values
 from insitu.model import Packings, Tile, VirtualArray, VirtualGroup
 from insitu.sources import ByteSource
 
 __all__ = ["Memory", "member_of"]
+
+NETCDF = ("hdf5", "dmrpp")
+"""Formats that xarray's netCDF engines read."""
 
 
 @dataclass(slots=True)
@@ -81,28 +86,37 @@ def member_of(
         These variables and their coordinates; all if not given.
     """
     memory = Memory() if memory is None else memory
-    arrays = dict(group.arrays) if only is None else _needed(group.arrays, only)
+    wanted = group.arrays if only is None else _needed(group.arrays, only)
+    arrays = {name: array if is_decoded(array) else filled_gaps(array) for name, array in wanted.items()}
     given = with_bounds(arrays) if how.decode_times else {name: array.attributes for name, array in arrays.items()}
     stacks = stackable(arrays)
     arrays = {name: array for name, array in arrays.items() if name not in how.drop_variables}
     small = {name: array for name, array in arrays.items() if needs_values(name, array, given[name])}
     blocks = fetched(small, source) if source is not None else {}
+    known = dict(zip(small, load(list(small.values())), strict=True)) if source is None else {}
     found: dict[str, Variable] = {}
+    format = group.details.get("format")
     for name, array in arrays.items():
-        file = _Given(name, array, given[name], blocks.get(name), name in small, how, load)
+        if is_decoded(array):
+            found[name] = restored(name, array, how, known.get(name))
+            continue
+        file = _Given(
+            name, array, typed(given[name]), format, blocks.get(name), known.get(name), name in small, how, load
+        )
         join = array.ndim > 0 and array.dims[-1] in stacks
         found[name] = _again(file, join, memory) or _decided(file, join, memory)
-    names = _coordinates(found, how, memory)
+    names = _coordinates(found, how, memory) | set(group.details.get("coordinates", ()))
     attributes = group.attributes
     if how.decode_coords and isinstance(attributes.get("coordinates"), str):
         names |= set(attributes["coordinates"].split())
         attributes = {key: value for key, value in attributes.items() if key != "coordinates"}
     sizes = {dim for variable in found.values() for dim in variable.dims}
     encoding: dict[str, Any] = {} if url is None else {"source": url}
+    unindexed = frozenset(group.details.get("unindexed", ()))
     if unlimited := group.details.get("unlimited"):
         encoding["unlimited_dims"] = set(unlimited)
     coords = frozenset((names | sizes) & found.keys())
-    return Member(found, coords, _shared(memory, "", attributes), encoding, url)
+    return Member(found, coords, _shared(memory, "", attributes), encoding, url, unindexed)
 
 
 @dataclass(slots=True)
@@ -112,7 +126,12 @@ class _Given:
     name: str
     array: VirtualArray
     attributes: Mapping[str, Any]
+    format: str | None
+    """Of the file."""
     blocks: Blocks | None
+    """Its bytes, if they were fetched."""
+    known: npt.NDArray[Any] | None
+    """Its values as stored, if they were read."""
     needed: bool
     """Whether its values are needed now."""
     how: Decoding
@@ -125,7 +144,9 @@ class _Given:
 
     def values(self) -> npt.NDArray[Any]:
         """As stored."""
-        return self.load([self.array])[0] if self.blocks is None else stored_values(self.array, self.blocks)
+        if self.known is None:
+            self.known = self.load([self.array])[0] if self.blocks is None else stored_values(self.array, self.blocks)
+        return self.known
 
 
 def _needed(arrays: Mapping[str, VirtualArray], only: Sequence[str]) -> dict[str, VirtualArray]:
@@ -161,12 +182,12 @@ def _again(file: _Given, join: bool, memory: Memory) -> Variable | None:
 def _decided(file: _Given, join: bool, memory: Memory) -> Variable:
     """The variable by its attributes, and by its values where they decide."""
     array, name = file.array, file.name
-    if array.dtype.kind == "S" and array.dtype.itemsize > 1:
+    if array.dtype.kind == "S" and array.dtype.itemsize > 1 and file.format in NETCDF:
         return _text(file)
     result = decoded(
         array if file.attributes is array.attributes else replace(array, attributes=file.attributes),
         name=name,
-        encoding=stored_encoding(array),
+        encoding=stored_encoding(array, file.format),
         stack_char_dim=join,
         values=file.values,
         **file.how.of_variable(name),
@@ -192,7 +213,7 @@ def _decided(file: _Given, join: bool, memory: Memory) -> Variable:
 
 def _labels(file: _Given, array: VirtualArray) -> npt.NDArray[Any]:
     """The values of a variable that is part of the member, decoded."""
-    if file.blocks is None or array.shape != file.array.shape or len(array.tiles) != 1:
+    if (file.blocks is None and file.known is None) or array.shape != file.array.shape or len(array.tiles) != 1:
         return file.load([array])[0]
     values, packing = file.values(), array.tiles[0].packings[0]
     values = values if packing.identity else unpack(values, packing)
@@ -244,17 +265,21 @@ def _equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
         return False
 
 
-def stored_encoding(array: VirtualArray) -> dict[str, Any]:
-    """How a variable is stored, in the words of xarray's netCDF engines, so that writing it again gives the like."""
+def stored_encoding(array: VirtualArray, format: str | None) -> dict[str, Any]:
+    """How a variable is stored, in the words of xarray's engine for the format, so that writing it again gives the like."""
     found: dict[str, Any] = {}
-    if not array.tiles:
+    if not array.tiles or "chunks" not in array.details:
+        return found
+    chunks = array.details["chunks"]
+    if format not in NETCDF:
+        if chunks is not None:
+            found = {"chunks": tuple(chunks), "preferred_chunks": dict(zip(array.dims, chunks, strict=False))}
         return found
     names = {codec.name: codec.configuration for codec in array.tiles[0].encodings[0].codecs}
     for name in ("zlib", "szip", "zstd", "bzip2", "blosc", "shuffle", "fletcher32"):
         found[name] = name in names
     level = names.get("zlib", {}).get("level", 0)
     found["complevel"] = int(level) if isinstance(level, (int, np.integer)) else 0
-    chunks = array.details.get("chunks")
     found["contiguous"] = chunks is None
     found["chunksizes"] = None if chunks is None else tuple(chunks)
     if chunks is not None:

@@ -14,11 +14,11 @@ import numpy as np
 
 from insitu.combining.align import with_dtype
 from insitu.combining.combine import ConcatDim, by_coords, nested
-from insitu.combining.gather import Failure
 from insitu.combining.member import CombineError, Member, Variable
 from insitu.combining.order import Position
 from insitu.combining.promotion import type_with_holes
 from insitu.combining.rules import Rules
+from insitu.combining.scanning import Failure
 from insitu.formats import InsituWarning
 from insitu.model import VirtualArray
 

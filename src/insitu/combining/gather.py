@@ -1,153 +1,20 @@
-"""How are many files scanned? On threads, on any executor, on a Dask cluster; a bad one is named, and may be left out.
-
-What comes back from each file is a member: tables, no open file and no xarray object, so it travels between processes.
-"""
+"""How are many files scanned? On threads, on any executor, on a Dask cluster; in order, and telling how far it is."""
 
 from __future__ import annotations
 
 import sys
 import threading
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from importlib import import_module
-from os import PathLike, fspath
 from typing import Any
 
-from insitu.combining.conventions import Decoding, referred
-from insitu.combining.decode import Memory, member_of
+from insitu.combining.decode import Memory
 from insitu.combining.member import Member
-from insitu.errors import UnsupportedError, VariableError
-from insitu.formats import InsituWarning, scan_format
-from insitu.model import VirtualArray, VirtualGroup
-from insitu.opening import Verify, may_be_many, scan, trusted
-from insitu.reading import read_arrays
-from insitu.sources import ByteSource, open_source
+from insitu.combining.scanning import Failure, Job
 
-__all__ = ["Failure", "Job", "gather", "loader", "scan_member", "scan_one"]
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A file that could not be taken."""
-
-    url: str
-    reason: str
-    error: Exception
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What to do with each file; travels to workers."""
-
-    how: Decoding = field(default_factory=Decoding)
-    group: str | None = None
-    variables: tuple[str, ...] | None = None
-    storage_options: Mapping[str, Any] | None = None
-    finish: Callable[[Member], Member] | None = None
-    """Done to each member where it was made (a preprocess)."""
-    catch: bool = False
-    """Whether a bad file is returned as a `Failure` instead of raised."""
-    verify: Verify = "read"
-    """When to find out whether sources are what was scanned: see `insitu.scan`."""
-    allow_local: bool = False
-    """Whether references from elsewhere may name files of this machine."""
-
-    def __call__(self, urls: Sequence[Any]) -> list[Member | Failure]:
-        """The members of some files, in order."""
-        memory = Memory()
-        return [self.one(url, memory) for url in urls]
-
-    def one(self, url: Any, memory: Memory | None = None) -> Member | Failure:
-        """The member of one file."""
-        try:
-            member = scan_member(url, self, memory)
-            return member if self.finish is None else self.finish(member)
-        except Exception as error:
-            if not self.catch:
-                error.add_note(f"while opening {url}")
-                raise
-            return Failure(str(url), f"{type(error).__name__}: {error}", error)
-
-
-def loader(storage_options: Mapping[str, Any] | None) -> Callable[[list[VirtualArray]], list[Any]]:
-    """What reads values with these options."""
-
-    def load(arrays: list[VirtualArray]) -> list[Any]:
-        return read_arrays([(array, ...) for array in arrays], storage_options=storage_options)
-
-    return load
-
-
-def scan_member(url: Any, job: Job, memory: Memory | None = None) -> Member:
-    """Scan and decode one file, one Zarr store or one set of references."""
-    if isinstance(url, (str, PathLike)) and may_be_many(fspath(url)):
-        group = scan(
-            url,
-            group=job.group,
-            variables=job.variables,
-            verify=job.verify,
-            allow_local=job.allow_local,
-            storage_options=job.storage_options,
-        )
-        load = loader(job.storage_options)
-        return member_of(group, job.how, load, memory=memory, url=fspath(url), only=job.variables)
-    with open_source(url, job.storage_options) as source:
-        group = trusted(_scanned(source, job), job.verify)
-        return member_of(
-            group,
-            job.how,
-            loader(job.storage_options),
-            source=source,
-            memory=memory,
-            url=source.url,
-            only=job.variables,
-        )
-
-
-def _scanned(source: ByteSource, job: Job) -> VirtualGroup:
-    """The file, or just the wanted variables and what they refer to."""
-    if job.variables is None:
-        return scan_one(source, job.group, lenient=job.catch)
-    try:
-        group = scan_one(source, job.group, job.variables, lenient=job.catch)
-    except VariableError:  # some file may lack a variable that others have
-        group = scan_one(source, job.group, lenient=job.catch)
-        if not any(name in group.arrays for name in job.variables):
-            raise
-        return group
-    named = {name for array in group.arrays.values() for name in referred(array.attributes)}
-    return scan_one(source, job.group, lenient=job.catch) if named - group.arrays.keys() else group
-
-
-def scan_one(
-    source: ByteSource, group: str | None, variables: Sequence[str] | None = None, *, lenient: bool = False
-) -> VirtualGroup:
-    """Scan a file for one of its groups: what cannot be taken in the groups below does not matter.
-
-    Parameters
-    ----------
-    source
-        The file.
-    group, variables
-        Which group; which variables of it.
-    lenient
-        Whether a variable of the group itself that cannot be taken is left out, with a warning.
-    """
-    try:
-        return scan_format(source, group=group, variables=variables)
-    except UnsupportedError as problem:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", InsituWarning)
-            found = scan_format(source, group=group, variables=variables, errors="warn")
-        own = {path: why for path, why in found.problems.items() if "/" not in path.strip("/")}
-        if own and not lenient:
-            raise UnsupportedError(next(iter(own.values())), url=source.url) from problem
-        for why in own.values():
-            warnings.warn(f"left out: {why}", InsituWarning, stacklevel=2)
-        return found
+__all__ = ["gather"]
 
 
 def gather(
@@ -187,7 +54,7 @@ def _threads(urls: Sequence[Any], parallel: Any) -> int:
         return max(parallel, 1)
     remote = any("://" in str(url) and not str(url).startswith("file:") for url in urls[:1])
     # A local scan is bound by the interpreter; a remote one waits.
-    return 16 if remote else 1
+    return 64 if remote else 1
 
 
 def _run(job: Job, batches: list[Sequence[Any]], parallel: Any) -> Iterator[list[Member | Failure]]:

@@ -1,49 +1,62 @@
 r"""Which files are meant, and what do their names say?
 
-A glob, a list, nested lists. And a new dimension from the names themselves: `{"member": r"_(r\d+)i1p1"}`.
+Globs here and far away, prefixes, files that list names, nested lists of all of these. And a new dimension from the names themselves: `{"member": r"_(r\d+)i1p1"}`.
 """
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from insitu.combining.member import CombineError
+from insitu.sources import detach_secrets, expand
 
-__all__ = ["FromNames", "found_paths", "labels_from_names"]
+__all__ = ["FromNames", "found_paths", "labels_from_names", "without_secrets"]
 
 FromNames = Mapping[str, str | Callable[[str], Any] | Sequence[Any]]
 """New dimension: how a file's name gives its label (a pattern whose first group it is, or a function), or the labels in order."""
 
 
-def found_paths(paths: Any) -> Any:
-    """The files: a pattern becomes the sorted list of what it matches, paths become text, nesting stays."""
-    if isinstance(paths, str):
-        if "://" in paths and any(mark in paths for mark in "*?["):
-            raise CombineError(f"a pattern works on local files only, not on {paths!r}", hint="Give a list of URLs")
-        if "://" in paths:
-            return [paths]
-        return [os.path.abspath(path) for path in sorted(glob.glob(os.path.expanduser(paths)))]
-    if isinstance(paths, PurePath):
-        return [os.path.abspath(path) for path in sorted(glob.glob(str(paths)))]
-    if isinstance(paths, (list, tuple)) or (hasattr(paths, "__iter__") and not hasattr(paths, "read")):
-        return [found_paths(part) if isinstance(part, (list, tuple)) else _path(part) for part in paths]
-    return [paths]
+def found_paths(paths: Any, storage_options: Mapping[str, Any] | None = None) -> Any:
+    """The files: patterns, prefixes and lists of names become what they stand for, local paths absolute; nesting stays."""
+    if isinstance(paths, (list, tuple)):
+        found: list[Any] = []
+        for part in paths:
+            if isinstance(part, (list, tuple)):
+                found.append(found_paths(part, storage_options))
+            else:
+                found += found_paths(part, storage_options)
+        return found
+    return [_absolute(path) for path in expand(paths, storage_options)]
 
 
-def _path(path: Any) -> Any:
+def _absolute(path: Any) -> Any:
     if isinstance(path, os.PathLike):
         path = os.fspath(path)
-    if isinstance(path, str) and "://" not in path:
-        return os.path.abspath(os.path.expanduser(path))
+    if isinstance(path, str) and "://" not in path and "::" not in path:
+        slash = "/" if path.endswith("/") else ""  # which may mean a store, where the bare name is nothing
+        return os.path.abspath(os.path.expanduser(path)) + slash
     return path
+
+
+def without_secrets(
+    urls: Sequence[Any], storage_options: Mapping[str, Any] | None
+) -> tuple[list[Any], Mapping[str, Any] | None]:
+    """URLs without passwords and signatures, and options that hold those: what a dataset remembers, it may show and save."""
+    public, secrets = [], {}
+    for url in urls:
+        if isinstance(url, str):
+            bare, options = detach_secrets(url, storage_options)
+            if bare != url:
+                secrets[bare] = options[bare]
+            url = bare
+        public.append(url)
+    return public, {**(storage_options or {}), **secrets} if secrets else storage_options
 
 
 def labels_from_names(paths: Sequence[Any], how: FromNames) -> list[tuple[str, npt.NDArray[Any], list[int]]]:

@@ -9,8 +9,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from insitu.combining.gather import Failure
 from insitu.combining.member import Member, Variable
+from insitu.combining.scanning import Failure
 from insitu.model import VirtualArray
 
 __all__ = ["Difference", "Report", "Survey"]

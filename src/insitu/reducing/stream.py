@@ -17,6 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from insitu.combining.gaps import without_gaps
 from insitu.model import INLINE, Selection, VirtualArray
 from insitu.reading import Opened, ReadPlan, Tally, plan
 from insitu.reading.distance import is_far
@@ -24,7 +25,6 @@ from insitu.reading.grid import Grid, Position
 from insitu.reading.pool import FAR, workers
 from insitu.reading.run import Run, batches
 from insitu.reducing.constants import add_constants
-from insitu.reducing.gaps import without_gaps
 from insitu.reducing.measuring import Found, Measuring
 from insitu.reducing.partial import Partial
 from insitu.reducing.reductions import Reduction

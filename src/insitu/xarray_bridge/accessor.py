@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from os import PathLike, fspath
 from typing import Any
 
 import numpy as np
 import xarray
 
 from insitu.combining.report import Report, Survey
+from insitu.errors import UnsupportedError
 from insitu.model import VirtualArray, VirtualGroup, byte_ranges, census
 from insitu.reducing import statistics
 from insitu.xarray_bridge.lazy import LazyArray
 from insitu.xarray_bridge.ordinary import behind
+from insitu.xarray_bridge.saving import decoded_group, stored_group
 
 __all__ = ["InsituAccessor"]
 
@@ -59,6 +62,75 @@ class InsituAccessor:
             variable = self._dataset.variables[name]
             arrays[name] = _named(lazy.array, tuple(map(str, variable.dims)), dict(variable.attrs))
         return VirtualGroup(arrays, attributes=dict(self._dataset.attrs))
+
+    def save(
+        self,
+        target: str | PathLike[str],
+        format: str | None = None,
+        mode: str = "w",
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+        **how: Any,
+    ) -> None:
+        """Save the dataset as references: small, and opened again at once. What is in memory is kept inline.
+
+        Parameters
+        ----------
+        target
+            The name says the format: `*.insitu` holds every dataset; `*.json` and `*.parq` (kerchunk) hold those whose files are cut, encoded and packed alike.
+        format
+            One of `insitu.references.FORMATS`, if the name should not decide.
+        mode
+            `"w"`: what lies there is replaced. `"x"`: nothing may lie there.
+        storage_options
+            For the target, and for sources that have to be looked at; those that the dataset was opened with, if not given.
+        **how
+            Of `insitu.references.save`: `inline_threshold`, `relative`, …
+
+        Raises
+        ------
+        UnsupportedError
+            If the format cannot hold some variable: which, because of which files, and what to do.
+        """
+        from insitu import references  # not at the top: Arrow takes longer to import than a file to scan
+
+        kind = format or references.format_of(fspath(target))
+        group = decoded_group(self._dataset) if kind == "insitu" else stored_group(self._dataset)
+        options = self._options(storage_options)
+        references.save(group, target, format=format, mode=mode, storage_options=options, **how)
+
+    def append(
+        self, target: str | PathLike[str], dim: str, *, storage_options: Mapping[str, Any] | None = None, **how: Any
+    ) -> None:
+        """Add the dataset to a saved one, along a dimension. What was saved is neither read nor written again.
+
+        Parameters
+        ----------
+        target
+            An insitu store that `save` wrote.
+        dim
+            Variables that have it grow; the others stay as they are.
+        storage_options, **how
+            As for `save`.
+        """
+        from insitu import references
+
+        options = self._options(storage_options)
+        found = references.open_references(fspath(target), storage_options=options)
+        if found is not None and found.arrays and "coordinates" not in found.details:
+            raise UnsupportedError(
+                "this store was not saved from a dataset: its arrays are not decoded",
+                url=fspath(target),
+                hint="Save it anew from a dataset: insitu.open_dataset(store).insitu.save(target)",
+            )
+        references.append(decoded_group(self._dataset, found), target, dim, storage_options=options, **how)
+
+    def _options(self, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """The given options; else those that the dataset's arrays are read with."""
+        if given is not None:
+            return given
+        every = [array.access.storage_options for _, array in self._lazy() if array.access.storage_options]
+        return {key: value for options in every for key, value in options.items()} if every else None
 
     def tiles(self) -> dict[str, int]:
         """For each virtual variable in how many tiles it is: 1 where all files are cut alike across the join."""

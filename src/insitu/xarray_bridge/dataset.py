@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ def dataset_of(member: Member, access: Access | None = None) -> xarray.Dataset:
 def _variable(name: str, variable: Variable, access: Access, coordinate: bool) -> xarray.Variable:
     data: Any = variable.data
     if isinstance(data, VirtualArray):
-        data = LazyArray(data, Access(access.storage_options, name))
+        data = LazyArray(data, replace(access, name=name))
         data = cached(data) if coordinate else data
     return xarray.Variable(
         variable.dims, data, dict(variable.attributes), encoding=dict(variable.encoding), fastpath=True

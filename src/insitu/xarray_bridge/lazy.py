@@ -3,12 +3,16 @@
 `LazyArray` is a duck array (NumPy's functions and ufuncs come to it), an `ExplicitlyIndexed` of xarray whose `get_duck_array` is itself, and
 has `chunks`, so that xarray asks its chunk manager to compute it. Structural operations make another one and read nothing;
 reductions stream; everything else reads. There is one class only, because xarray compares the types of arrays that it joins.
+
+`Access` travels with the array and says how values are reached: with which options, through which cache. `values.read_all` is the one place that
+reads with it, `reductions.statistics_of` the one that reduces with it: what else may answer (a server beside the data) is one more field of
+`Access`, and asked there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +21,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from xarray.core.indexing import ExplicitIndexer, ExplicitlyIndexed
 
 from insitu.model import VirtualArray
-from insitu.reading import read_points
+from insitu.reading import ChunkCache, read_points
 from insitu.xarray_bridge.cuts import stored_cuts, uniform_cuts
 from insitu.xarray_bridge.points import pointwise
 from insitu.xarray_bridge.steps import Cast, Step
@@ -32,6 +36,10 @@ class Access:
     storage_options: Mapping[str, Any] | None = None
     name: str | None = None
     """The variable, for messages."""
+    cache: ChunkCache | None = field(default=None, compare=False)
+    """Keeps decoded chunks for the next reads."""
+    kept: tuple[Any, ...] = field(default=(), compare=False, repr=False)
+    """What the sources are that lie in memory: found again by name only as long as somebody holds them."""
 
 
 class LazyArray(NDArrayOperatorsMixin, ExplicitlyIndexed):

@@ -12,16 +12,18 @@ import xarray
 from insitu.combining.combine import ConcatDim
 from insitu.combining.conventions import Decoding
 from insitu.combining.files import combine_files, combine_named
-from insitu.combining.gather import Failure, Job, gather, loader
+from insitu.combining.gather import gather
 from insitu.combining.member import CombineError, Member
 from insitu.combining.names import found_paths, labels_from_names
 from insitu.combining.order import positions
 from insitu.combining.report import Survey
 from insitu.combining.rules import DEFAULT, Rules
+from insitu.combining.scanning import Failure, Job, loader
 from insitu.opening import Verify
+from insitu.reading import ChunkCache
 from insitu.xarray_bridge.dataset import dataset_of, member_from
 from insitu.xarray_bridge.lazy import Access
-from insitu.xarray_bridge.opening import chunked
+from insitu.xarray_bridge.opening import access_to, chunked
 
 __all__ = ["open_mfdataset"]
 
@@ -43,7 +45,9 @@ def open_mfdataset(
     parallel: Any = None,
     progress: bool | Callable[[int, int], None] | None = None,
     group: str | None = None,
+    format: str | None = None,
     chunks: Any = None,
+    cache: ChunkCache | int | None = None,
     verify: Verify = "read",
     allow_local: bool = False,
     storage_options: Mapping[str, Any] | None = None,
@@ -56,7 +60,8 @@ def open_mfdataset(
     Parameters
     ----------
     paths
-        A pattern (`"archive/*.nc"`), a list of paths or URLs, or nested lists of them.
+        A pattern (`"archive/*.nc"`, `"s3://bucket/**/tas_*.nc"`), a prefix that ends in a slash, the name of a text file that lists paths
+        (`"@files.txt"`), a list of any of these, or nested lists.
     combine
         `"by_coords"`: the labels of the dimensions say how files follow each other. `"nested"`: the lists do.
     concat_dim
@@ -75,7 +80,7 @@ def open_mfdataset(
         None: threads where they help; a number of threads; a `concurrent.futures.Executor`; `"dask"` or a Dask client.
     progress
         True: a progress bar; or a function of how many files are done and how many there are.
-    group, chunks, verify, allow_local, storage_options, **decode
+    group, format, chunks, cache, verify, allow_local, storage_options, **decode
         As for `open_dataset`.
 
     Returns
@@ -92,12 +97,21 @@ def open_mfdataset(
         raise ValueError(f'errors must be "raise", "warn" or "skip", not {errors!r}')
     if combine not in ("by_coords", "nested"):
         raise ValueError(f"{combine!r} is an invalid option for the keyword argument combine")
-    rules = Rules(loader(storage_options), data_vars, coords, compat, join, combine_attrs)
-    places, urls = _places(found_paths(paths))
+    places, urls = _places(found_paths(paths, storage_options))
+    urls, access = access_to(urls, storage_options, cache)
+    rules = Rules(loader(access.storage_options), data_vars, coords, compat, join, combine_attrs)
     names = tuple([variables] if isinstance(variables, str) else variables) if variables is not None else None
-    access = Access(storage_options)
-    finish = _Preprocess(preprocess, access) if preprocess is not None else None
-    job = Job(Decoding.of(**decode), group, names, storage_options, finish, errors != "raise", verify, allow_local)
+    job = Job(
+        Decoding.of(**decode),
+        group=group,
+        format=format,
+        variables=names,
+        storage_options=access.storage_options,
+        finish=_Preprocess(preprocess, access) if preprocess is not None else None,
+        catch=errors != "raise",
+        verify=verify,
+        allow_local=allow_local,
+    )
     if isinstance(concat_dim, Mapping):
         named = labels_from_names(urls, concat_dim)
         found = gather(urls, job, parallel=parallel, progress=progress)
@@ -109,9 +123,8 @@ def open_mfdataset(
     if attrs_file is not None:
         member.attributes = _attributes_of(attrs_file, found, urls)
     survey = Survey.of(found, member)
-    del (
-        found
-    )  # the tables of ten thousand files: not needed any more, and a traceback that somebody keeps may keep this frame
+    # The tables of ten thousand files: not needed any more, and a traceback that somebody keeps may keep this frame.
+    del found
     dataset = dataset_of(member, access)
     if chunks is not None:
         dataset = chunked(dataset, chunks)

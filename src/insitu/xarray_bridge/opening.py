@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
-from os import PathLike, fspath
+from os import PathLike
 from typing import Any
 
 import xarray
 
 from insitu.combining.conventions import Decoding
-from insitu.combining.decode import Memory, member_of
-from insitu.combining.gather import Job, loader, scan_member
-from insitu.formats import scan_format
-from insitu.opening import Verify, may_be_many, scan, trusted
+from insitu.combining.names import without_secrets
+from insitu.combining.scanning import Job, scan_member, scan_tree
+from insitu.opening import Verify
+from insitu.reading import ChunkCache
 from insitu.sources import open_source
 from insitu.xarray_bridge.dataset import dataset_of
 from insitu.xarray_bridge.lazy import Access, LazyArray
 from insitu.xarray_bridge.values import to_dask
 
-__all__ = ["chunked", "open_dataset", "open_datatree", "open_groups"]
+__all__ = ["access_to", "chunked", "open_dataset", "open_datatree", "open_groups"]
 
 
 def open_dataset(
@@ -27,7 +26,9 @@ def open_dataset(
     *,
     group: str | None = None,
     variables: Sequence[str] | None = None,
+    format: str | None = None,
     chunks: Any = None,
+    cache: ChunkCache | int | None = None,
     verify: Verify = "read",
     allow_local: bool = False,
     storage_options: Mapping[str, Any] | None = None,
@@ -38,19 +39,23 @@ def open_dataset(
     Parameters
     ----------
     url
-        A path, a URL (`http://`, `https://`, `s3://`, `gs://`, `az://`), or an open source of bytes.
+        A path, a URL (`http://`, `https://`, `s3://`, `gs://`, `az://`), an open binary file, or bytes: of a file of any format that insitu
+        reads, a Zarr store, or a saved set of references.
     group
         Which group; the root if not given.
     variables
         Only these, and their coordinates.
+    format
+        The format of a file by name, if its first bytes should not decide.
     chunks
         As in `xarray.open_dataset`: Dask arrays instead of virtual ones. `{}`: cut where the stored chunks end.
-    verify
-        When to find out whether sources are still what was scanned: `"open"`, `"read"` or `None`; see `insitu.scan`.
-    allow_local
-        Whether references from elsewhere may name files of this machine.
+    cache
+        Keeps decoded chunks for the next reads: a `ChunkCache`, which several datasets may share, or how many bytes it may hold.
+    verify, allow_local
+        When to find out whether sources are what was scanned, and whether references from elsewhere may name files of this machine: see
+        `insitu.scan`.
     storage_options
-        Credentials and endpoints.
+        Credentials and endpoints: see `insitu.scan`.
     **decode
         xarray's: `decode_cf`, `mask_and_scale`, `decode_times`, `decode_timedelta`, `use_cftime`, `concat_characters`, `decode_coords`,
         `drop_variables`.
@@ -66,61 +71,61 @@ def open_dataset(
     >>> ds.t2m.sel(time="2020-06").mean("time")  # doctest: +SKIP
     """
     names = None if variables is None else ((variables,) if isinstance(variables, str) else tuple(variables))
-    job = Job(Decoding.of(**decode), group, names, storage_options, verify=verify, allow_local=allow_local)
-    dataset = dataset_of(scan_member(url, job), Access(storage_options))
+    (url,), access = access_to([url], storage_options, cache)
+    job = _job(access, decode, group=group, format=format, variables=names, verify=verify, allow_local=allow_local)
+    dataset = dataset_of(scan_member(url, job), access)
     return dataset if chunks is None else chunked(dataset, chunks)
 
 
-def open_datatree(
-    url: Any,
-    *,
-    group: str | None = None,
-    chunks: Any = None,
-    verify: Verify = "read",
-    allow_local: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-    **decode: Any,
-) -> xarray.DataTree:
-    """Open an archive with all its groups. See `open_dataset`."""
-    return xarray.DataTree.from_dict(
-        open_groups(
-            url,
-            group=group,
-            chunks=chunks,
-            verify=verify,
-            allow_local=allow_local,
-            storage_options=storage_options,
-            **decode,
-        )
-    )
+def open_datatree(url: Any, **how: Any) -> xarray.DataTree:
+    """Open an archive with all its groups. Takes what `open_dataset` takes, but for `variables`."""
+    return xarray.DataTree.from_dict(open_groups(url, **how))
 
 
 def open_groups(
     url: Any,
     *,
     group: str | None = None,
+    format: str | None = None,
     chunks: Any = None,
+    cache: ChunkCache | int | None = None,
     verify: Verify = "read",
     allow_local: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     **decode: Any,
 ) -> dict[str, xarray.Dataset]:
-    """Every group of an archive as a dataset, by path."""
-    how = Decoding.of(**decode)
+    """Every group of an archive as a dataset, by path. See `open_dataset`."""
+    (url,), access = access_to([url], storage_options, cache)
+    job = _job(access, decode, group=group, format=format, verify=verify, allow_local=allow_local)
     found: dict[str, xarray.Dataset] = {}
-    many = isinstance(url, (str, PathLike)) and may_be_many(fspath(url))
-    with nullcontext() if many else open_source(url, storage_options) as source:
-        tree = (
-            scan(url, group=group, verify=verify, allow_local=allow_local, storage_options=storage_options)
-            if source is None
-            else trusted(scan_format(source, group=group), verify)
-        )
-        name = fspath(url) if source is None else source.url
-        for path, node in tree.walk():
-            member = member_of(node, how, loader(storage_options), source=source, memory=Memory(), url=name)
-            dataset = dataset_of(member, Access(storage_options))
-            found[f"/{path}"] = dataset if chunks is None else chunked(dataset, chunks)
+    for path, member in scan_tree(url, job):
+        dataset = dataset_of(member, access)
+        found[f"/{path}"] = dataset if chunks is None else chunked(dataset, chunks)
     return found
+
+
+def _job(access: Access, decode: Mapping[str, Any], **how: Any) -> Job:
+    return Job(Decoding.of(**decode), storage_options=access.storage_options, **how)
+
+
+def access_to(
+    urls: Sequence[Any], storage_options: Mapping[str, Any] | None, cache: ChunkCache | int | None = None
+) -> tuple[list[Any], Access]:
+    """What to open, and how what is found there will be read.
+
+    Secrets in URLs move to the options; what lies in memory is held by the dataset for as long as that lives.
+    """
+    urls, options = without_secrets(urls, storage_options)
+    opened, kept = [], []
+    for url in urls:
+        if not isinstance(url, (str, PathLike)):
+            source = open_source(url, options)
+            if source.url.startswith(("memory:", "file-object:")):
+                kept += [source, url]
+            url = source
+        opened.append(url)
+    chosen = cache if isinstance(cache, ChunkCache) or cache is None else ChunkCache(int(cache))
+    return opened, Access(options, cache=chosen, kept=tuple(kept))
 
 
 def chunked(dataset: xarray.Dataset, chunks: Any) -> xarray.Dataset:

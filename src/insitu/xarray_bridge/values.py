@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from insitu.errors import InsituError
 from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray
 from insitu.reading import read_arrays
+from insitu.sources.options import options_for
 from insitu.xarray_bridge.lazy import Access, LazyArray
 from insitu.xarray_bridge.options import options
 
@@ -24,19 +25,21 @@ __all__ = ["computable", "fingerprint", "inlined", "joined_access", "read_all", 
 
 def read_all(arrays: Sequence[LazyArray]) -> list[npt.NDArray[Any]]:
     """The values of several arrays, in one batch of reads."""
-    groups: list[tuple[Any, list[int]]] = []
+    groups: list[tuple[Access, list[int]]] = []
     for number, array in enumerate(arrays):
-        for how, members in groups:
-            if how == array.access.storage_options:
+        how = array.access
+        for like, members in groups:
+            if how.cache is like.cache and how.storage_options == like.storage_options:
                 members.append(number)
                 break
         else:
-            groups.append((array.access.storage_options, [number]))
+            groups.append((how, [number]))
     values: list[Any] = [None] * len(arrays)
     for how, members in groups:
         requests = [(arrays[number].array, ...) for number in members]
         names = [arrays[number].access.name or "" for number in members]
-        for number, found in zip(members, read_arrays(requests, names=names, storage_options=how), strict=True):
+        read = read_arrays(requests, names=names, storage_options=how.storage_options, cache=how.cache)
+        for number, found in zip(members, read, strict=True):
             for step in arrays[number].steps:
                 found = step.apply(found)
             values[number] = found
@@ -115,10 +118,13 @@ def inlined(values: npt.NDArray[Any]) -> VirtualArray | None:
 def joined_access(arrays: Sequence[LazyArray]) -> Access:
     """How to reach the values of several arrays that became one."""
     first = arrays[0].access
-    if all(array.access.storage_options == first.storage_options for array in arrays):
+    if all(array.access == first and array.access.kept == first.kept for array in arrays):
         return first
+    kept = tuple({id(part): part for array in arrays for part in array.access.kept}.values())
+    if all(array.access.storage_options == first.storage_options for array in arrays):
+        return replace(first, kept=kept)
     how: dict[str, Any] = {}
     for array in arrays:
         for source in array.array.sources:
-            how[source.url] = array.access.storage_options or {}
-    return Access(how, first.name)
+            how[source.url] = options_for(source.url, array.access.storage_options)
+    return replace(first, storage_options=how, kept=kept)

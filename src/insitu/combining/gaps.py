@@ -1,11 +1,12 @@
 """Which places does no tile cover? As tiles of their own, so that nothing behind needs to think of them.
 
 Reading fills its output with the Absent value first and then writes over it; a reduction has no output to fill, and must count what is
-absent like everything else.
+absent like everything else. And what one file leaves out (a virtual dataset of HDF5) is no absence: there it has its own fill value.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray
 
-__all__ = ["without_gaps"]
+__all__ = ["filled_gaps", "without_gaps"]
 
 Boxes = npt.NDArray[np.int64]
 """(boxes, dimensions): corners."""
@@ -21,19 +22,33 @@ Boxes = npt.NDArray[np.int64]
 
 def without_gaps(array: VirtualArray) -> VirtualArray:
     """The same array with Absent tiles in all places that no tile covers; the array itself if there are none."""
+    return _covered(array, Encoding(array.dtype), Columns.absent)
+
+
+def filled_gaps(array: VirtualArray) -> VirtualArray:
+    """An array of one file with Unwritten tiles in all places that no tile covers: they hold the file's fill value, and are decoded like the rest."""
+    if array.dtype.hasobject:
+        return array
+    fill = None if array.fill_value is None else np.asarray(array.fill_value).astype(array.dtype).tobytes()
+    return _covered(array, Encoding(array.dtype, fill=fill), Columns.unwritten)
+
+
+def _covered(array: VirtualArray, encoding: Encoding, cells: Callable[[tuple[int, ...]], Columns]) -> VirtualArray:
+    if len(array.tiles) == 1 and array.tiles[0].shape == array.shape:
+        return array
     shapes = np.array([tile.shape for tile in array.tiles], object).reshape(len(array.tiles), array.ndim)
     if array.size == int(shapes.prod(axis=1).sum()):
         return array
     near, far = np.zeros((1, array.ndim), np.int64), np.array([array.shape], np.int64)
     for low, high in zip(array.origins, array.boxes(), strict=True):
         near, far = _cut_out(near, far, low, high)
-    tiles = tuple(_absent(array, tuple(extent)) for extent in (far - near).tolist())
+    tiles = tuple(_tile(tuple(extent), encoding, cells) for extent in (far - near).tolist())
     return replace(array, tiles=(*array.tiles, *tiles), origins=np.concatenate([array.origins, near]))
 
 
-def _absent(array: VirtualArray, shape: tuple[int, ...]) -> Tile:
+def _tile(shape: tuple[int, ...], encoding: Encoding, cells: Callable[[tuple[int, ...]], Columns]) -> Tile:
     axes = tuple(Axis.regular(length, length) for length in shape)
-    return Tile(axes, (Encoding(array.dtype),), Columns.absent((1,) * len(shape)))
+    return Tile(axes, (encoding,), cells((1,) * len(shape)))
 
 
 def _cut_out(near: Boxes, far: Boxes, low: npt.NDArray[np.int64], high: npt.NDArray[np.int64]) -> tuple[Boxes, Boxes]:

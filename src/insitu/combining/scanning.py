@@ -1,0 +1,166 @@
+"""How is one file, one Zarr store or one set of references scanned and decoded?
+
+What comes back is a member: tables, no open file and no xarray object, so it travels between processes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike, fspath
+from typing import Any
+
+from insitu.combining.conventions import Decoding, referred
+from insitu.combining.decode import Memory, member_of
+from insitu.combining.member import Member
+from insitu.errors import UnsupportedError, VariableError
+from insitu.formats import InsituWarning, scan_format
+from insitu.model import VirtualArray, VirtualGroup
+from insitu.opening import Verify, may_be_many, scan, trusted
+from insitu.reading import read_arrays
+from insitu.sources import ByteSource, open_source
+
+__all__ = ["Failure", "Job", "loader", "scan_member", "scan_tree"]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A file that could not be taken."""
+
+    url: str
+    reason: str
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to do with each file; travels to workers."""
+
+    how: Decoding = field(default_factory=Decoding)
+    group: str | None = None
+    format: str | None = None
+    """Of a file, by name; None: its first bytes decide."""
+    variables: tuple[str, ...] | None = None
+    storage_options: Mapping[str, Any] | None = None
+    finish: Callable[[Member], Member] | None = None
+    """Done to each member where it was made (a preprocess)."""
+    catch: bool = False
+    """Whether a bad file is returned as a `Failure` instead of raised."""
+    verify: Verify = "read"
+    """When to find out whether sources are what was scanned: see `insitu.scan`."""
+    allow_local: bool = False
+    """Whether references from elsewhere may name files of this machine."""
+
+    def __call__(self, urls: Sequence[Any]) -> list[Member | Failure]:
+        """The members of some files, in order."""
+        memory = Memory()
+        return [self.one(url, memory) for url in urls]
+
+    def one(self, url: Any, memory: Memory | None = None) -> Member | Failure:
+        """The member of one file."""
+        try:
+            member = scan_member(url, self, memory)
+            return member if self.finish is None else self.finish(member)
+        except Exception as error:
+            if not self.catch:
+                error.add_note(f"while opening {url}")
+                raise
+            return Failure(str(url), f"{type(error).__name__}: {error}", error)
+
+
+def loader(storage_options: Mapping[str, Any] | None) -> Callable[[list[VirtualArray]], list[Any]]:
+    """What reads values with these options."""
+
+    def load(arrays: list[VirtualArray]) -> list[Any]:
+        return read_arrays([(array, ...) for array in arrays], storage_options=storage_options)
+
+    return load
+
+
+def scan_member(url: Any, job: Job, memory: Memory | None = None) -> Member:
+    """One group of whatever lies at a URL, decoded."""
+    load = loader(job.storage_options)
+    if _collected(url, job):
+        return member_of(_scan(url, job), job.how, load, memory=memory, url=fspath(url), only=job.variables)
+    with open_source(url, job.storage_options) as source:
+        group = trusted(_scanned(source, job), job.verify)
+        return member_of(group, job.how, load, source=source, memory=memory, url=source.url, only=job.variables)
+
+
+def scan_tree(url: Any, job: Job) -> Iterator[tuple[str, Member]]:
+    """Every group of whatever lies at a URL, decoded, with its path."""
+    load = loader(job.storage_options)
+    if _collected(url, job):
+        for path, node in _scan(url, job).walk():
+            yield path, member_of(node, job.how, load, url=fspath(url))
+        return
+    with open_source(url, job.storage_options) as source:
+        tree = trusted(scan_format(source, group=job.group, format=job.format), job.verify)
+        for path, node in tree.walk():
+            yield path, member_of(node, job.how, load, source=source, url=source.url)
+
+
+def _collected(url: Any, job: Job) -> bool:
+    """Whether a URL may name more than a file: references, a Zarr store."""
+    return job.format is None and isinstance(url, (str, PathLike)) and may_be_many(fspath(url))
+
+
+def _scan(url: Any, job: Job) -> VirtualGroup:
+    # All of it, whichever variables are wanted: there is little to read, and what they refer to is needed too.
+    group = scan(
+        url,
+        group=job.group,
+        errors="warn" if job.catch else "raise",
+        verify=job.verify,
+        allow_local=job.allow_local,
+        storage_options=job.storage_options,
+    )
+    if job.variables is not None and not any(name in group.arrays for name in job.variables):
+        raise VariableError(f"there is none of the variables {', '.join(job.variables)}", url=fspath(url))
+    return group
+
+
+def _scanned(source: ByteSource, job: Job) -> VirtualGroup:
+    """The file, or just the wanted variables and what they refer to."""
+    wanted = job.variables
+    while wanted is not None:
+        try:
+            group = scan_one(source, job, wanted)
+        except VariableError:  # some file may lack a variable that others have
+            break
+        named = {name for array in group.arrays.values() for name in referred(array.attributes)}
+        missing = named - group.arrays.keys() - set(wanted)
+        if not missing:
+            return group
+        wanted = (*wanted, *sorted(missing))
+    group = scan_one(source, job)
+    if job.variables is not None and not any(name in group.arrays for name in job.variables):
+        raise VariableError(f"there is none of the variables {', '.join(job.variables)}", url=source.url)
+    return group
+
+
+def scan_one(source: ByteSource, job: Job, variables: Sequence[str] | None = None) -> VirtualGroup:
+    """Scan a file for one of its groups: what cannot be taken in the groups below does not matter.
+
+    Parameters
+    ----------
+    source
+        The file.
+    job
+        Which group. With `catch`, a variable of the group itself that cannot be taken is left out, with a warning.
+    variables
+        Which of the group; all if not given.
+    """
+    try:
+        return scan_format(source, group=job.group, variables=variables, format=job.format)
+    except UnsupportedError as problem:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InsituWarning)
+            found = scan_format(source, group=job.group, variables=variables, errors="warn", format=job.format)
+        own = {path: why for path, why in found.problems.items() if "/" not in path.strip("/")}
+        if own and not job.catch:
+            raise UnsupportedError(next(iter(own.values())), url=source.url) from problem
+        for why in own.values():
+            warnings.warn(f"left out: {why}", InsituWarning, stacklevel=2)
+        return found

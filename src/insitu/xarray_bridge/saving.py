@@ -1,0 +1,123 @@
+"""How does a dataset become a tree that can be saved?
+
+What is still virtual is saved as references; everything else (labels, what was computed) as its values, inline. The insitu store takes arrays as they are shown,
+decoded, with what xarray calls their encoding beside them. kerchunk's formats hold what the files hold: there every variable gets its CF attributes back, and
+xarray's own functions encode what has no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import xarray
+from xarray.conventions import encode_cf_variable, encode_dataset_coordinates
+
+from insitu.combining.member import in_memory
+from insitu.combining.restoring import details_of, hinted
+from insitu.errors import UnsupportedError
+from insitu.model import VirtualArray, VirtualGroup
+from insitu.xarray_bridge.ordinary import behind
+
+__all__ = ["decoded_group", "stored_group"]
+
+USED_UP = ("_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "_Encoding")
+"""Attributes that decoding takes away, and that say again how stored values are meant."""
+
+
+def decoded_group(dataset: xarray.Dataset, like: VirtualGroup | None = None) -> VirtualGroup:
+    """The dataset as the insitu store holds it.
+
+    Parameters
+    ----------
+    dataset
+        What to save.
+    like
+        What it will be appended to: dates of calendars of their own are counted in the same units.
+    """
+    arrays = {}
+    for name, variable in dataset.variables.items():
+        lazy = behind(variable)
+        if lazy is not None and not lazy.steps:
+            array, attributes, details = lazy.array, variable.attrs, details_of(variable.encoding)
+        else:
+            carried = _carried(variable)
+            if carried is not None:
+                array, attributes, details = carried, variable.attrs, details_of(variable.encoding)
+            else:  # dates, lists: xarray knows how
+                known = like.arrays.get(str(name)) if like is not None else None
+                array, attributes = _encoded(str(name), variable, known)
+                details = {}
+        arrays[str(name)] = _described(array, variable, attributes, details)
+    indexed = set(map(str, dataset.xindexes))
+    coordinates = [str(name) for name in dataset.coords]
+    unindexed = [name for name in coordinates if name in map(str, dataset.dims) and name not in indexed]
+    details = {"coordinates": coordinates, "unindexed": unindexed, "unlimited": _unlimited(dataset)}
+    return VirtualGroup(arrays, attributes=dict(dataset.attrs), details=details)
+
+
+def stored_group(dataset: xarray.Dataset) -> VirtualGroup:
+    """The dataset as files hold it: stored values, CF attributes."""
+    variables, attributes = encode_dataset_coordinates(dataset)
+    arrays = {}
+    for name, variable in variables.items():
+        lazy = behind(variable)
+        if lazy is not None and not lazy.steps:
+            arrays[str(name)] = _undecoded(str(name), lazy.array, variable)
+        else:
+            array, own = _encoded(str(name), variable)
+            arrays[str(name)] = _described(array, variable, own, {})
+    return VirtualGroup(arrays, attributes=attributes, details={"unlimited": _unlimited(dataset)})
+
+
+def _unlimited(dataset: xarray.Dataset) -> list[str]:
+    return [str(dim) for dim in dataset.encoding.get("unlimited_dims") or () if dim in dataset.dims]
+
+
+def _described(
+    array: VirtualArray, variable: xarray.Variable, attributes: Mapping[Any, Any], details: Mapping[str, Any]
+) -> VirtualArray:
+    return replace(array, dims=tuple(map(str, variable.dims)), attributes=dict(attributes), details=dict(details))
+
+
+def _carried(variable: xarray.Variable) -> VirtualArray | None:
+    """Values in memory as an array that carries them; None if their type cannot be carried as it is."""
+    values = np.asarray(variable.values)
+    if values.dtype.kind == "O" and values.size and all(isinstance(text, str) for text in values.reshape(-1)):
+        carried = in_memory(values.astype(str))
+        return None if carried is None else replace(carried, dtype=np.dtype(object))
+    return in_memory(values)
+
+
+def _encoded(
+    name: str, variable: xarray.Variable, like: VirtualArray | None = None
+) -> tuple[VirtualArray, dict[str, Any]]:
+    """Values in memory as a file would hold them."""
+    loaded = xarray.Variable(variable.dims, np.asarray(variable.values), variable.attrs, dict(variable.encoding))
+    if like is not None:
+        loaded.encoding |= {key: like.attributes[key] for key in ("units", "calendar") if key in like.attributes}
+        loaded.encoding["dtype"] = like.dtype
+    encoded = encode_cf_variable(loaded, name=name)
+    values = np.asarray(encoded.values)
+    if values.dtype.kind == "O":
+        values = values.astype(str)
+    carried = in_memory(values)
+    if carried is None:
+        raise UnsupportedError(
+            f"values of {variable.dtype} in memory cannot be kept with references",
+            variable=name,
+            hint="Drop the variable, or write it to a file of its own",
+        )
+    return carried, dict(encoded.attrs)
+
+
+def _undecoded(name: str, array: VirtualArray, variable: xarray.Variable) -> VirtualArray:
+    """A virtual array as its files hold it; the tiles still say how it was decoded, so that files that differ are noticed."""
+    own = dict(variable.attrs)
+    own |= {key: variable.encoding[key] for key in USED_UP if key in variable.encoding and key not in own}
+    if variable.dtype == bool and array.tiles and array.tiles[0].encodings[0].dtype.kind != "b":
+        own["dtype"] = "bool"
+    own |= hinted(own)
+    return _described(array, variable, own, {"stored_attributes": own})
