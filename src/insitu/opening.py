@@ -93,7 +93,10 @@ def scan(
             if found is not None:
                 return found
     with _source(url, storage_options) as source:
-        return trusted(scan_format(source, group=group, variables=variables, errors=errors, format=format), verify)
+        whole = scan_format(
+            source, group=group, variables=variables, errors=errors, format=format, storage_options=storage_options
+        )
+        return trusted(whole, verify)
 
 
 def trusted(group: VirtualGroup, verify: Verify) -> VirtualGroup:

@@ -221,6 +221,9 @@ def _attributes(item: Any) -> tuple[dict[str, Any], set[str]]:
             unreadable.add(shown)  # h5py (3.16) forgets to swap the bytes of variable-length attributes
         if isinstance(kind, h5py.h5t.TypeArrayID) and isinstance(kind.get_super(), h5py.h5t.TypeStringID):
             unreadable.add(shown)  # of texts in an array type it takes the padding for text, in attributes only
+        if isinstance(value, np.ndarray) and value.dtype.kind == "S":
+            # Texts end at their first NUL; in attributes h5py shows what lies behind it.
+            value = np.array([text.split(b"\0")[0] for text in value.reshape(-1)], value.dtype).reshape(value.shape)
         readable[shown] = None if isinstance(value, h5py.Empty) else value
     return readable, unreadable
 

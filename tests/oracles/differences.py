@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["allowed"]
+__all__ = ["FILES", "allowed"]
 
 ALWAYS = (
     (r"dtype object, not u?int\d+", "each element is an array: xarray shows the dtype of what is in it"),
@@ -46,3 +46,16 @@ def allowed(problem: str, made_by_netcdf: bool) -> str:
     """The reason why this difference is meant; "" if it is not."""
     known = ALWAYS if made_by_netcdf else ALWAYS + NOT_BY_NETCDF
     return next((reason for pattern, reason in known if re.match(pattern, problem)), "")
+
+
+FILES = {
+    "h5diff_strings1.h5": "texts padded with spaces: netCDF-4 shows the padding, h5py and h5netcdf (and we) do not",
+    "h5diff_strings2.h5": "the same",
+    "tstring.h5": "the same",
+    "tstring-at.h5": "the same, in an attribute",
+    "tstr.h5": "texts of fixed length: h5netcdf shows bytes, where netCDF-4, which dies of this file, shows texts",
+    "test.h5": "the same",
+    "thlink.h5": "hard links in circles: h5netcdf numbers the dimensions without name that it meets twice once more; netCDF-4 dies of it",
+    "f03tst_open_mem.nc": "space that was never allocated and has no fill value: netCDF-C shows what happened to be in its memory",
+}
+"""Files of the corpus that open as another dataset than xarray's on purpose, and why."""

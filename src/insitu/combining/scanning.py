@@ -96,7 +96,8 @@ def scan_tree(url: Any, job: Job) -> Iterator[tuple[str, Member]]:
             yield path, member_of(node, job.how, load, url=fspath(url))
         return
     with open_source(url, job.storage_options) as source:
-        tree = trusted(scan_format(source, group=job.group, format=job.format), job.verify)
+        whole = scan_format(source, group=job.group, format=job.format, storage_options=job.storage_options)
+        tree = trusted(whole, job.verify)
         for path, node in tree.walk():
             yield path, member_of(node, job.how, load, source=source, url=source.url)
 
@@ -152,12 +153,13 @@ def scan_one(source: ByteSource, job: Job, variables: Sequence[str] | None = Non
     variables
         Which of the group; all if not given.
     """
+    told: dict[str, Any] = {"group": job.group, "variables": variables, "format": job.format, "storage_options": job.storage_options}
     try:
-        return scan_format(source, group=job.group, variables=variables, format=job.format)
+        return scan_format(source, **told)
     except UnsupportedError as problem:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InsituWarning)
-            found = scan_format(source, group=job.group, variables=variables, errors="warn", format=job.format)
+            found = scan_format(source, errors="warn", **told)
         own = {path: why for path, why in found.problems.items() if "/" not in path.strip("/")}
         if own and not job.catch:
             raise UnsupportedError(next(iter(own.values())), url=source.url) from problem

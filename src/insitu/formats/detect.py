@@ -6,7 +6,7 @@ By its first bytes, never by its name. A format is one row of `FORMATS`: how to 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, Protocol
 
 from insitu.errors import FormatError, UnsupportedError
@@ -88,6 +88,7 @@ def scan_format(
     variables: Collection[str] | None = None,
     errors: str = "raise",
     format: str | None = None,
+    storage_options: Mapping[str, object] | None = None,
 ) -> VirtualGroup:
     """Find the format of a file and scan it: where every chunk lies, and how it is encoded.
 
@@ -104,6 +105,8 @@ def scan_format(
         an entry in `problems`.
     format
         The format by name (see `FORMATS`), if the first bytes should not decide.
+    storage_options
+        With which other files are opened that the file names (external links and data, sources of virtual datasets).
 
     Raises
     ------
@@ -115,7 +118,7 @@ def scan_format(
     names = (*FORMATS, *registered_names())
     if format is not None and format not in names:
         raise ValueError(f"no format {format!r}; there are: {', '.join(names)}")
-    window = Window(source)
+    window = Window(source, storage_options=storage_options)
     for name in names if format is None else (format,):
         try:
             row = FORMATS[name] if name in FORMATS else registered(name)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from insitu.codecs.hdf5_number import converted
 from insitu.codecs.hdf5_record import elements
 from insitu.errors import FormatError, UnsupportedError
+from insitu.formats.hdf5.chunk_rows import ascending
 from insitu.formats.hdf5.datatype import Datatype
 from insitu.formats.hdf5.description import described, in_parts
 from insitu.formats.hdf5.file import File
@@ -220,7 +221,7 @@ def _chunk_table(source: Source, dataset: Dataset, grid: tuple[int, ...], shift:
         masks = mask if isinstance(mask, int) else mask.reshape(grid)
         first = np.zeros((1,) * len(grid), np.int8)
         return Columns(grid, (source,), first, offset.reshape(grid), length.reshape(grid), np.asarray(masks))
-    if _is_sorted(dataset) and not _ascending(index):
+    if _is_sorted(dataset) and not ascending(index):
         # The library would look in the wrong branch and give the fill value; whose chunk this is nobody can tell.
         raise FormatError("the keys of the chunk index are out of order, or there twice", structure="chunk index")
     return scatter(grid, (source,), index, offset, length, mask)
@@ -229,15 +230,6 @@ def _chunk_table(source: Source, dataset: Dataset, grid: tuple[int, ...], shift:
 def _is_sorted(dataset: Dataset) -> bool:
     """Whether the chunk index gives its keys in order (a v2 B-tree has some in its inner nodes, which come first)."""
     return isinstance(dataset.layout, ChunkedLayout) and dataset.layout.index == "btree_v1"
-
-
-def _ascending(index: npt.NDArray[Any]) -> bool:
-    """Whether rows come in lexicographic order, each once."""
-    step = np.diff(index.astype(np.int64), axis=0)
-    if not len(step):
-        return True
-    first = (step != 0).argmax(axis=1)
-    return bool((np.take_along_axis(step, first[:, None], axis=1) > 0).all())
 
 
 def _in_order(index: npt.NDArray[Any], grid: tuple[int, ...]) -> bool:

@@ -120,7 +120,7 @@ def _sizes(body: bytes) -> tuple[int, int, int, int]:
 
 def _name(body: bytes) -> bytes:
     begin, length, _, _ = _sizes(body)
-    return body[begin : begin + length].split(b"\0", 1)[0]
+    return body[begin : begin + max(length - 1, 0)].split(b"\0", 1)[0]  # the last byte is the closing zero
 
 
 def _parse(body: bytes, length_size: int, datatype: bytes | None, space: bytes | None) -> Attribute:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.formats.hdf5.chunk_rows import ChunkRows
+from insitu.formats.hdf5.chunk_rows import ChunkRows, ascending
 from insitu.formats.hdf5.file import File
 from insitu.formats.hdf5.walk import Exact, Ranges, Walk
 
@@ -63,14 +63,16 @@ def read_chunk_tree(file: File, address: int, chunk: tuple[int, ...], rows: Chun
         valid: Any = np.arange(room) < used[:, None] if len(some) > 1 else (slice(0, 1), slice(0, int(used[0])))
         picked = table[valid].reshape(-1)
         place = rows.places(picked["first"], chunk)
-        if picked["zero"].any() or not _closed(data, used, size, begin, rank, entry):
-            # The library looks between the keys on either side of a chunk, and would not find it.
-            file.fail("has keys out of order", int(some[0]), "chunk B-tree node")
         if place is None:
             file.fail(
                 "has a chunk that does not begin at a multiple of the chunk shape", int(some[0]), "chunk B-tree node"
             )
-        rows.add(place, picked["address"].astype(np.uint64), picked["size"], picked["mask"], "chunk B-tree")
+        whole = rows.add(place, picked["address"].astype(np.uint64), picked["size"], picked["mask"], "chunk B-tree")
+        # The library looks between the keys on either side of a chunk, and would not find one behind a wrong key. That the keys of
+        # chunks within the grid come in order is seen when they are put there; those that are left out are seen here.
+        sound = whole or ascending(picked["first"])
+        if not sound or picked["zero"].any() or not _closed(data, used, size, begin, rank, entry):
+            file.fail("has keys out of order", int(some[0]), "chunk B-tree node")
 
 
 @lru_cache(maxsize=64)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from insitu.formats.hdf5.file import File
 
-__all__ = ["ChunkRows"]
+__all__ = ["ChunkRows", "ascending"]
 
 
 def _signed(limit: int) -> type[np.signedinteger[Any]]:
@@ -56,19 +56,20 @@ class ChunkRows:
         length: npt.NDArray[Any],
         mask: npt.NDArray[Any] | None,
         structure: str,
-    ) -> None:
-        """Add rows; chunks beyond the grid (a dataset that shrank) and undefined addresses are left out."""
+    ) -> bool:
+        """Add rows; chunks beyond the grid (a dataset that shrank) and undefined addresses are left out. Whether there were none."""
         if not len(address):
-            return
+            return True
         file = self.file
         keep = address != np.uint64(file.undefined)
         for axis, count in enumerate(self.grid):
             keep &= index[:, axis] < count
-        if not keep.all():
+        whole = bool(keep.all())
+        if not whole:
             index, address, length = index[keep], address[keep], length[keep]
             mask = None if mask is None else mask[keep]
             if not len(address):
-                return
+                return False
         self._check(index, address, length, structure)
         # A million rows are held twice while they are joined: as narrow as they can be.
         self.index.append(index.astype(_signed(max(self.grid, default=0)), copy=False))
@@ -76,6 +77,7 @@ class ChunkRows:
         # Copies, never views: a view would keep the whole table that it came from.
         self.length.append(length.astype(np.uint32 if int(length.max()) < 1 << 32 else np.int64))
         self.mask.append(np.zeros(0, np.uint32) if mask is None or not mask.any() else mask.astype(np.uint32))
+        return whole
 
     def _check(
         self, index: npt.NDArray[Any], address: npt.NDArray[np.uint64], length: npt.NDArray[Any], structure: str
@@ -117,3 +119,17 @@ def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     if len(parts) > 1:
         parts[:] = [np.concatenate(parts)]
     return parts[0]
+
+
+def ascending(index: npt.NDArray[Any]) -> bool:
+    """Whether rows come in lexicographic order, each once."""
+    # Keys of 64 bits only come here when they are damaged: a sign is enough to know.
+    step = (
+        np.sign(np.diff(index.astype(np.float64), axis=0))
+        if index.dtype.itemsize > 4
+        else np.diff(index.astype(np.int64), axis=0)
+    )
+    if not len(step):
+        return True
+    first = (step != 0).argmax(axis=1)
+    return bool((np.take_along_axis(step, first[:, None], axis=1) > 0).all())

@@ -1,13 +1,17 @@
 """Which other files does a file name, and how are they opened?
 
 External links, external storage and virtual datasets name files relative to the one they stand in. Each is opened once for a scan, from
-the same place as that one: beside it on the disk, or by a URL joined to its own. A name never leads to another host.
+the same place as that one and with the same options: beside it on the disk, or by a URL joined to its own. A name never leads to another
+host, and never from a remote place to the disk here. Where a process reads from certain places only (`sources.gate`), so do its neighbours.
+
+A file that is not there leaves its part to the fill value, as in the library; one that may not be read does not: that is an error.
 """
 
 from __future__ import annotations
 
 import os
 import posixpath
+from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Any, Protocol, runtime_checkable
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -17,6 +21,7 @@ from insitu.formats.hdf5.window import Window
 from insitu.sources import open_source
 from insitu.sources.listing import local_path
 from insitu.sources.protocol import ByteSource
+from insitu.sources.threads import gather
 
 __all__ = ["FILES_LIMIT", "Neighbours", "OpensBeside", "places_beside"]
 
@@ -37,7 +42,7 @@ class Neighbours:
     __slots__ = ("_opened", "_stack", "memory")
 
     def __init__(self, window: Window) -> None:
-        self._opened: dict[str, Window | None] = {window.url: window}
+        self._opened: dict[str, Window | AccessError | None] = {window.url: window}
         self._stack = ExitStack()
         self.memory: dict[Any, Any] = {}
         """What was found in them, by whoever looked."""
@@ -58,32 +63,42 @@ class Neighbours:
         name
             Absolute, or relative to its folder.
         """
+        denied: AccessError | None = None
         for url in places_beside(window.url, name):
-            if url not in self._opened:
-                if len(self._opened) >= FILES_LIMIT:
-                    raise FormatError(f"more than {FILES_LIMIT} other files", url=window.url, structure="file names")
-                self._opened[url] = self._open(window, url)
-            found = self._opened[url]
-            if found is not None:
+            found = self._opened[url] if url in self._opened else self._open(window, url)
+            if isinstance(found, Window):
                 return found
+            denied = denied or found
+        if denied is not None:
+            raise denied
         return None
 
-    def _open(self, window: Window, url: str) -> Window | None:
-        source: ByteSource | None = None
+    def prepare(self, window: Window, names: Iterable[str]) -> None:
+        """Open many files at once that are far away: one after the other costs a round trip each."""
+        if window.local:
+            return
+        places = [places_beside(window.url, name) for name in dict.fromkeys(names)]
+        wanted = [found[0] for found in places if found and found[0] not in self._opened][:FILES_LIMIT]
+        if len(wanted) > 1:
+            gather(lambda url, _: self._open(window, url), wanted)
+
+    def _open(self, window: Window, url: str) -> Window | AccessError | None:
+        if len(self._opened) >= FILES_LIMIT:
+            raise FormatError(f"more than {FILES_LIMIT} other files", url=window.url, structure="file names")
+        found: Window | AccessError | None
         try:
-            source = window.source.beside(url) if isinstance(window.source, OpensBeside) else open_source(url)
-            found = Window(source)
+            found = self._read(window, url)
         except (NotFoundError, IsADirectoryError):
-            return None
-        except AccessError:
-            # On the disk of somebody else an absolute path may well be forbidden: the library then looks on, too.
-            if local_path(url) is None:
-                raise
-            return None
-        finally:
-            if source is not None:
-                self._stack.callback(source.close)
-        return found
+            found = None
+        except AccessError as denied:
+            found = denied  # on the disk of somebody else an absolute path may well be: the library then looks on, too
+        return self._opened.setdefault(url, found)
+
+    def _read(self, window: Window, url: str) -> Window:
+        options = window.storage_options
+        source = window.source.beside(url) if isinstance(window.source, OpensBeside) else open_source(url, options)
+        self._stack.callback(source.close)
+        return Window(source, storage_options=options)
 
 
 def places_beside(url: str, name: str) -> list[str]:
@@ -104,12 +119,16 @@ def places_beside(url: str, name: str) -> list[str]:
         if not parts.scheme or "::" in url:
             return []
         absolute = name.startswith("/")
-        names = [posixpath.basename(name)] if absolute else [name]
-        paths = [posixpath.normpath(posixpath.join(posixpath.dirname(parts.path) or "/", quote(n))) for n in names]
-        return [urlunsplit((parts.scheme, parts.netloc, path, "", "")) for path in paths]
+        leaf = posixpath.basename(name) if absolute else name
+        leaf = quote(leaf) if parts.scheme in ("http", "https") else leaf  # keys of objects are not quoted
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(parts.path) or "/", leaf))
+        return [urlunsplit((parts.scheme, parts.netloc, path, "", ""))]
     here = os.path.dirname(folder)
     if os.path.isabs(name):
         found = [name, os.path.join(here, os.path.basename(name))]
     else:
+        # The last: beside what a symbolic link leads to.
+        real = os.path.dirname(os.path.realpath(folder))
         found = [os.path.normpath(os.path.join(here, name)), os.path.abspath(name)]
+        found.append(os.path.normpath(os.path.join(real, name)))
     return list(dict.fromkeys(found))

@@ -156,6 +156,7 @@ def array_of(
     fill = encoding.fill_value()
     pieces: list[Piece] = []
     missing: list[str] = []
+    neighbours.prepare(window, [m.names(0)[0] for m in dataset.mappings if not m.numbered and m.file not in (".", "")])
     for mapping in dataset.mappings:
         for here, there, source in _sources(neighbours, window, mapping):
             if source is None:

@@ -8,6 +8,7 @@ among the data, so `Exact` requests fetch exactly what they name, and are not ke
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
 
 from insitu.errors import FormatError
 from insitu.formats.hdf5.walk import Exact, Ranges
@@ -32,6 +33,8 @@ class Window:
         The file.
     remote
         Whether a request costs a round trip; found from the URL if not given.
+    storage_options
+        With which the file was opened, for others that it names.
     """
 
     __slots__ = (
@@ -47,11 +50,19 @@ class Window:
         "fetched",
         "size",
         "source",
+        "storage_options",
         "url",
     )
 
-    def __init__(self, source: ByteSource, *, remote: bool | None = None) -> None:
+    def __init__(
+        self,
+        source: ByteSource,
+        *,
+        remote: bool | None = None,
+        storage_options: Mapping[str, object] | None = None,
+    ) -> None:
         self.source = source
+        self.storage_options = storage_options
         self.url = source.url
         self._remote = _is_remote(source.url) if remote is None else remote
         self._head = source.read(0, REMOTE_HEAD if self._remote else LOCAL_HEAD)
@@ -66,9 +77,19 @@ class Window:
         self.fetched = len(self._head)
 
     @property
+    def local(self) -> bool:
+        """Whether a request costs no round trip."""
+        return not self._remote
+
+    @property
     def head(self) -> bytes:
         """The first bytes of the file."""
         return self._head
+
+    @property
+    def remote(self) -> bool:
+        """Whether a request costs a round trip."""
+        return self._remote
 
     def at_hand(self, ranges: Ranges) -> list[bytes] | None:
         """The bytes of the ranges if all of them are in memory."""
