@@ -21,6 +21,8 @@ NAMES = [
     "reduce",
     "refresh",
     "scan",
+    "trace",
+    "zarr_store",
 ]
 
 

@@ -4,8 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from insitu import errors
-from insitu.opening import read, scan
+from insitu.opening import read, scan, zarr_store
 from insitu.reading import ChunkCache
+from insitu.sources import trace
 
 if TYPE_CHECKING:
     from insitu.keeping import check, refresh
@@ -25,6 +26,8 @@ __all__ = [
     "reduce",
     "refresh",
     "scan",
+    "trace",
+    "zarr_store",
 ]
 __version__ = "0.1.0"
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,10 @@ from insitu.model import Selection, VirtualArray, VirtualGroup
 from insitu.reading import ChunkCache, Tally, read_array, read_points, summary
 from insitu.sources import ByteSource, detach_secrets, open_source
 
-__all__ = ["Verify", "may_be_many", "read", "scan", "trusted"]
+if TYPE_CHECKING:
+    from insitu.reading.zarr_store.store import InsituStore
+
+__all__ = ["Verify", "may_be_many", "read", "scan", "trusted", "zarr_store"]
 
 Location = str | PathLike[str] | ByteSource
 Errors = Literal["raise", "warn"]
@@ -235,3 +238,52 @@ def _box(array: VirtualArray, start: Sequence[int] | None, count: Sequence[int] 
         [n - s for n, s in zip(array.shape, corner, strict=True)] if count is None else np.atleast_1d(count).tolist()
     )
     return Selection.box(corner, extent, array.shape)
+
+
+def zarr_store(
+    url: Location | VirtualGroup,
+    *,
+    group: str | None = None,
+    zarr_format: Literal[2, 3] = 3,
+    compression: str | None = None,
+    portable: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> InsituStore:
+    """Any archive as a read-only Zarr store, for every tool that reads Zarr. Copies nothing.
+
+    Arrays that Zarr can say keep their chunks: the bytes are passed on as they lie in the archive. Mosaics (files that are chunked, encoded or packed differently) are cut into a regular grid, and each chunk is read and
+    encoded when it is asked for.
+
+    Parameters
+    ----------
+    url
+        Where the archive is, or what `scan` returned.
+    group
+        Show this group only.
+    zarr_format
+        Which version of Zarr the store speaks.
+    compression
+        Of chunks that are encoded anew: "gzip", "zlib" (version 2), "zstd"; None: none.
+    portable
+        Pass on only chunks whose codecs readers other than zarr-python know too; encode the others anew.
+    storage_options
+        See `scan`.
+
+    Returns
+    -------
+    zarr.abc.store.Store
+        What `zarr.open` and `xarray.open_zarr` take.
+
+    Examples
+    --------
+    >>> zarr.open_group(insitu.zarr_store("era5.nc"), mode="r")["t2m"][0, :10]  # doctest: +SKIP
+    """
+    from insitu.formats.choosing import below
+    from insitu.reading.zarr_store import ZarrTree
+    from insitu.reading.zarr_store.store import InsituStore  # not at the top: zarr-python takes long to import
+
+    if isinstance(url, VirtualGroup):
+        tree = below(url, group, url="this archive")
+    else:
+        tree = scan(url, group=group, errors="warn", storage_options=storage_options)
+    return InsituStore(ZarrTree(tree, zarr_format, compression, portable, storage_options))

@@ -1,0 +1,118 @@
+"""How are times and texts written so that everybody understands them?
+
+Numbers are written as they are. Times become whole numbers with CF's units and calendar (V3's own types for times are NumPy's, which few readers know), texts become UTF-8 of varying length. What has no such form is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import UnsupportedError
+from insitu.model import VirtualArray
+
+__all__ = ["Form", "form_of"]
+
+Values = npt.NDArray[Any]
+_UNITS = {
+    "ns": "nanoseconds",
+    "us": "microseconds",
+    "ms": "milliseconds",
+    "s": "seconds",
+    "m": "minutes",
+    "h": "hours",
+    "D": "days",
+}
+_CF = ("_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "dtype")
+_NEVER = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How the values of an array are written."""
+
+    dtype: np.dtype[Any]
+    convert: Callable[[Values], Values]
+    attributes: Mapping[str, Any]
+    """Beside those of the array, or in their place."""
+    fill: Any = None
+    """What pads a chunk at the edge."""
+    text: bool = False
+
+
+def form_of(array: VirtualArray) -> Form:
+    """The form of an array's values.
+
+    Raises
+    ------
+    UnsupportedError
+        If they have none.
+    """
+    dtype = array.dtype
+    if dtype.kind == "M":
+        unit = _unit(dtype)
+        said = {"units": f"{_UNITS[unit]} since 1970-01-01", "calendar": "proleptic_gregorian"}
+        return Form(np.dtype("<i8"), lambda values: values.astype(f"<M8[{unit}]").view("<i8"), said, _NEVER)
+    if dtype.kind == "m":
+        unit = _unit(dtype)
+        said = {"units": _UNITS[unit]}
+        return Form(np.dtype("<i8"), lambda values: values.astype(f"<m8[{unit}]").view("<i8"), said, _NEVER)
+    if dtype.kind == "O":
+        calendars = {kind.calendar for tile in array.tiles for kind in tile.packings.kinds if kind.calendar is not None}
+        if len(calendars) > 1:
+            raise UnsupportedError(f"its times are of several calendars: {', '.join(sorted(calendars))}")
+        if calendars:
+            return _cftime(calendars.pop())
+        if array.details.get("vlen", "string") != "string":
+            raise UnsupportedError("its values are sequences of varying length, which Zarr's readers do not know")
+        return Form(np.dtype(object), _texts, {}, "", text=True)
+    if dtype.kind in "iufcb":
+        if dtype.itemsize > (16 if dtype.kind == "c" else 8):
+            wide = np.dtype("<c16" if dtype.kind == "c" else "<f8")
+            return Form(wide, lambda values: values.astype(wide), {})
+        little = dtype.newbyteorder("<")
+        return Form(little, lambda values: values.astype(little, copy=False), {})
+    if dtype.kind in "SU" or (dtype.kind == "V" and dtype.subdtype is None):
+        little = dtype.newbyteorder("<")
+        return Form(little, lambda values: values.astype(little, copy=False), {})
+    raise UnsupportedError(f"values of {dtype} have no form in Zarr")
+
+
+def _unit(dtype: np.dtype[Any]) -> str:
+    unit, step = np.datetime_data(dtype)
+    return unit if unit in _UNITS and step == 1 else "s" if unit in ("Y", "M", "W") else "ns"
+
+
+def _cftime(calendar: str) -> Form:
+    units = "microseconds since 1850-01-01"
+
+    def convert(values: Values) -> Values:
+        from cftime import date2num
+
+        out = np.full(values.shape, _NEVER, "<i8")
+        known = np.array([hasattr(value, "calendar") for value in values.reshape(-1)], bool).reshape(values.shape)
+        if known.any():
+            out[known] = np.asarray(date2num(values[known], units, calendar)).astype(np.int64)
+        return out
+
+    return Form(np.dtype("<i8"), convert, {"units": units, "calendar": calendar}, _NEVER)
+
+
+def _texts(values: Values) -> Values:
+    out = np.empty(values.shape, object)
+    out.reshape(-1)[:] = [_text(value) for value in values.reshape(-1)]
+    return out
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return ""  # no file covers this place
+    raise UnsupportedError(f"{type(value).__name__} objects have no form in Zarr")

@@ -1,0 +1,139 @@
+"""The view as zarr-python wants it: a read-only store, with a way that needs no event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, Never, Self
+
+from zarr.abc.store import (
+    ByteRequest,
+    OffsetByteRequest,
+    RangeByteRequest,
+    Store,
+    SuffixByteRequest,
+)
+from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
+
+from insitu.reading.zarr_store.span import ALL, Span
+from insitu.reading.zarr_store.tree import ZarrTree
+
+__all__ = ["InsituStore"]
+
+
+class InsituStore(Store):
+    """Any virtual archive as a read-only Zarr store.
+
+    Parameters
+    ----------
+    tree
+        The archive as keys and bytes.
+    read_only
+        There is no other way.
+    """
+
+    supports_writes = False
+    supports_deletes = False
+    supports_listing = True
+
+    def __init__(self, tree: ZarrTree, *, read_only: bool = True) -> None:
+        if not read_only:
+            raise ValueError("a view of an archive is read-only")
+        super().__init__(read_only=True)
+        self.tree = tree
+
+    def with_read_only(self, read_only: bool = False) -> Self:
+        """The same store; it cannot be made writable."""
+        return type(self)(self.tree, read_only=read_only)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, InsituStore) and (
+            self.tree is other.tree
+            or (self.tree.documents == other.tree.documents and self.tree.group.sources == other.tree.group.sources)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        count = sum(1 for _ in self.tree.group.all_arrays())
+        return f"InsituStore({count} arrays, zarr_format={self.tree.zarr_format})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.tree,)
+
+    def get_sync(
+        self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """What a key holds, without an event loop."""
+        self._is_open = True
+        data = self.tree.get(key, _span(byte_range))
+        return None if data is None else (prototype or default_buffer_prototype()).buffer.from_bytes(data)
+
+    def set_sync(self, key: str, value: Buffer) -> None:
+        """Refused: the store is read-only."""
+        self._refuse()
+
+    def delete_sync(self, key: str) -> None:
+        """Refused: the store is read-only."""
+        self._refuse()
+
+    async def get(
+        self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """What a key holds; archives are read on threads."""
+        return await asyncio.to_thread(self.get_sync, key, prototype=prototype, byte_range=byte_range)
+
+    async def get_partial_values(
+        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
+    ) -> list[Buffer | None]:
+        """What several keys hold."""
+        return list(await asyncio.gather(*(self.get(key, prototype, wanted) for key, wanted in key_ranges)))
+
+    async def exists(self, key: str) -> bool:
+        """Whether there is such a key."""
+        if key in self.tree.documents:
+            return True
+        return self.tree.place(key) is not None and await self.get(key, byte_range=RangeByteRequest(0, 1)) is not None
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Refused: the store is read-only."""
+        self._refuse()
+
+    async def delete(self, key: str) -> None:
+        """Refused: the store is read-only."""
+        self._refuse()
+
+    def _refuse(self) -> Never:
+        self._check_writable()
+        raise AssertionError("unreachable")
+
+    def list(self) -> AsyncIterator[str]:
+        """All keys."""
+        return self.list_prefix("")
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """The keys under a prefix."""
+        for key in self.tree.keys(prefix):
+            yield key
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """The names right under a prefix."""
+        for name in self.tree.children(prefix):
+            yield name
+
+    def close(self) -> None:
+        """Close the archive's files."""
+        self.tree.close()
+        super().close()
+
+
+def _span(wanted: ByteRequest | None) -> Span:
+    if wanted is None:
+        return ALL
+    if isinstance(wanted, RangeByteRequest):
+        return Span(wanted.start, wanted.end)
+    if isinstance(wanted, OffsetByteRequest):
+        return Span(wanted.offset)
+    if isinstance(wanted, SuffixByteRequest):
+        return Span(-wanted.suffix) if wanted.suffix else Span(0, 0)
+    raise TypeError(f"Unexpected byte_range, got {wanted!r}")
