@@ -1,37 +1,33 @@
 """Does one file, opened by us and loaded, equal what xarray makes of it?
 
-Run as a worker, since the oracles' libraries die of some files: paths come one a line, verdicts go one a line.
+Run as a worker, since the oracles' libraries die of some files: a path and the engines to ask come one a line, verdicts go one a line.
 """
 
 from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
+from typing import Any
 
 import xarray as xr
 
 from insitu.errors import InsituError
 from insitu.xarray_bridge import open_dataset
+from oracles.differences import FILES
 
 __all__ = ["verdict"]
 
 MOST_BYTES = 1 << 26
 
-DIFFERENCES = {
-    "h5diff_strings1.h5": "texts padded with spaces: netCDF-4 shows the padding, h5py and h5netcdf (and we) do not",
-    "h5diff_strings2.h5": "the same",
-    "tstring.h5": "the same",
-    "tstring-at.h5": "the same, in an attribute",
-    "f03tst_open_mem.nc": "space that was never allocated and has no fill value: netCDF-C shows what happened to be in its memory",
-}
-"""Files that differ on purpose, and why."""
+ENGINES: dict[str, dict[str, Any]] = {"netcdf4": {}, "h5netcdf": {"phony_dims": "access"}, "zarr": {}}
 
 
-def oracle(path: str) -> tuple[xr.Dataset | None, str]:
-    """What xarray makes of a file: engine netcdf4, else h5netcdf."""
-    for engine, options in (("netcdf4", {}), ("h5netcdf", {"phony_dims": "access"})):
+def oracle(path: str, engines: Sequence[str]) -> tuple[xr.Dataset | None, str]:
+    """What xarray makes of a file: the first engine that opens it says it."""
+    for engine in engines:
         try:
-            with xr.open_dataset(path, engine=engine, **options) as ds:
+            with xr.open_dataset(path, engine=engine, **ENGINES[engine]) as ds:
                 if ds.nbytes > MOST_BYTES:
                     return None, "too large"
                 return ds.load(), engine
@@ -40,9 +36,9 @@ def oracle(path: str) -> tuple[xr.Dataset | None, str]:
     return None, "no engine opens it"
 
 
-def verdict(path: str) -> str:
+def verdict(path: str, engines: Sequence[str]) -> str:
     """One word, and why."""
-    theirs, engine = oracle(path)
+    theirs, engine = oracle(path, engines)
     if theirs is None:
         return f"unchecked: {engine}"
     try:
@@ -61,7 +57,7 @@ def verdict(path: str) -> str:
     try:
         xr.testing.assert_identical(ours, theirs)
     except AssertionError as difference:
-        if reason := DIFFERENCES.get(path.rsplit("/", 1)[-1]):
+        if reason := FILES.get(path.rsplit("/", 1)[-1]):
             return f"differs: {reason}"
         return f"wrong ({engine}): {difference}"
     except ValueError as problem:  # xarray cannot compare some attributes
@@ -73,7 +69,8 @@ def main() -> None:
     """Serve as the worker."""
     warnings.simplefilter("ignore")
     for line in sys.stdin:
-        print(verdict(line.rstrip("\n")).replace("\n", " "), flush=True)
+        path, *engines = line.rstrip("\n").split("\t")
+        print(verdict(path, engines).replace("\n", " "), flush=True)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,9 @@ import select
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,34 +19,36 @@ WORKER = Path(__file__).with_name("law.py")
 SECONDS = 60
 
 
-def verdicts(paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
-    """Ask a worker about each file; a new one where it dies, which it does of the oracles' libraries."""
+def verdicts(paths: Iterable[Path], engines: Sequence[str]) -> Iterator[tuple[Path, str]]:
+    """Ask a worker about each file; a new one where it dies, which it does of the oracles' libraries: then the next engine is asked."""
     worker = None
     for path in paths:
-        if worker is None:
-            environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
-            worker = subprocess.Popen(
-                [sys.executable, str(WORKER)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                env=environment,
-            )
-        assert worker.stdin is not None
-        assert worker.stdout is not None
-        worker.stdin.write(f"{path}\n")
-        worker.stdin.flush()
-        ready, _, _ = select.select([worker.stdout], [], [], SECONDS)
-        answer = worker.stdout.readline() if ready else ""
-        if not answer:
+        for number in range(len(engines)):
+            worker = worker or _worker()
+            answer = _asked(worker, "\t".join([str(path), *engines[number:]]))
+            if answer not in ("died", "hung"):
+                break
             end(worker)
             worker = None
-            yield path, "died" if ready else "hung"
-        else:
-            yield path, answer.strip()
+        yield path, answer
     if worker is not None:
         end(worker)
+
+
+def _worker() -> subprocess.Popen[str]:
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen([sys.executable, str(WORKER)], **pipes, text=True, env=environment)
+
+
+def _asked(worker: subprocess.Popen[str], question: str) -> str:
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    worker.stdin.write(f"{question}\n")
+    worker.stdin.flush()
+    ready, _, _ = select.select([worker.stdout], [], [], SECONDS)
+    answer = worker.stdout.readline() if ready else ""
+    return answer.strip() or ("died" if ready else "hung")
 
 
 def end(worker: subprocess.Popen[str]) -> None:
@@ -60,16 +63,33 @@ THEY_HANG = {"h5repack_hlink.h5"}
 """Files with cycles of hard links, on which netCDF never comes back."""
 
 
-@pytest.mark.timeout(1800)
-def test_every_file_that_xarray_opens(corpus: Path) -> None:
-    paths = sorted(path for path in (corpus / "hdf5").rglob("*") if path.is_file() and path.name not in THEY_HANG)
-    found = dict(verdicts(paths))
-    counted = Counter(verdict.split(":")[0].split(" ")[0].strip(",") for verdict in found.values())
+def agree(corpus: Path, paths: Sequence[Path], engines: Sequence[str], share: float) -> None:
+    """Every file that an engine opens is the same, or differs for a reason that is listed; and enough of them are opened."""
+    found = dict(verdicts(paths, engines))
     bad = [
-        f"{path.relative_to(corpus)}: {v}" for path, v in found.items() if v.startswith(("wrong", "crashed", "hung"))
+        f"{path.relative_to(corpus)}: {verdict}"
+        for path, verdict in found.items()
+        if verdict.startswith(("wrong", "crashed", "refused", "hung", "died"))
     ]
     assert not bad
-    assert counted["equal"] > 0.7 * len(paths)
+    counted = Counter(verdict.split(":")[0].split(" ")[0].strip(",") for verdict in found.values())
+    assert counted["equal"] > share * len(paths)
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    ("folder", "engines", "share"), [("hdf5", ("netcdf4", "h5netcdf"), 0.8), ("netcdf3", ("netcdf4",), 0.8)]
+)
+def test_every_file_that_xarray_opens(corpus: Path, folder: str, engines: tuple[str, ...], share: float) -> None:
+    paths = sorted(path for path in (corpus / folder).rglob("*") if path.is_file() and path.name not in THEY_HANG)
+    agree(corpus, paths, engines, share)
+
+
+def test_every_zarr_store_that_xarray_opens(corpus: Path) -> None:
+    pytest.importorskip("zarr")
+    marks = {"zarr.json", ".zgroup", ".zmetadata"}
+    paths = sorted({path.parent for path in (corpus / "zarr").rglob("*") if path.name in marks})
+    agree(corpus, paths, ("zarr",), 0.1)  # most are single arrays, which are no datasets for xarray
 
 
 def test_files_that_they_hang_on(corpus: Path) -> None:
