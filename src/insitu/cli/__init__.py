@@ -10,7 +10,7 @@ import sys
 
 import typer
 
-from insitu.cli import append, check, convert, demo, info, read, refresh, scan
+from insitu.cli import append, check, convert, demo, info, read, reduce, refresh, scan, serve
 from insitu.cli.screen import problems
 from insitu.errors import InsituError
 
@@ -31,6 +31,8 @@ app.command("convert")(convert.convert)
 app.command("append")(append.append)
 app.command("check")(check.check)
 app.command("refresh")(refresh.refresh)
+app.command("reduce")(reduce.reduce)
+app.command("serve")(serve.serve)
 app.command("demo")(demo.demo)
 
 _state = {"debug": False}

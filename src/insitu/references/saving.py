@@ -26,6 +26,7 @@ from insitu.references.target import writable
 from insitu.references.urls import Base, absolute, relative_to
 from insitu.references.writing import Writing
 from insitu.sources import ByteSource, open_source
+from insitu.sources.gate import ask_path
 from insitu.sources.listing import local_path
 
 __all__ = ["FORMATS", "append", "format_of", "open_references", "save"]
@@ -153,6 +154,7 @@ def _found(url: str) -> str | None:
 
 def _head(path: str) -> bytes:
     with open(path, "rb") as file:
+        ask_path(path, file.fileno())
         return file.read(64)
 
 

@@ -16,6 +16,7 @@ from typing import IO, Any, Protocol
 
 from insitu.errors import AccessError, NotFoundError, SourceError, UnsupportedError
 from insitu.sources import open_source
+from insitu.sources.gate import ask_path
 from insitu.sources.listing import local_path
 
 __all__ = ["Folder", "LocalFolder", "RemoteFolder", "folder", "writable"]
@@ -93,7 +94,9 @@ class LocalFolder:
     def read(self, name: str) -> bytes | None:
         """A file's bytes; None if it is not there."""
         try:
-            with open(os.path.join(self.url, name), "rb") as file:
+            path = os.path.join(self.url, name)
+            with open(path, "rb") as file:
+                ask_path(path, file.fileno())
                 return file.read()
         except FileNotFoundError:
             return None

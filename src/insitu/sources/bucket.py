@@ -24,6 +24,7 @@ from insitu.sources.certificates import Trust, trust_for
 from insitu.sources.credentials import find_credentials
 from insitu.sources.deadline import Deadline
 from insitu.sources.exchange import Exchange, PassingError
+from insitu.sources.gate import ask_bucket
 from insitu.sources.options import azure_settings, gcs_settings, options_for, retry_settings, s3_settings
 from insitu.sources.patience import Patience, patience_for
 from insitu.sources.redact import displayed, redacted
@@ -144,6 +145,7 @@ def bucket_of(address: Address, url: str, options: Mapping[str, Any]) -> Bucket:
     trust, patience = trust_for(options, aws=address.kind == "s3"), patience_for(options)
     if address.region is not None:
         config.setdefault("region", address.region)
+    ask_bucket(address.kind, _endpoint(address.kind, config), address.bucket, address.key)
     try:
         return _bucket(
             address.kind, address.bucket, _frozen(config), _frozen(client), patience, profile, trust,

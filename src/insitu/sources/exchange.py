@@ -18,6 +18,7 @@ from insitu.errors import SourceError, TimedOutError
 from insitu.sources.certificates import Trust
 from insitu.sources.connections import route
 from insitu.sources.deadline import Deadline
+from insitu.sources.gate import ask_web
 from insitu.sources.login import Cookies, basic, netrc_login
 from insitu.sources.patience import Patience
 from insitu.sources.redact import displayed, quoted, redacted, userinfo
@@ -87,6 +88,7 @@ class Exchange:
         """One question, redirects followed; the body of the answer is still to be read."""
         target = self._moved or self.address
         for _ in range(_MOST_REDIRECTS):
+            ask_web(target)
             response = self._once(method, target, {**self._headers_for(target), **special}, deadline)
             _cookies.keep(target, response)
             location = response.headers.get("Location")

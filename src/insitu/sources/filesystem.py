@@ -16,6 +16,7 @@ from insitu.model import Source
 from insitu.sources import tracing
 from insitu.sources.address import place_of
 from insitu.sources.coalesce import frugal_gap, merge, split
+from insitu.sources.gate import ask_other
 from insitu.sources.protocol import Range
 from insitu.sources.ranges import clip, clip_all
 from insitu.sources.redact import displayed, redacted
@@ -37,6 +38,7 @@ class FilesystemSource:
     def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
         self._given, self._options = url, dict(options or {})
         self._url = displayed(url)
+        ask_other(url)
         try:
             core = importlib.import_module("fsspec.core")
         except ImportError:

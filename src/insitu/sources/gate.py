@@ -13,8 +13,15 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from insitu.errors import AccessError
+from insitu.sources.redact import displayed
 
-__all__ = ["Gate", "ask_bucket", "ask_other", "ask_path", "ask_web", "guarded", "set_gate"]
+__all__ = ["Gate", "RefusedError", "ask_bucket", "ask_other", "ask_path", "ask_web", "guarded", "set_gate"]
+
+
+class RefusedError(AccessError):
+    """A process that reads from certain places only was led to another one."""
+
+    kind = "refused"
 
 
 class Gate(Protocol):
@@ -85,7 +92,5 @@ def ask_other(url: str) -> None:
         raise _refused(url)
 
 
-def _refused(url: str) -> AccessError:
-    from insitu.sources.redact import displayed
-
-    return AccessError("this server may not read from there", url=displayed(url), hint="It serves its roots only")
+def _refused(url: str) -> RefusedError:
+    return RefusedError("this server may not read from there", url=displayed(url), hint="It serves its roots only")

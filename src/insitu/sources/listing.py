@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from insitu.errors import AccessError, InsituError, NotFoundError, SourceError
 from insitu.sources.address import Address, bucket_address, scheme_of
+from insitu.sources.gate import ask_other, ask_path
 from insitu.sources.options import options_for
 from insitu.sources.redact import displayed, redacted
 
@@ -122,6 +123,7 @@ def bucket_objects(address: Address, url: str, options: Mapping[str, Any]) -> di
 
 
 def _local_level(path: str) -> Level:
+    ask_path(path)
     try:
         with os.scandir(path) as entries:
             names = sorted((entry.name, entry.is_dir()) for entry in entries)
@@ -139,6 +141,7 @@ def _files(path: str) -> dict[str, int]:
     waiting = [""]
     while waiting:
         below = waiting.pop()
+        ask_path(os.path.join(path, below))
         try:
             with os.scandir(os.path.join(path, below)) as entries:
                 for entry in entries:
@@ -158,6 +161,7 @@ def _files(path: str) -> dict[str, int]:
 
 
 def _filesystem(url: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
+    ask_other(url)
     try:
         core = importlib.import_module("fsspec.core")
         files, inner = core.url_to_fs(url, **options_for(url, storage_options))

@@ -19,6 +19,7 @@ import numpy as np
 from insitu.errors import AccessError, NotFoundError, SourceError
 from insitu.model import Source
 from insitu.sources import tracing
+from insitu.sources.gate import ask_path
 from insitu.sources.protocol import Range, spread
 from insitu.sources.ranges import clip
 
@@ -68,12 +69,15 @@ class LocalSource:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._url = os.path.abspath(path)
         try:
+            ask_path(self._url)
             # Looked at before it is opened: opening a pipe would wait for a writer.
             mode = os.stat(self._url).st_mode
             if not stat.S_ISREG(mode):
                 kind = "a directory" if stat.S_ISDIR(mode) else "a device or pipe"
                 raise SourceError(f"{kind}, not a file", url=self._url)
             self._look(os.open(self._url, os.O_RDONLY | getattr(os, "O_BINARY", 0)))
+            if self._open is not None:
+                ask_path(self._url, self._open.number)
         except ValueError:
             raise SourceError("not a path", url=self._url) from None
         except SourceError:

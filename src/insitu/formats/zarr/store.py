@@ -16,6 +16,7 @@ from insitu.errors import AccessError, NotFoundError, SourceError
 from insitu.formats.zarr.keyed import Keyed, beneath
 from insitu.model import Encoding
 from insitu.sources import ByteSource, open_source
+from insitu.sources.gate import ask_path
 from insitu.sources.listing import children, local_path
 from insitu.sources.threads import gather
 from insitu.zarr_metadata import ArrayMetadata
@@ -69,6 +70,7 @@ class Store:
 def _read(path: str) -> bytes | None:
     try:
         with open(path, "rb") as file:
+            ask_path(path, file.fileno())
             return file.read()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None

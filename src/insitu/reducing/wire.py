@@ -1,0 +1,246 @@
+"""How do values, columns of integers and selections travel between a client and a server?
+
+As plain maps, lists, numbers, texts and bytes, which CBOR writes as they are. Columns of integers (where chunks lie) go as differences,
+deflated. Nothing that comes in is believed: whatever does not fit raises an error of ours, and no column is made larger than the limit.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib import format as npy
+
+from insitu.errors import InsituError, ModelError, SelectionError
+from insitu.model import Selection
+from insitu.model.selection import Stride
+
+__all__ = [
+    "MOST_ELEMENTS",
+    "dtype_from",
+    "dtype_to",
+    "integer",
+    "numbers_from",
+    "numbers_to",
+    "selection_from",
+    "selection_said",
+    "selection_to",
+    "values_from",
+    "values_to",
+    "whole",
+]
+
+MOST_ELEMENTS = 1 << 26
+"""Largest column that is taken in: 64 million numbers."""
+SMALL = 64
+"""Bytes of a column that is not worth deflating."""
+
+
+def dtype_to(dtype: np.dtype[Any]) -> Any:
+    """A type as NumPy's own file format writes it: a text, or a list for structures."""
+    return _plain(npy.dtype_to_descr(dtype))
+
+
+def dtype_from(data: Any) -> np.dtype[Any]:
+    """The type again."""
+    try:
+        found = npy.descr_to_dtype(_descr(data))
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError, SyntaxError, RecursionError) as problem:
+        raise ModelError(f"not a type of values: {str(data)[:80]!r}") from problem
+    return found
+
+
+def _plain(descr: Any) -> Any:
+    return [_plain(item) for item in descr] if isinstance(descr, (list, tuple)) else descr
+
+
+def _descr(data: Any) -> Any:
+    """Lists of fields have tuples inside."""
+    if not isinstance(data, list):
+        return data
+    fields = []
+    for item in data:
+        if not isinstance(item, list) or len(item) not in (2, 3):
+            raise ModelError("a structure's field is a name, a type and perhaps a shape")
+        name = tuple(item[0]) if isinstance(item[0], list) else item[0]
+        fields.append((name, _descr(item[1]), *(tuple(shape) for shape in item[2:])))
+    return fields
+
+
+def values_to(values: npt.NDArray[Any]) -> dict[str, Any]:
+    """An array of values: type, shape and bytes, C order, little-endian."""
+    if values.dtype.hasobject:
+        return {"dtype": "|O", "shape": list(values.shape), "items": [_item(item) for item in values.reshape(-1)]}
+    values = np.ascontiguousarray(values).reshape(values.shape)
+    little = values.dtype.newbyteorder("<")
+    data = values.astype(little, copy=False)
+    return {"dtype": dtype_to(little), "shape": list(values.shape), "data": data.tobytes()}
+
+
+def _item(item: Any) -> Any:
+    return item.item() if isinstance(item, np.generic) else item
+
+
+def values_from(data: Any) -> npt.NDArray[Any]:
+    """The array again; it may be read-only."""
+    try:
+        shape = tuple(whole(length) for length in data["shape"])
+        if "items" in data:
+            items = np.empty(math.prod(shape), object)
+            items[:] = data["items"]
+            return items.reshape(shape)
+        dtype = dtype_from(data["dtype"])
+        return np.frombuffer(data["data"], dtype, math.prod(shape)).reshape(shape)
+    except InsituError:
+        raise
+    except (TypeError, ValueError, KeyError) as problem:
+        raise ModelError(f"not an array of values: {problem}") from problem
+
+
+def numbers_to(column: npt.NDArray[Any]) -> Any:
+    """Integers: a number where all are equal, else differences, deflated."""
+    flat = np.ascontiguousarray(column, np.int64).reshape(-1)
+    if flat.size and (flat == flat[0]).all():
+        return {"shape": list(column.shape), "all": int(flat[0])}
+    step = np.diff(flat, prepend=0)
+    most = max(int(step.max(initial=0)), -int(step.min(initial=0)))
+    kind = next(
+        kind for kind in map(np.dtype, ("<i1", "<i2", "<i4", "<i8")) if most <= np.iinfo(kind).max or kind.itemsize == 8
+    )
+    data = step.astype(kind).tobytes()
+    packed = {"shape": list(column.shape), "kind": kind.str}
+    if len(data) <= SMALL:
+        return {**packed, "data": data}
+    # Bytes of one weight together: what lies far apart differs in the low ones only.
+    planes = np.frombuffer(data, np.uint8).reshape(-1, kind.itemsize).T.tobytes()
+    return {**packed, "deflated": zlib.compress(planes, 6)}
+
+
+def numbers_from(data: Any, most: int = MOST_ELEMENTS) -> npt.NDArray[np.int64]:
+    """The integers again."""
+    try:
+        shape = tuple(whole(length) for length in data["shape"])
+        size = math.prod(shape)
+        if size > most:
+            raise ModelError(f"a column of {size} numbers is more than the {most} that are taken")
+        if "all" in data:
+            return np.full(shape, integer(data["all"]), np.int64)
+        kind = np.dtype(data["kind"])
+        if kind.kind != "i" or kind.itemsize > 8:
+            raise ModelError(f"integers of type {kind} are not taken")
+        if "data" in data:
+            raw = bytes(data["data"])
+        else:
+            whole = zlib.decompressobj()
+            planes = whole.decompress(data["deflated"], size * kind.itemsize + 1)
+            if len(planes) != size * kind.itemsize:
+                raise ModelError(f"a column of {size} numbers has {len(planes)} bytes")
+            raw = np.frombuffer(planes, np.uint8).reshape(kind.itemsize, size).T.tobytes()
+        step = np.frombuffer(raw, kind, size)
+        return np.cumsum(step, dtype=np.int64).reshape(shape)
+    except InsituError:
+        raise
+    except (TypeError, ValueError, KeyError, OverflowError, zlib.error) as problem:
+        raise ModelError(f"not a column of integers: {problem}") from problem
+
+
+def selection_to(selection: Selection) -> list[Any]:
+    """One entry for each axis: an integer, `[start, step, length]`, or a column of indices."""
+    return [
+        {"take": numbers_to(s)} if isinstance(s, np.ndarray) else int(s) if isinstance(s, int) else [int(n) for n in s]
+        for s in selection.selectors
+    ]
+
+
+def selection_said(selection: Any) -> list[Any] | None:
+    """A selection of an array whose shape is not known: integers, slices, index arrays, an Ellipsis."""
+    if selection is Ellipsis or selection is None:
+        return None
+    said: list[Any] = []
+    for key in selection if isinstance(selection, tuple) else (selection,):
+        if key is Ellipsis:
+            said.append("...")
+        elif isinstance(key, slice):
+            said.append({"slice": [None if b is None else int(b) for b in (key.start, key.stop, key.step)]})
+        elif isinstance(key, (int, np.integer)):
+            said.append(int(key))
+        else:
+            said.append({"index": [int(i) for i in np.asarray(key)]})
+    return said
+
+
+def selection_from(data: Any, shape: Sequence[int]) -> Selection:
+    """A selection: as `selection_to` writes it, or by people: `{"slice": [start, stop, step]}` (null: open), `{"index": [0, 5]}`,
+    `"..."`; what is left out at the end is taken whole.
+    """
+    if data is None:
+        return Selection.of(..., shape)
+    if not isinstance(data, list) or len(data) - ("..." in data) > len(shape) or data.count("...") > 1:
+        raise SelectionError(f"a selection is a list of {len(shape)} entries, one for each axis")
+    at = data.index("...") if "..." in data else len(data)
+    rest = len(shape) - len(data) + ("..." in data)
+    data = [*data[:at], *[{"slice": [None]}] * rest, *data[at + 1 :]]
+    keys: list[Any] = []
+    for entry, length in zip(data, shape, strict=True):
+        if isinstance(entry, dict) and len(entry) == 1:
+            how, what = next(iter(entry.items()))
+            keys.append(_KEYS[how](what) if how in _KEYS else _refuse(entry))
+        elif isinstance(entry, list) and len(entry) == 3:
+            keys.append(_strided(entry, length))
+        elif isinstance(entry, int) and not isinstance(entry, bool):
+            keys.append(entry)
+        else:
+            _refuse(entry)
+    normal = Selection.of(tuple(k if not isinstance(k, Stride) else slice(None) for k in keys), shape)
+    exact = tuple(k if isinstance(k, Stride) else s for k, s in zip(keys, normal.selectors, strict=True))
+    return Selection(tuple(shape), exact)
+
+
+def _refuse(entry: Any) -> Any:
+    raise SelectionError(f"{str(entry)[:80]!r} selects nothing along an axis")
+
+
+def _slice(bounds: Any) -> slice:
+    if not isinstance(bounds, list) or not 1 <= len(bounds) <= 3:
+        _refuse(bounds)
+    return slice(*[None if bound is None else integer(bound) for bound in bounds])
+
+
+def _strided(entry: list[Any], length: int) -> Stride:
+    start, step, count = (integer(number) for number in entry)
+    if count < 0 or step == 0:
+        _refuse(entry)
+    if count and not (0 <= start < length and 0 <= start + step * (count - 1) < length):
+        raise SelectionError(f"start {start}, step {step}, length {count} leave an axis of length {length}")
+    return Stride(start, step, count)
+
+
+_KEYS: Mapping[str, Callable[[Any], Any]] = {
+    "slice": _slice,
+    "index": lambda what: np.array([integer(i) for i in _listed(what)], np.int64),
+    "take": numbers_from,
+}
+
+
+def _listed(what: Any) -> list[Any]:
+    if not isinstance(what, list):
+        raise SelectionError("an index is a list of integers")
+    return what
+
+
+def integer(number: Any) -> int:
+    """An integer of 64 bits, or an error."""
+    if not isinstance(number, int) or isinstance(number, bool) or not -(1 << 63) <= number < 1 << 63:
+        raise ModelError(f"{str(number)[:40]!r} is not an integer")
+    return number
+
+
+def whole(number: Any) -> int:
+    """A length: an integer that is not negative, or an error."""
+    if integer(number) < 0:
+        raise ModelError(f"{number} is negative")
+    return int(number)

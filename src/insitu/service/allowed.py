@@ -1,0 +1,172 @@
+"""Which URLs may be read? Those under the roots that the server was given.
+
+Paths are compared as they really are (symbolic links followed), web addresses after their dots and percent signs are undone, and always by
+whole segments: the root `/data` does not let anybody into `/data-of-others`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from insitu.errors import SourceError
+from insitu.sources.address import bucket_address, scheme_of
+from insitu.sources.gate import RefusedError
+from insitu.sources.redact import displayed
+
+__all__ = ["Allowed", "local_path"]
+
+PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class _Web:
+    """A prefix of web addresses."""
+
+    scheme: str
+    host: str
+    port: int | None
+    segments: tuple[str, ...]
+
+    @classmethod
+    def of(cls, url: str) -> _Web | None:
+        """None for what is no web address, or one that tries to climb."""
+        try:
+            parts = urlsplit(url)
+            scheme, host = parts.scheme.lower(), (parts.hostname or "").lower().rstrip(".")
+            port = parts.port or PORTS.get(scheme)
+        except ValueError:
+            return None
+        if scheme not in PORTS or not host or parts.username is not None or parts.password is not None:
+            return None
+        path = unquote(parts.path)
+        segments = tuple(segment for segment in path.split("/") if segment)
+        # Twice encoded, or with the other slash: some server behind may undo it once more.
+        if any(segment in (".", "..") or "\\" in segment or "%2e" in segment.lower() or "%2f" in segment.lower() for segment in segments):  # fmt: skip
+            return None
+        if any(ord(letter) < 32 for letter in url) or "\\" in parts.netloc:
+            return None
+        return cls(scheme, host, port, segments)
+
+    def covers(self, other: _Web) -> bool:
+        """Whether another address lies below."""
+        same = (self.scheme, self.host, self.port) == (other.scheme, other.host, other.port)
+        return same and other.segments[: len(self.segments)] == self.segments
+
+
+@dataclass(frozen=True, slots=True)
+class _Bucket:
+    """A prefix of a bucket in its usual place."""
+
+    kind: str
+    bucket: str
+    segments: tuple[str, ...]
+
+
+class Allowed:
+    """The roots of a server: a gate (see `insitu.sources.gate`).
+
+    Parameters
+    ----------
+    roots
+        Folders, files, `file://`, `http(s)://` and `s3://` (`gs://`, `az://`) prefixes. A web address is also that of an S3 endpoint, with
+        or without a bucket.
+    """
+
+    def __init__(self, roots: Sequence[str]) -> None:
+        self.paths: list[str] = []
+        self.webs: list[_Web] = []
+        self.buckets: list[_Bucket] = []
+        for root in roots:
+            self._add(root)
+
+    def _add(self, root: str) -> None:
+        local = local_path(root)
+        if local is not None:
+            if not os.path.exists(local):
+                raise SourceError("there is no such root", url=root)
+            self.paths.append(os.path.realpath(local))
+            return
+        web = _Web.of(root)
+        if web is not None:
+            self.webs.append(web)
+            return
+        address = bucket_address(root)
+        if address is None:
+            raise SourceError(
+                "a root is a folder, or a prefix of http://, https://, s3://, gs:// or az:// URLs", url=root
+            )
+        self.buckets.append(_Bucket(address.kind, address.bucket, _segments(address.key)))
+
+    def path(self, path: str) -> bool:
+        """Whether a file or folder, by its real path, lies under a root."""
+        return any(path == root or path.startswith(root.rstrip(os.sep) + os.sep) for root in self.paths)
+
+    def web(self, url: str) -> bool:
+        """Whether a web address does."""
+        found = _Web.of(url)
+        return found is not None and any(root.covers(found) for root in self.webs)
+
+    def bucket(self, kind: str, endpoint: str | None, bucket: str, key: str) -> bool:
+        """Whether an object of a bucket does: by its bucket's own URL at the usual endpoint, or by the endpoint's web address."""
+        segments = _segments(key)
+        if any(segment in (".", "..") for segment in segments):
+            return False
+        if endpoint is not None:
+            found = _Web.of(f"{endpoint.rstrip('/')}/{bucket}/")
+            if found is not None:
+                found = _Web(found.scheme, found.host, found.port, (*found.segments, *segments))
+                if any(root.covers(found) for root in self.webs):
+                    return True
+            if endpoint.rstrip("/") != (usual_endpoint(kind) or "").rstrip("/"):
+                return False
+        return any(
+            (root.kind, root.bucket) == (kind, bucket) and segments[: len(root.segments)] == root.segments
+            for root in self.buckets
+        )
+
+    def check(self, url: str, options: dict[str, Any] | None = None) -> None:
+        """Refuse a URL of a request that lies elsewhere. What it leads to finds the same gate again when it is opened."""
+        local = local_path(url)
+        if local is not None:
+            good = self.path(os.path.realpath(local))
+        elif scheme_of(url) in PORTS:
+            good = self.web(url)
+        else:
+            try:
+                address = bucket_address(url)
+            except SourceError:
+                address = None
+            endpoint = (options or {}).get("endpoint_url")
+            good = address is not None and self.bucket(address.kind, endpoint, address.bucket, address.key)
+        if not good:
+            raise RefusedError(
+                "this server may not read from there", url=displayed(url), hint="It serves its roots only"
+            )
+
+
+def usual_endpoint(kind: str) -> str | None:
+    """Where buckets are unless somebody says otherwise."""
+    if kind != "s3":
+        return None
+    names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    return next((os.environ[name] for name in names if os.environ.get(name)), None)
+
+
+def local_path(url: str) -> str | None:
+    """The path of a file URL or a plain path; None for what is remote."""
+    scheme = scheme_of(url)
+    if scheme is None:
+        return url
+    if scheme in ("file", "local"):
+        rest = url.partition("://")[2]
+        host, slash, path = rest.partition("/")
+        return unquote(slash + path) if host in ("", "localhost") else None
+    return None
+
+
+def _segments(key: str) -> tuple[str, ...]:
+    return tuple(segment for segment in key.split("/") if segment)

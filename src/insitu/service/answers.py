@@ -1,0 +1,98 @@
+"""What does the server say when something is wrong? One table: from the kind of an error to a status; one form for all of them.
+
+`{"error": {"message": …, "caused_by": […]}}`, as Reductionist does, without secrets: messages show URLs redacted, and paths only as the
+client named them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from starlette.responses import Response
+
+from insitu.errors import InsituError
+from insitu.sources.redact import redacted
+
+__all__ = ["STATUS", "BusyError", "RequestError", "TooLargeError", "failure", "problem"]
+
+
+class RequestError(InsituError, ValueError):
+    """The request is not what the protocol says."""
+
+    kind = "request"
+
+
+class TooLargeError(InsituError, ValueError):
+    """The request asks for more than one request may have."""
+
+    kind = "too-large"
+
+
+class BusyError(InsituError):
+    """The server has too much to do."""
+
+    kind = "busy"
+
+    def __init__(self, message: str, after: int) -> None:
+        super().__init__(message)
+        self.after = after
+
+
+STATUS = {
+    "request": 400,
+    "too-large": 413,
+    "busy": 429,
+    "refused": 403,
+    "token": 401,
+    "not-found": 404,
+    "access": 401,
+    "variable": 404,
+    "selection": 400,
+    "model": 400,
+    "codec": 422,
+    "unknown-codec": 422,
+    "checksum": 422,
+    "format": 422,
+    "unsupported": 422,
+    "truncated": 422,
+    "stale": 409,
+    "timeout": 504,
+    "late": 503,
+    "source": 502,
+    "error": 500,
+}
+"""Of the routes that are ours; the compatible ones know fewer."""
+
+
+def failure(error: InsituError, status: int | None = None) -> Response:
+    """An error of ours as an answer."""
+    causes: list[str] = []
+    cause = error.__cause__
+    while cause is not None and len(causes) < 4:
+        causes.append(redacted(str(cause))[:500])
+        cause = cause.__cause__
+    headers = {}
+    if isinstance(error, BusyError):
+        headers["Retry-After"] = str(error.after)
+    code = status if status is not None else STATUS.get(error.kind, 500)
+    if code == 401:
+        headers["WWW-Authenticate"] = "Basic, Bearer"
+    return problem(code, redacted(str(error)), causes, headers, kind=error.kind)
+
+
+def problem(
+    status: int,
+    message: str,
+    caused_by: Sequence[str] = (),
+    headers: dict[str, str] | None = None,
+    kind: str | None = None,
+) -> Response:
+    """An error as an answer."""
+    body: dict[str, object] = {"message": message}
+    if caused_by:
+        body["caused_by"] = list(caused_by)
+    extra = dict(headers or {})
+    if kind is not None:
+        extra["X-Insitu-Error"] = kind  # what it was, for a client that wants to raise the same
+    return Response(json.dumps({"error": body}), status, extra, "application/json")

@@ -1,0 +1,292 @@
+"""How are many reductions, or many reads, answered in one go?
+
+A batch is prepared first (metadata scanned, every source checked against the roots, its cost estimated), then waits for its turn, then
+streams: a sequence of CBOR items, one for each array, the last one saying that all is there. An error on the way is an item too.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import cbor2
+import numpy as np
+import numpy.typing as npt
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from insitu.errors import InsituError
+from insitu.model import Selection, VirtualArray
+from insitu.model.selection import Stride
+from insitu.reading import ChunkCache, Tally, execute, plan
+from insitu.reducing import Reduction
+from insitu.reducing.active_groups import grouped, weighted
+from insitu.reducing.reduce import answers, normalised
+from insitu.reducing.stream import fold
+from insitu.reducing.wire import dtype_to, values_to
+from insitu.service.answers import TooLargeError, failure
+from insitu.service.body import body_of
+from insitu.service.credentials import Credentials, credentials_of
+from insitu.service.jobs import BLOCKWISE, Batch, Job, batch_of
+from insitu.service.shelf import Deadline, Leased
+from insitu.service.worker import Worker
+from insitu.sources.redact import redacted
+
+__all__ = ["batch_routes"]
+
+PREPARING = 1 << 20
+"""Counted for a request that is being prepared, beside its body."""
+PIECE = 1 << 20
+"""Bytes sent at a time."""
+BLOCK = 8 << 20
+"""Bytes of values that are read at a time."""
+BATCHES = 20 << 20
+"""Bytes that a thread holds while it folds: what it fetched and what that decoded to."""
+MEDIAN = 512 << 20
+MEDIA = "application/cbor-seq"
+
+Produce = Callable[["Ready", Deadline], Iterator[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A job whose array is known."""
+
+    job: Job
+    array: VirtualArray
+    selection: Selection
+    cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A batch that can begin."""
+
+    tasks: tuple[Task, ...]
+    options: dict[str, Any]
+
+    @property
+    def cost(self) -> int:
+        """Bytes: jobs run one after the other."""
+        return max(task.cost for task in self.tasks)
+
+
+def batch_routes(worker: Worker) -> list[BaseRoute]:
+    """`/reduce` and `/read`."""
+
+    def route(reducing: bool, produce: Produce) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            try:
+                who = credentials_of(request.headers, worker.settings.tokens)
+                body = await body_of(request, worker.limits.request)
+                kind = request.headers.get("content-type", "")
+                ready = await worker.run(
+                    PREPARING + 8 * len(body),
+                    lambda deadline: _prepare(worker, batch_of(body, kind, reducing=reducing), who, reducing),
+                )
+                pieces = await worker.stream(ready.cost, lambda deadline: _told(produce(ready, deadline)))
+            except InsituError as error:
+                return failure(error)
+            return StreamingResponse(pieces, media_type=MEDIA)
+
+        return answer
+
+    return [
+        Route("/reduce", route(True, lambda ready, deadline: _reduce(worker, ready, deadline)), methods=["POST"]),
+        Route("/read", route(False, lambda ready, deadline: _read(worker, ready, deadline)), methods=["POST"]),
+    ]
+
+
+def storage_options(worker: Worker, batch: Batch, who: Credentials) -> dict[str, Any]:
+    """How sources are opened: the server's own options for their places, else the client's credentials, else none."""
+    options: dict[str, Any] = {**worker.settings.storage_options, **batch.options}
+    if who.name is not None:
+        options |= {"key": who.name, "secret": who.secret}
+        options.pop("anon", None)
+    else:
+        options["anon"] = True
+    return options
+
+
+def _prepare(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> Ready:
+    options = storage_options(worker, batch, who)
+    tasks = []
+    for job in batch.jobs:
+        if job.table is None:
+            assert job.url is not None
+            assert job.variable is not None
+            worker.allowed.check(job.url, options)
+            array = worker.scans.array(job.url, job.variable, decoded=job.decode, options=options, who=f"{who.digest} {sorted(batch.options.items())}")  # fmt: skip
+        else:
+            array = job.array()
+        for url in {source.url for tile in array.tiles for source in _named(tile.chunks.sources)}:
+            worker.allowed.check(url, options)
+        selection = job.chosen(array)
+        tasks.append(Task(job, array, selection, _cost(worker, job, array, selection, reducing)))
+    return Ready(tuple(tasks), options)
+
+
+def _named(sources: Any) -> Any:
+    """Sources that can be listed; those of Zarr keys are computed, and find the gate when they are opened."""
+    return sources if isinstance(sources, (tuple, list)) else ()
+
+
+def _cost(worker: Worker, job: Job, array: VirtualArray, selection: Selection, reducing: bool) -> int:
+    """About how many bytes the job holds at a time."""
+    chunk = 0
+    for tile in array.tiles:
+        itemsize = max(encoding.dtype.itemsize for encoding in tile.encodings)
+        stored = [
+            axis.show(np.arange(axis.count)).stored if not axis.is_regular else np.array([axis.size])
+            for axis in tile.axes
+        ]
+        chunk = max(chunk, math.prod(max(int(column.max(initial=1)), 1) for column in stored) * itemsize)
+    raw = all(encoding.raw for tile in array.tiles for encoding in tile.encodings)
+    if chunk > worker.limits.chunk and not raw:
+        raise TooLargeError(f"a chunk of {chunk} bytes is more than the {worker.limits.chunk} that this server decodes")
+    shape = selection.result_shape
+    held = ((os.cpu_count() or 1) + 1) * (BATCHES + min(chunk, worker.limits.chunk))
+    if not reducing:
+        return held + 10 * BLOCK
+    along = normalised(job.axes, len(shape))
+    kept = math.prod(length for axis, length in enumerate(shape) if axis not in along)
+    if job.groups is not None:
+        kept *= job.groups.count
+    answer = 3 * kept * 16 * len(job.methods)
+    if answer > worker.limits.memory:
+        raise TooLargeError(f"an answer of {kept} values is more than this server holds")
+    if any(method in BLOCKWISE for method in job.methods):
+        held += MEDIAN
+    return min(held, 2 * math.prod(shape) * array.dtype.itemsize + BATCHES) + answer
+
+
+def _told(items: Iterator[bytes]) -> Iterator[bytes]:
+    """The pieces; an error after the first one as an item, because the status has been sent."""
+    begun = False
+    try:
+        for item in items:
+            for start in range(0, len(item), PIECE):
+                begun = True
+                yield item[start : start + PIECE]
+    except InsituError as error:
+        if not begun:
+            raise
+        yield cbor2.dumps({"error": {"kind": error.kind, "message": redacted(str(error))}})
+
+
+def _done(tally: Tally, count: int) -> bytes:
+    """The last item."""
+    return cbor2.dumps(
+        {
+            "done": count,
+            "chunks": tally.chunks,
+            "requests": tally.requests,
+            "bytes_fetched": tally.bytes_fetched,
+            "bytes_decoded": tally.bytes_decoded,
+        }
+    )
+
+
+def _reduce(worker: Worker, ready: Ready, deadline: Deadline) -> Iterator[bytes]:
+    tally = Tally()
+    try:
+        with Leased(ready.options, deadline) as opened:
+            for number, task in enumerate(ready.tasks):
+                found = _reduced(task, opened, tally)
+                name = "partial" if task.job.partial else "values"
+                yield cbor2.dumps({"job": number, name: {key: values_to(np.asarray(v)) for key, v in found.items()}})
+        yield _done(tally, len(ready.tasks))
+    finally:
+        worker.counted(tally)
+
+
+def _reduced(task: Task, opened: Leased, tally: Tally) -> dict[str, npt.NDArray[Any]]:
+    job, array, name = task.job, task.array, task.job.variable
+    along = normalised(job.axes, len(task.selection.result_shape))
+    if job.weights is not None:
+        return weighted(
+            array, job.methods, job.weights, opened, axes=along, selection=task.selection, rules=job.rules, keepdims=job.keepdims,
+            name=name, tally=tally,
+        )  # fmt: skip
+    if job.groups is not None:
+        axes = None if job.axes is None else along
+        return grouped(
+            array, job.methods, job.groups, opened, axes=axes, selection=task.selection, rules=job.rules, name=name, tally=tally
+        )  # fmt: skip
+    if job.partial:
+        reduction = Reduction(job.methods, array.dtype, job.rules)
+        return dict(fold(array, task.selection, along, reduction, opened, name=name, tally=tally))
+    return answers(
+        array, job.methods, job.axes, task.selection, job.rules, opened, keepdims=job.keepdims, name=name, tally=tally
+    )
+
+
+def _read(worker: Worker, ready: Ready, deadline: Deadline) -> Iterator[bytes]:
+    tally = Tally()
+    try:
+        with Leased(ready.options, deadline) as opened:
+            for number, task in enumerate(ready.tasks):
+                yield cbor2.dumps({"job": number, "dtype": dtype_to(_little(task.array.dtype)), "shape": list(task.selection.result_shape)})  # fmt: skip
+                for values in _blocks(task, opened, tally):
+                    deadline.check()
+                    yield cbor2.dumps(_payload(values))
+                yield cbor2.dumps({"job": number, "end": True})
+        yield _done(tally, len(ready.tasks))
+    finally:
+        worker.counted(tally)
+
+
+def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype.newbyteorder("<")
+
+
+def _payload(values: npt.NDArray[Any]) -> Any:
+    """A block: bytes in C order, little-endian; a list of objects."""
+    if values.dtype.hasobject:
+        return values_to(values)["items"]
+    return np.ascontiguousarray(values).astype(_little(values.dtype), copy=False).tobytes()
+
+
+def _blocks(task: Task, opened: Leased, tally: Tally) -> Iterator[npt.NDArray[Any]]:
+    """The values, slab by slab along the first axis, so that no more than a few blocks are ever held."""
+    shape = task.selection.result_shape
+    if 0 in shape:
+        return
+    if not shape:
+        out = np.empty(shape, task.array.dtype)
+        execute(plan(task.array, task.selection), out, opened, task.job.variable, tally)
+        yield out
+        return
+    number = next(i for i, s in enumerate(task.selection.selectors) if not isinstance(s, int))
+    row = math.prod(shape[1:]) * task.array.dtype.itemsize
+    step = _aligned(max(BLOCK // max(row, 1), 1), task.array, number, row)
+    cache = ChunkCache(2 * BLOCK)  # for chunks that a border of two slabs cuts
+    for begin in range(0, shape[0], step):
+        part = _slab(task.selection, number, begin, min(begin + step, shape[0]))
+        out = np.empty(part.result_shape, task.array.dtype)
+        execute(plan(task.array, part), out, opened, task.job.variable, tally, cache if step < shape[0] else None)
+        yield out
+
+
+def _aligned(step: int, array: VirtualArray, dimension: int, row: int) -> int:
+    """A step that ends where chunks do, if such slabs are not too large: then every chunk is decoded once."""
+    cut = array.tiles[0].axis_of(dimension) if array.tiles else None
+    if cut is None or not cut.is_regular:
+        return step
+    if step < cut.size:
+        return cut.size if cut.size * row <= 4 * BLOCK else step
+    return step // cut.size * cut.size
+
+
+def _slab(selection: Selection, number: int, begin: int, end: int) -> Selection:
+    chosen = selection.selectors[number]
+    if isinstance(chosen, Stride):
+        part: Any = Stride(chosen.start + chosen.step * begin, chosen.step, end - begin)
+    else:
+        assert isinstance(chosen, np.ndarray)
+        part = chosen[begin:end]
+    return Selection(selection.shape, (*selection.selectors[:number], part, *selection.selectors[number + 1 :]))

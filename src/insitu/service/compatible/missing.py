@@ -1,0 +1,105 @@
+"""Which values of a chunk are missing, by the protocol's five ways to say so?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Missing", "missing_of"]
+
+WAYS = ("missing_value", "missing_values", "valid_min", "valid_max", "valid_range")
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A way, and its values in the type of the data."""
+
+    way: str
+    values: tuple[Any, ...]
+
+    def mask(self, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_] | None:
+        """Where values are missing; None if none is. What cannot be compared (NaN) is outside of every valid range."""
+        mask = _MASKS[self.way](values, self.values)
+        return mask if mask.any() else None
+
+    def stand_in(self, dtype: np.dtype[Any]) -> Any:
+        """What stands for an extreme of nothing but missing values: one of them."""
+        if self.way in ("missing_value", "missing_values") and self.values:
+            return self.values[0]
+        if dtype.kind in "fc":
+            return dtype.type(np.nan)
+        if dtype.kind in "iu":
+            info = np.iinfo(dtype)
+            if self.way in ("valid_min", "valid_range") and int(self.values[0]) > info.min:
+                return dtype.type(int(self.values[0]) - 1)
+            if self.way in ("valid_max", "valid_range") and int(self.values[-1]) < info.max:
+                return dtype.type(int(self.values[-1]) + 1)
+        return dtype.type(0)
+
+
+def _equal(values: npt.NDArray[Any], to: tuple[Any, ...]) -> npt.NDArray[np.bool_]:
+    mask = np.zeros(values.shape, bool)
+    for value in to:
+        mask |= np.isnan(values) if value != value else values == value
+    return mask
+
+
+_MASKS: dict[str, Callable[[npt.NDArray[Any], tuple[Any, ...]], npt.NDArray[np.bool_]]] = {
+    "missing_value": _equal,
+    "missing_values": _equal,
+    "valid_min": lambda values, limits: ~(values >= limits[0]),
+    "valid_max": lambda values, limits: ~(values <= limits[0]),
+    "valid_range": lambda values, limits: ~((values >= limits[0]) & (values <= limits[1])),
+}
+
+
+def missing_of(data: Any, dtype: np.dtype[Any]) -> Missing:
+    """What a request says; ValueError if it does not fit the type."""
+    if not isinstance(data, dict):
+        raise ValueError("expected an object")
+    given = {name: value for name, value in data.items() if value is not None or name not in WAYS}
+    if len(given) != 1 or next(iter(given)) not in WAYS:
+        raise ValueError(f"expected exactly one of {', '.join(f'`{way}`' for way in WAYS)}")
+    way, value = next(iter(given.items()))
+    native = dtype.newbyteorder("=")
+    if way == "missing_values":
+        if not isinstance(value, list):
+            raise ValueError("missing_values: expected a list")
+        return Missing(way, tuple(_fitting(item, native) for item in value))
+    if way == "valid_range":
+        if not isinstance(value, list) or len(value) != 2:
+            raise ValueError("valid_range: expected a list of two numbers")
+        low, high = (_fitting(item, native) for item in value)
+        if not low < high:
+            raise ValueError(f"valid_range: the minimum must be less than the maximum, [{value[0]}, {value[1]}]")
+        return Missing(way, (low, high))
+    return Missing(way, (_fitting(value, native),))
+
+
+def _fitting(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A number in the type of the data."""
+    if dtype.kind == "b" and isinstance(value, bool):
+        return dtype.type(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"Incompatible value {str(value)[:60]} for missing")
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        if not isinstance(value, int) or not info.min <= value <= info.max:
+            raise ValueError(f"Incompatible value {str(value)[:60]} for missing of type {dtype}")
+        return dtype.type(value)
+    if dtype.kind == "b":
+        raise ValueError(f"Incompatible value {str(value)[:60]} for missing of type {dtype}")
+    try:
+        number = float(value)
+    except OverflowError:
+        raise ValueError(f"Incompatible value {str(value)[:60]} for missing of type {dtype}") from None
+    with np.errstate(over="ignore"):
+        found = dtype.type(number)
+    if math.isfinite(number) and not np.isfinite(found):
+        raise ValueError(f"Incompatible value {value} for missing of type {dtype}")
+    return found

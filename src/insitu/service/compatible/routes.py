@@ -1,0 +1,88 @@
+"""How is a request of the compatible protocol answered, and its failure?"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from insitu.errors import AccessError, CodecError, InsituError, NotFoundError, SourceError
+from insitu.service.answers import BusyError, RequestError, TooLargeError, failure, problem
+from insitu.service.body import body_of
+from insitu.service.compatible.operations import OPERATIONS, encoded, operate
+from insitu.service.compatible.request import ChunkRequest, parse
+from insitu.service.credentials import Credentials, TokenError, credentials_of
+from insitu.service.shelf import Deadline, LateError
+from insitu.service.worker import Worker
+from insitu.sources.gate import RefusedError
+from insitu.sources.redact import redacted
+
+__all__ = ["compatible_routes"]
+
+
+def compatible_routes(worker: Worker) -> list[BaseRoute]:
+    """`/v2/…` as Reductionist has it; below `/keepdims` with kept dimensions and nested counts, which lets PyActiveStorage reduce any axes."""
+    plain = _answering(worker, worker.settings.keep_dims)
+    kept = _answering(worker, True)
+    return [
+        Route("/v2/{operation}", plain, methods=["POST"]),
+        Route("/keepdims/v2/{operation}", kept, methods=["POST"]),
+    ]
+
+
+def _answering(worker: Worker, keep_dims: bool) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        operation = request.path_params["operation"]
+        if operation not in OPERATIONS:
+            return problem(404, f"unsupported operation {operation[:60]}")
+        try:
+            who = credentials_of(request.headers, worker.settings.tokens)
+            wanted = parse(await body_of(request, worker.limits.request))
+            _allow(worker, wanted)
+            cost = worker.loader.cost(wanted)
+            data = await worker.run(cost, lambda deadline: _work(worker, operation, wanted, who, keep_dims, deadline))
+        except InsituError as error:
+            return _failed(error)
+        return Response(data, media_type="application/cbor")
+
+    return answer
+
+
+def _allow(worker: Worker, wanted: ChunkRequest) -> None:
+    place = wanted.place
+    worker.allowed.check(place.url, place.options)
+
+
+def _work(
+    worker: Worker, operation: str, wanted: ChunkRequest, who: Credentials, keep_dims: bool, deadline: Deadline
+) -> bytes:
+    deadline.check()
+    chunk = worker.loader.load(wanted, who)
+    deadline.check()
+    worker.metrics.add("insitu_bytes_fetched_total", wanted.size or 0)
+    worker.metrics.add("insitu_bytes_decoded_total", chunk.nbytes)
+    worker.metrics.add("insitu_chunks_total", 1)
+    return encoded(operate(operation, wanted, chunk, keep_dims), wanted, keep_dims)
+
+
+def _failed(error: InsituError) -> Response:
+    """The protocol's statuses: 400 for what is wrong with request, object or upstream, 401 for credentials."""
+    if isinstance(error, (RefusedError, BusyError, TooLargeError, LateError)):
+        return failure(error)
+    if isinstance(error, TokenError):
+        return failure(error, 401)
+    causes = [redacted(str(error))]
+    if isinstance(error, RequestError):
+        return failure(error, 400)
+    if isinstance(error, CodecError):
+        return problem(400, "failed to decompress data", causes, kind=error.kind)
+    if isinstance(error, NotFoundError):
+        return problem(400, "error retrieving object from S3 storage", [*causes, "NoSuchKey"], kind=error.kind)
+    if isinstance(error, AccessError):
+        headers = {"WWW-Authenticate": "Basic"}
+        return problem(401, "error retrieving object from S3 storage", [*causes, "Access Denied"], headers, error.kind)
+    if isinstance(error, SourceError):
+        return problem(400, "error retrieving object from S3 storage", causes, kind=error.kind)
+    return failure(error, 400)

@@ -1,0 +1,120 @@
+"""What is known about an archive already? Its metadata, kept between requests for as long as the archive is the same."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import UnsupportedError, VariableError
+from insitu.model import VirtualArray
+from insitu.opening import scan
+from insitu.service.allowed import local_path
+from insitu.service.metrics import Metrics
+from insitu.xarray_bridge.opening import open_dataset
+from insitu.xarray_bridge.ordinary import behind
+from insitu.xarray_bridge.values import inlined
+
+__all__ = ["Scans"]
+
+
+@dataclass(slots=True)
+class _Kept:
+    array: VirtualArray
+    version: Any
+    checked: float
+
+
+class Scans:
+    """Arrays of archives, the ones used last.
+
+    Parameters
+    ----------
+    most
+        How many are kept.
+    fresh
+        Seconds for which a remote archive is believed to be the same.
+    metrics
+        Counts scans.
+    """
+
+    def __init__(self, most: int, fresh: float, metrics: Metrics) -> None:
+        self.most, self.fresh, self.metrics = most, fresh, metrics
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self._making: dict[Hashable, threading.Lock] = {}
+
+    def array(self, url: str, variable: str, *, decoded: bool, options: Mapping[str, Any], who: str) -> VirtualArray:
+        """A variable of an archive.
+
+        Parameters
+        ----------
+        url, variable
+            Which; groups before slashes.
+        decoded
+            Whether the CF conventions are applied: scale, offset, missing values, times.
+        options
+            How to open it.
+        who
+            For whom: what one client may see another may not.
+        """
+        key = (who, url, variable, decoded)
+        version = _version(url)
+        with self._lock:
+            making = self._making.setdefault(key, threading.Lock())
+        with making:  # of several requests for one archive, one scans
+            with self._lock:
+                kept = self._kept.get(key)
+                if kept is not None and kept.version == version and self._believed(kept, url):
+                    self._kept.move_to_end(key)
+                    return kept.array
+            self.metrics.add("insitu_scans_total", 1)
+            array = _decoded(url, variable, options) if decoded else scan_array(url, variable, options)
+            with self._lock:
+                self._kept[key] = _Kept(array, version, time.monotonic())
+                while len(self._kept) > self.most:
+                    self._making.pop(self._kept.popitem(last=False)[0], None)
+            return array
+
+    def _believed(self, kept: _Kept, url: str) -> bool:
+        path = local_path(url)
+        return (path is not None and os.path.isfile(path)) or time.monotonic() - kept.checked < self.fresh
+
+
+def _version(url: str) -> Any:
+    """What identifies the present content, where a look costs nothing."""
+    path = local_path(url)
+    if path is None:
+        return None
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return None
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
+def scan_array(url: str, variable: str, options: Mapping[str, Any]) -> VirtualArray:
+    """A variable as it is stored."""
+    return scan(url, variables=[variable], storage_options=options).array(variable)
+
+
+def _decoded(url: str, variable: str, options: Mapping[str, Any]) -> VirtualArray:
+    """A variable as xarray would show it."""
+    group, _, name = variable.strip("/").rpartition("/")
+    dataset = open_dataset(url, group=group or None, variables=[name], storage_options=options)
+    found = dataset.variables.get(name)
+    if found is None:
+        raise VariableError(f"there is no variable {variable!r}", url=url)
+    lazy = behind(found)
+    if lazy is not None and not lazy.steps:
+        return lazy.array
+    array = inlined(np.asarray(found.values))
+    if array is None:
+        raise UnsupportedError(f"{variable} holds {found.dtype} values, which a request cannot reduce", url=url)
+    return array

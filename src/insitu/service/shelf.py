@@ -1,0 +1,133 @@
+"""Which objects are open? Remote ones stay open between requests, each client's own; files are opened anew, so that a new file is seen.
+
+The deadline of a request reaches its threads here: whoever wants to open or lease a source after it is told that time is up.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from insitu.errors import StaleSourceError, TimedOutError
+from insitu.model import Source
+from insitu.reading import Opened
+from insitu.service.credentials import Credentials
+from insitu.sources import ByteSource, open_source
+from insitu.sources.address import is_remote
+
+__all__ = ["Deadline", "LateError", "Leased", "Shelf"]
+
+Answer = TypeVar("Answer")
+DRAWERS = 64
+"""Clients whose sources stay open."""
+
+
+class LateError(TimedOutError):
+    """A request takes longer than the server allows."""
+
+    kind = "late"
+
+
+@dataclass(slots=True)
+class Deadline:
+    """When a request has to be done."""
+
+    at: float
+    cancelled: bool = False
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """So many seconds from now."""
+        return cls(time.monotonic() + seconds)
+
+    def check(self) -> None:
+        """Raise if time is up, or nobody waits for the answer any more."""
+        if self.cancelled or time.monotonic() > self.at:
+            raise LateError("the request took longer than this server allows")
+
+
+class Leased(Opened):
+    """Open sources of one request: `Opened`, with a deadline."""
+
+    def __init__(self, options: Mapping[str, Any], deadline: Deadline) -> None:
+        super().__init__(options)
+        self._deadline = deadline
+
+    @contextmanager
+    def lease(self, source: Source) -> Iterator[ByteSource]:
+        """An open source, for as long as the block lasts and time is left."""
+        self._deadline.check()
+        with super().lease(source) as found:
+            yield found
+
+
+class Shelf:
+    """Open sources of all clients."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._drawers: OrderedDict[Any, Opened] = OrderedDict()
+
+    def drawer(self, who: Credentials, options: Mapping[str, Any]) -> Opened:
+        """The sources of one client, opened with its options."""
+        key = (who.digest, _frozen(options))
+        old = None
+        with self._lock:
+            found = self._drawers.get(key)
+            if found is None:
+                given = dict(options)
+                found = self._drawers[key] = _Fresh(
+                    opener=lambda source: open_source(source.url, given, expected=source)
+                )
+            self._drawers.move_to_end(key)
+            if len(self._drawers) > DRAWERS:
+                old = self._drawers.popitem(last=False)[1]
+        if old is not None:
+            old.close()
+        return found
+
+    def forget(self, who: Credentials, options: Mapping[str, Any]) -> None:
+        """Open a client's sources anew: one of them has changed."""
+        with self._lock:
+            old = self._drawers.pop((who.digest, _frozen(options)), None)
+        if old is not None:
+            old.close()
+
+    def close(self) -> None:
+        """Close all."""
+        with self._lock:
+            drawers, self._drawers = list(self._drawers.values()), OrderedDict()
+        for drawer in drawers:
+            drawer.close()
+
+    def again(self, who: Credentials, options: Mapping[str, Any], act: Callable[[], Answer]) -> Answer:
+        """Do something once more, with fresh sources, if the first time an object turns out to have changed."""
+        try:
+            return act()
+        except StaleSourceError:
+            self.forget(who, options)
+            return act()
+
+
+class _Fresh(Opened):
+    """`Opened`, but files of this machine are not kept: a file of the same name may be another one by the next request."""
+
+    @contextmanager
+    def lease(self, source: Source) -> Iterator[ByteSource]:
+        if is_remote(source.url):
+            with super().lease(source) as found:
+                yield found
+            return
+        with self._open(source) as found:
+            yield found
+
+
+def _frozen(options: Any) -> Any:
+    if isinstance(options, Mapping):
+        return tuple(sorted((str(name), _frozen(value)) for name, value in options.items()))
+    return tuple(_frozen(item) for item in options) if isinstance(options, (list, tuple)) else options

@@ -1,0 +1,141 @@
+"""What does one worker process hold, and how does it do the work of a request? On threads, within its turn and its time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from insitu.reading import ChunkCache, Tally
+from insitu.service.admission import Admission
+from insitu.service.allowed import Allowed
+from insitu.service.compatible.load import Loader
+from insitu.service.metrics import Metrics
+from insitu.service.scans import Scans
+from insitu.service.settings import Settings
+from insitu.service.shelf import Deadline, LateError, Shelf
+
+__all__ = ["Worker"]
+
+Answer = TypeVar("Answer")
+THREADS_FOR_CORE = 8
+"""Most of a request's time may be spent waiting for storage."""
+AHEAD = 4
+"""Pieces of a streamed answer that wait to be sent."""
+
+
+class Worker:
+    """The state of a worker process."""
+
+    def __init__(self, settings: Settings) -> None:
+        limits = settings.limits
+        self.settings, self.limits = settings, limits
+        self.allowed = Allowed(settings.roots)
+        self.shelf = Shelf()
+        self.cache = ChunkCache(limits.cache)
+        self.loader = Loader(self.shelf, self.cache, limits)
+        self.metrics = Metrics(settings.metrics)
+        self.scans = Scans(limits.scans, limits.fresh, self.metrics)
+        threads = settings.threads or THREADS_FOR_CORE * (os.cpu_count() or 1)
+        self.admission = Admission(limits.memory, limits.queue, limits.wait, threads)
+        self.pool = ThreadPoolExecutor(threads, thread_name_prefix="insitu-serve")
+        self.closing = False
+
+    def close(self) -> None:
+        """Finish what is under way, then give everything back."""
+        self.closing = True
+        self.pool.shutdown(wait=True, cancel_futures=True)
+        self.shelf.close()
+        self.metrics.close()
+
+    def counted(self, tally: Tally) -> None:
+        """Note what was read."""
+        self.metrics.add("insitu_bytes_fetched_total", tally.bytes_fetched)
+        self.metrics.add("insitu_bytes_decoded_total", tally.bytes_decoded)
+        self.metrics.add("insitu_chunks_total", tally.chunks)
+
+    def gauges(self) -> None:
+        """Note what is under way."""
+        self.metrics.set("insitu_memory_bytes", self.admission.used)
+        self.metrics.set("insitu_running", self.admission.running)
+        self.metrics.set("insitu_waiting", self.admission.waiting)
+        self.metrics.set("insitu_cache_bytes", self.cache.nbytes)
+
+    async def run(self, cost: int, work: Callable[[Deadline], Answer]) -> Answer:
+        """The result of some work.
+
+        Parameters
+        ----------
+        cost
+            Bytes that it holds.
+        work
+            Called on a thread, with the time when it has to be done.
+        """
+        leave = await self.admission.enter(cost)
+        loop = asyncio.get_running_loop()
+        deadline = Deadline.after(self.limits.seconds)
+        future = loop.run_in_executor(self.pool, work, deadline)
+        # Memory is given back when the thread is done, even if nobody waits for it any more.
+        future.add_done_callback(lambda done: (leave(), done.cancelled() or done.exception())[0])
+        try:
+            return await asyncio.wait_for(asyncio.shield(future), self.limits.seconds)
+        except TimeoutError:
+            if future.done():
+                raise  # the work's own
+            raise LateError("the request took longer than this server allows") from None
+        finally:
+            deadline.cancelled = True
+
+    async def stream(self, cost: int, work: Callable[[Deadline], Iterator[bytes]]) -> AsyncIterator[bytes]:
+        """The pieces of some work, as they are made: an iterator that has its first piece already, so that an early error is raised here."""
+        leave = await self.admission.enter(cost)
+        loop = asyncio.get_running_loop()
+        deadline = Deadline.after(self.limits.seconds)
+        room = threading.Semaphore(AHEAD)
+        pieces: asyncio.Queue[Any] = asyncio.Queue()
+
+        def produce() -> None:
+            for piece in work(deadline):
+                while not room.acquire(timeout=0.5):
+                    deadline.check()
+                deadline.check()
+                loop.call_soon_threadsafe(pieces.put_nowait, piece)
+
+        def ended(done: asyncio.Future[None]) -> None:
+            leave()
+            pieces.put_nowait(_End(None if done.cancelled() else done.exception()))
+
+        loop.run_in_executor(self.pool, produce).add_done_callback(ended)
+        try:
+            first = await pieces.get()
+        except BaseException:
+            deadline.cancelled = True
+            raise
+        if isinstance(first, _End) and first.error is not None:
+            raise first.error
+
+        async def rest() -> AsyncIterator[bytes]:
+            piece = first
+            try:
+                while not isinstance(piece, _End):
+                    room.release()
+                    yield piece
+                    piece = await pieces.get()
+                if piece.error is not None:
+                    raise piece.error
+            finally:
+                deadline.cancelled = True
+
+        return rest()
+
+
+class _End:
+    """No more pieces."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException | None) -> None:
+        self.error = error

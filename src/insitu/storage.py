@@ -1,0 +1,128 @@
+"""The founding contract of active storage: load a chunk's bytes, decode them, return only the asked parts, or only their reduction.
+
+`read` and `reduce` do it here, or next to the data on a server that `insitu serve` runs (`active=`). Both know nothing of files and
+formats: an offset, a size, an encoding, and spans of the decoded elements are all there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.model import Encoding, VirtualArray
+from insitu.reading import read_array
+from insitu.reducing.active import Active
+from insitu.reducing.reduce import statistics
+from insitu.reducing.storage import Spans, chunk_array, encoding_of, spans_selection
+
+__all__ = ["read", "reduce"]
+
+
+def read(
+    url: str,
+    offset: int = 0,
+    size: int | None = None,
+    encoding: Encoding | Mapping[str, Any] | npt.DTypeLike = "u1",
+    spans: Spans | None = None,
+    *,
+    shape: Sequence[int] | None = None,
+    active: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> npt.NDArray[Any]:
+    """Elements of one chunk.
+
+    Parameters
+    ----------
+    url, offset, size
+        Where the chunk's bytes lie; without a size, up to the end of the object.
+    encoding
+        An `Encoding`; or `{"dtype": "<f4", "codecs": [{"id": "shuffle", "elementsize": 4}, {"id": "zlib"}]}`, in the order of
+        writing; or just a type.
+    spans
+        `(first, many)` elements of the decoded chunk, in C order, as `Selection.spans()` gives them; all of it, in its shape, if not given.
+    shape
+        Of the chunk; may be left out where nothing is compressed.
+    active
+        Address of a server that does it next to the data.
+    storage_options
+        See `insitu.scan`.
+
+    Examples
+    --------
+    >>> import numpy, tempfile, zlib
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     _ = file.write(zlib.compress(numpy.arange(12, dtype="<i4").tobytes())), file.flush()
+    ...     read(file.name, 0, None, {"dtype": "<i4", "codecs": [{"id": "zlib"}]}, [(2, 3), (9, 1)], shape=(3, 4))
+    array([2, 3, 4, 9], dtype=int32)
+    """
+    array, selection = _wanted(url, offset, size, encoding, spans, shape)
+    if active is not None:
+        return Active(active).read(array, selection, storage_options=storage_options)
+    return read_array(array, selection, storage_options=storage_options)
+
+
+def reduce(
+    url: str,
+    offset: int = 0,
+    size: int | None = None,
+    encoding: Encoding | Mapping[str, Any] | npt.DTypeLike = "u1",
+    spans: Spans | None = None,
+    method: str | Sequence[str] = "sum",
+    *,
+    shape: Sequence[int] | None = None,
+    axes: int | Sequence[int] | None = None,
+    skipna: bool | None = None,
+    active: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Any:
+    """A statistic of elements of one chunk.
+
+    Parameters
+    ----------
+    url, offset, size, encoding, spans, shape, active, storage_options
+        As for `read`.
+    method
+        One of the statistics of `insitu.reduce`; or several, which are taken in one pass and come as a mapping.
+    axes
+        Of the chunk, without spans; all if not given.
+    skipna
+        Whether NaN is left out; if not given, yes for floating-point values.
+
+    Examples
+    --------
+    >>> import numpy, tempfile
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     _ = file.write(numpy.arange(12, dtype="<i4").tobytes()), file.flush()
+    ...     int(reduce(file.name, 8, 40, "<i4", [(0, 2), (9, 1)], "max"))
+    11
+    """
+    array, selection = _wanted(url, offset, size, encoding, spans, shape)
+    methods = [method] if isinstance(method, str) else list(method)
+    if active is not None:
+        found = Active(active).statistics(
+            array, methods, axes=axes, selection=selection, skipna=skipna, storage_options=storage_options
+        )
+    else:
+        found = statistics(
+            array, methods, axes=axes, selection=selection, skipna=skipna, storage_options=storage_options
+        )
+    return found[method] if isinstance(method, str) else found
+
+
+def _wanted(
+    url: str,
+    offset: int,
+    size: int | None,
+    encoding: Encoding | Mapping[str, Any] | npt.DTypeLike,
+    spans: Spans | None,
+    shape: Sequence[int] | None,
+) -> tuple[VirtualArray, Any]:
+    chain = encoding_of(encoding)
+    if spans is None:
+        return chunk_array(url, offset, size, chain, shape), ...
+    flat = None if shape is None else (int(np.prod(shape, dtype=np.int64)),)
+    array = chunk_array(url, offset, size, chain, flat)
+    return array, spans_selection(spans, array.size)
