@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from pathlib import Path
 
 import h5py
@@ -12,7 +13,7 @@ import pytest
 import insitu
 from insitu.errors import StaleSourceError
 from insitu.keeping import check, refresh
-from insitu.model import VirtualGroup, concatenate
+from insitu.model import Source, VirtualGroup, concatenate
 from insitu.reading import read_array
 from insitu.references import open_references, save
 
@@ -107,3 +108,62 @@ def test_inline_values_that_changed_are_refused(archive: Path) -> None:
     make(archive / "2.h5", 2, time=1.0)
     with pytest.raises(StaleSourceError, match="time"):
         refresh(archive / "z.insitu")
+
+
+# When is it found out? Each way in: references or the file itself, as arrays or as a dataset.
+
+
+def tampered(path: Path) -> None:
+    """Other values in the same place, a second later."""
+    data = bytearray(path.read_bytes())
+    data[-16:] = bytes(16)
+    path.write_bytes(bytes(data))
+    os.utime(path, (2e9, 2e9))
+
+
+def test_verify_at_opening(archive: Path) -> None:
+    assert insitu.scan(archive / "x.insitu", verify="open").array("t").shape == (20, 4)
+    tampered(archive / "2.h5")
+    with pytest.raises(StaleSourceError, match=r"2\.h5"):
+        insitu.scan(archive / "x.insitu", verify="open")
+    with pytest.raises(StaleSourceError, match=r"2\.h5"):
+        insitu.open_dataset(archive / "x.insitu", verify="open")
+    with pytest.raises(ValueError, match="verify"):
+        insitu.scan(archive / "x.insitu", verify="never")  # type: ignore[arg-type]
+
+
+def test_verify_when_read(archive: Path) -> None:
+    group = insitu.scan(archive / "x.insitu")
+    dataset = insitu.open_dataset(archive / "x.insitu")
+    file = insitu.scan(archive / "2.h5")
+    tampered(archive / "2.h5")
+    assert read_array(group.array("t"), np.s_[:10]).shape == (10, 4)  # the other files are what they were
+    for array in (group.array("t"), file.array("t")):
+        with pytest.raises(StaleSourceError, match=r"modification date|ETag"):
+            read_array(array, name="t")
+    with pytest.raises(StaleSourceError):
+        dataset.t.load()
+
+
+def test_verify_never(archive: Path) -> None:
+    fresh = values(archive / "x.insitu")
+    group = insitu.scan(archive / "x.insitu", verify=None)
+    dataset = insitu.open_dataset(archive / "x.insitu", verify=None)
+    file = insitu.scan(archive / "2.h5", verify=None)
+    os.utime(archive / "2.h5", (2e9, 2e9))
+    assert read_array(group.array("t")).tolist() == fresh.tolist()
+    assert dataset.t.values.tolist() == fresh.tolist()
+    assert read_array(file.array("t")).tolist() == fresh[10:15].tolist()
+    assert read_array(pickle.loads(pickle.dumps(group)).array("t")).tolist() == fresh.tolist()
+
+
+def test_two_marks_of_one_file() -> None:
+    scanned = Source("/a", 10, "a-12f", 1.5)
+    assert scanned.difference(Source("/a")) is None
+    assert scanned.difference(Source("/a", 10, "a-130", 1.5)) is not None
+    assert (
+        scanned.difference(Source("/a", 10, "a-130", 1.0)) is None
+    )  # restored from an archive that keeps whole seconds
+    assert scanned.difference(Source("/a", 10, "a-130", 2.0)) is not None
+    assert Source("/a", 10, '"x"', 1.0).difference(Source("/a", 10, '"y"', 1.0)) is not None
+    assert Source("/a", 10, '"x"', 1.0).difference(Source("/a", 10, 'W/"x"', 9.0)) is None
