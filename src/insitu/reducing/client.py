@@ -32,6 +32,8 @@ PASSING = frozenset({429, 502, 503, 504})
 ATTEMPTS = 5
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 20.0
 CONNECT, READ = 10.0, 330.0
+DOWN = 30.0
+"""Seconds for which a server that could not be reached is not asked again."""
 KINDS: Mapping[str, type[InsituError]] = {
     cls.kind: cls for cls in (getattr(errors, name) for name in errors.__all__) if cls is not InsituError
 }
@@ -74,6 +76,7 @@ class Client:
         self.traffic = Traffic()
         self._lock = threading.Lock()
         self._pool: urllib3.PoolManager | None = None
+        self._down = 0.0
 
     def ask(self, route: str, request: Mapping[str, Any], basic: tuple[str, str] | None = None) -> list[Any]:
         """The items of an answer, once all of them are there.
@@ -93,12 +96,16 @@ class Client:
             headers["X-Insitu-Token" if basic else "Authorization"] = self.token if basic else f"Bearer {self.token}"
         if basic:
             headers["Authorization"] = "Basic " + b64encode(":".join(basic).encode()).decode()
+        if time.monotonic() < self._down:
+            raise ServerError("the server could not be reached a moment ago", url=self.url)
         pause = FIRST_PAUSE
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return self._once(route, body, headers)
             except _PassingError as problem:
                 if attempt == ATTEMPTS:
+                    if problem.unreached:
+                        self._down = time.monotonic() + DOWN
                     raise problem.error from None
                 time.sleep(min(problem.after or random.uniform(pause / 2, pause), LONGEST_PAUSE))
                 pause = min(2 * pause, LONGEST_PAUSE)
@@ -116,9 +123,10 @@ class Client:
             finally:
                 response.release_conn()
         except failures.TimeoutError as problem:
-            raise _PassingError(TimedOutError(f"the server did not answer: {problem}", url=self.url)) from None
+            error = TimedOutError(f"the server did not answer: {problem}", url=self.url)
+            raise _PassingError(error, unreached=isinstance(problem, failures.ConnectTimeoutError)) from None
         except failures.HTTPError as problem:
-            raise _PassingError(ServerError(f"the server cannot be reached: {problem}", url=self.url)) from None
+            raise _PassingError(ServerError(f"the connection failed: {problem}", url=self.url)) from None
         with self._lock:
             self.traffic.requests += 1
             self.traffic.sent += len(body)
@@ -159,9 +167,9 @@ class Client:
 class _PassingError(Exception):
     """An attempt failed in a way that may pass."""
 
-    def __init__(self, error: InsituError, after: float | None = None) -> None:
+    def __init__(self, error: InsituError, after: float | None = None, unreached: bool = False) -> None:
         super().__init__(error)
-        self.error, self.after = error, after
+        self.error, self.after, self.unreached = error, after, unreached
 
 
 _clients: dict[tuple[str, str | None], Client] = {}

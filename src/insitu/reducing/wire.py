@@ -135,8 +135,7 @@ def numbers_from(data: Any, most: int = MOST_ELEMENTS) -> npt.NDArray[np.int64]:
         if "data" in data:
             raw = bytes(data["data"])
         else:
-            whole = zlib.decompressobj()
-            planes = whole.decompress(data["deflated"], size * kind.itemsize + 1)
+            planes = zlib.decompressobj().decompress(data["deflated"], size * kind.itemsize + 1)
             if len(planes) != size * kind.itemsize:
                 raise ModelError(f"a column of {size} numbers has {len(planes)} bytes")
             raw = np.frombuffer(planes, np.uint8).reshape(kind.itemsize, size).T.tobytes()

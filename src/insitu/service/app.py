@@ -54,7 +54,7 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
             set_gate(None)
 
     routes = [*_own_routes(state), *(route for make in ROUTES for route in make(state))]
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _refused})
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _refused, Exception: _broken})
     app.router.redirect_slashes = False
     return Observed(app, state)
 
@@ -101,6 +101,10 @@ async def _refused(request: Request, error: Exception) -> Response:
     return problem(error.status_code, str(error.detail), headers=dict(error.headers or {}))
 
 
+async def _broken(request: Request, error: Exception) -> Response:
+    return problem(500, "something went wrong in the server")
+
+
 class Observed:
     """Every request is timed, counted and logged, without its headers and its query; what goes wrong unexpectedly is a plain 500."""
 
@@ -128,9 +132,8 @@ class Observed:
             await self.app(scope, receive, watched)
         except Exception:
             errors.exception("unexpected, in %s %s", scope["method"], path)
-            if status:
+            if status != 500:
                 raise  # the answer has begun: end the connection, so that the client sees that it is not whole
-            await problem(500, "something went wrong in the server")(scope, receive, watched)
         finally:
             seconds = time.perf_counter() - began
             self.worker.metrics.served(_route(path), status, seconds, sent)

@@ -22,6 +22,7 @@ from xarray.core.indexing import ExplicitIndexer, ExplicitlyIndexed
 
 from insitu.model import VirtualArray
 from insitu.reading import ChunkCache, read_points
+from insitu.reducing.active import Active
 from insitu.xarray_bridge.cuts import stored_cuts, uniform_cuts
 from insitu.xarray_bridge.points import pointwise
 from insitu.xarray_bridge.steps import Cast, Step
@@ -36,6 +37,8 @@ class Access:
     storage_options: Mapping[str, Any] | None = None
     name: str | None = None
     """The variable, for messages."""
+    active: Active | None = None
+    """The server that reduces next to the data."""
     cache: ChunkCache | None = field(default=None, compare=False)
     """Keeps decoded chunks for the next reads."""
     kept: tuple[Any, ...] = field(default=(), compare=False, repr=False)

@@ -48,6 +48,8 @@ def open_mfdataset(
     format: str | None = None,
     chunks: Any = None,
     cache: ChunkCache | int | None = None,
+    active: str | None = None,
+    active_required: bool = False,
     verify: Verify = "read",
     allow_local: bool = False,
     storage_options: Mapping[str, Any] | None = None,
@@ -80,7 +82,7 @@ def open_mfdataset(
         None: threads where they help; a number of threads; a `concurrent.futures.Executor`; `"dask"` or a Dask client.
     progress
         True: a progress bar; or a function of how many files are done and how many there are.
-    group, format, chunks, cache, verify, allow_local, storage_options, **decode
+    group, format, chunks, cache, active, active_required, verify, allow_local, storage_options, **decode
         As for `open_dataset`.
 
     Returns
@@ -98,7 +100,7 @@ def open_mfdataset(
     if combine not in ("by_coords", "nested"):
         raise ValueError(f"{combine!r} is an invalid option for the keyword argument combine")
     places, urls = _places(found_paths(paths, storage_options))
-    urls, access = access_to(urls, storage_options, cache)
+    urls, access = access_to(urls, storage_options, cache, active, active_required)
     rules = Rules(loader(access.storage_options), data_vars, coords, compat, join, combine_attrs)
     names = tuple([variables] if isinstance(variables, str) else variables) if variables is not None else None
     job = Job(

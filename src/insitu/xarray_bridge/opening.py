@@ -13,6 +13,7 @@ from insitu.combining.names import without_secrets
 from insitu.combining.scanning import Job, scan_member, scan_tree
 from insitu.opening import Verify
 from insitu.reading import ChunkCache
+from insitu.reducing.active import Active
 from insitu.sources import open_source
 from insitu.xarray_bridge.dataset import dataset_of
 from insitu.xarray_bridge.lazy import Access, LazyArray
@@ -29,6 +30,8 @@ def open_dataset(
     format: str | None = None,
     chunks: Any = None,
     cache: ChunkCache | int | None = None,
+    active: str | None = None,
+    active_required: bool = False,
     verify: Verify = "read",
     allow_local: bool = False,
     storage_options: Mapping[str, Any] | None = None,
@@ -51,6 +54,9 @@ def open_dataset(
         As in `xarray.open_dataset`: Dask arrays instead of virtual ones. `{}`: cut where the stored chunks end.
     cache
         Keeps decoded chunks for the next reads: a `ChunkCache`, which several datasets may share, or how many bytes it may hold.
+    active, active_required
+        The address of a server next to the data (`insitu serve`), e.g. `"http://host:8080"`: reductions run there. If it cannot, they run here, with a
+        warning that says why; or that is an error.
     verify, allow_local
         When to find out whether sources are what was scanned, and whether references from elsewhere may name files of this machine: see
         `insitu.scan`.
@@ -71,7 +77,7 @@ def open_dataset(
     >>> ds.t2m.sel(time="2020-06").mean("time")  # doctest: +SKIP
     """
     names = None if variables is None else ((variables,) if isinstance(variables, str) else tuple(variables))
-    (url,), access = access_to([url], storage_options, cache)
+    (url,), access = access_to([url], storage_options, cache, active, active_required)
     job = _job(access, decode, group=group, format=format, variables=names, verify=verify, allow_local=allow_local)
     dataset = dataset_of(scan_member(url, job), access)
     return dataset if chunks is None else chunked(dataset, chunks)
@@ -89,13 +95,15 @@ def open_groups(
     format: str | None = None,
     chunks: Any = None,
     cache: ChunkCache | int | None = None,
+    active: str | None = None,
+    active_required: bool = False,
     verify: Verify = "read",
     allow_local: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     **decode: Any,
 ) -> dict[str, xarray.Dataset]:
     """Every group of an archive as a dataset, by path. See `open_dataset`."""
-    (url,), access = access_to([url], storage_options, cache)
+    (url,), access = access_to([url], storage_options, cache, active, active_required)
     job = _job(access, decode, group=group, format=format, verify=verify, allow_local=allow_local)
     found: dict[str, xarray.Dataset] = {}
     for path, member in scan_tree(url, job):
@@ -109,7 +117,11 @@ def _job(access: Access, decode: Mapping[str, Any], **how: Any) -> Job:
 
 
 def access_to(
-    urls: Sequence[Any], storage_options: Mapping[str, Any] | None, cache: ChunkCache | int | None = None
+    urls: Sequence[Any],
+    storage_options: Mapping[str, Any] | None,
+    cache: ChunkCache | int | None = None,
+    active: str | None = None,
+    active_required: bool = False,
 ) -> tuple[list[Any], Access]:
     """What to open, and how what is found there will be read.
 
@@ -125,7 +137,8 @@ def access_to(
             url = source
         opened.append(url)
     chosen = cache if isinstance(cache, ChunkCache) or cache is None else ChunkCache(int(cache))
-    return opened, Access(options, cache=chosen, kept=tuple(kept))
+    server = None if active is None else Active(active, active_required)
+    return opened, Access(options, active=server, cache=chosen, kept=tuple(kept))
 
 
 def chunked(dataset: xarray.Dataset, chunks: Any) -> xarray.Dataset:

@@ -85,12 +85,14 @@ def reduced(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
         axes = tuple(int(axis) % virtual.ndim for axis in np.atleast_1d(axes))
     if method.startswith("arg") and axes is not None and len(axes) != 1:
         return NotImplemented
-    result = reduce_array(
+    active = array.access.active
+    result = (reduce_array if active is None else active.reduce_array)(
         virtual,
         method,
         axes=axes,
         skipna=skipna,
         ddof=int(given["ddof"]),
+        name=array.access.name,
         storage_options=array.access.storage_options,
     )
     if given["keepdims"]:
