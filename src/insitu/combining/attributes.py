@@ -55,7 +55,14 @@ def common(parts: Sequence[Attributes]) -> dict[str, Any]:
     for part in _different(parts[1:]):
         for key in [key for key, value in result.items() if key not in part or not equivalent(value, part[key])]:
             del result[key]
+    if any(key not in result for part in parts for key in ("scale_factor", "add_offset") if key in part):
+        # Packed integers without their scale would be rounded values when somebody writes them: all of a packing, or none.
+        for key in _PACKING:
+            result.pop(key, None)
     return result
+
+
+_PACKING = ("scale_factor", "add_offset", "dtype", "_FillValue", "missing_value", "_Unsigned")
 
 
 def _different(parts: Sequence[Attributes]) -> list[Attributes]:

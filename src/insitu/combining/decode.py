@@ -20,7 +20,8 @@ from insitu.combining.gaps import filled_gaps
 from insitu.combining.member import Load, Member, Variable
 from insitu.combining.restoring import is_decoded, restored, typed
 from insitu.combining.small import Blocks, fetched, stored_values
-from insitu.model import Packings, Tile, VirtualArray, VirtualGroup
+from insitu.errors import CodecError
+from insitu.model import Packing, Packings, Tile, VirtualArray, VirtualGroup
 from insitu.sources import ByteSource
 
 __all__ = ["Memory", "member_of"]
@@ -164,19 +165,37 @@ def _again(file: _Given, join: bool, memory: Memory) -> Variable | None:
     if seen is None or seen.joined != join or len(array.tiles) != 1:
         return None
     old = seen.array
-    if (old.dtype, old.dims) != (array.dtype, array.dims) or (file.needed and seen.blocks != file.blocks):
+    if (old.dtype, old.dims) != (array.dtype, array.dims) or not _equal(seen.given, file.attributes):
         return None
     if old.tiles[0].encodings != array.tiles[0].encodings or old.details != array.details:
         return None
-    if (file.needed and old.shape != array.shape) or not _equal(seen.given, file.attributes):
-        return None
-    if seen.values is not None:
-        return Variable(array.dims, seen.values, seen.variable.attributes, seen.variable.encoding)
+    variable, values = seen.variable, seen.values
+    if file.needed and (seen.blocks != file.blocks or old.shape != array.shape):
+        if file.blocks is None or not _same_for_all_values(seen):
+            return None
+        try:
+            values = (
+                _shown(file, seen.packings[0], variable.dtype) if file.labels or variable.dtype.kind == "M" else None
+            )
+        except CodecError:  # a date that the type of the others does not hold: to be decided anew
+            return None
+        values = values if file.labels else None
+    if values is not None:
+        return Variable(array.dims, values, variable.attributes, variable.encoding)
     tiles: tuple[Tile, ...] = array.tiles
     if not seen.packings.identity:
         tiles = tuple([replace(tile, packings=seen.packings) for tile in tiles])
-    data = VirtualArray(array.shape, seen.variable.dtype, array.dims, tiles, array.origins)
-    return Variable(array.dims, data, seen.variable.attributes, seen.variable.encoding)
+    data = VirtualArray(array.shape, variable.dtype, array.dims, tiles, array.origins)
+    return Variable(array.dims, data, variable.attributes, variable.encoding)
+
+
+def _same_for_all_values(seen: _Seen) -> bool:
+    """Whether other values would have been decoded alike: numbers are; so are dates, where they can be, as nanoseconds from the start."""
+    dtype = seen.variable.dtype
+    if dtype.kind in "biufc":
+        return True
+    kind = seen.packings[0].kind
+    return dtype == np.dtype("M8[ns]") and kind.base == "ns" and kind.epoch is None
 
 
 def _decided(file: _Given, join: bool, memory: Memory) -> Variable:
@@ -215,9 +234,14 @@ def _labels(file: _Given, array: VirtualArray) -> npt.NDArray[Any]:
     """The values of a variable that is part of the member, decoded."""
     if (file.blocks is None and file.known is None) or array.shape != file.array.shape or len(array.tiles) != 1:
         return file.load([array])[0]
-    values, packing = file.values(), array.tiles[0].packings[0]
+    return _shown(file, array.tiles[0].packings[0], array.dtype)
+
+
+def _shown(file: _Given, packing: Packing, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """The values at hand, decoded."""
+    values = file.values()
     values = values if packing.identity else unpack(values, packing)
-    return values if values.dtype == array.dtype and values.flags.writeable else values.astype(array.dtype)
+    return values if values.dtype == dtype and values.flags.writeable else values.astype(dtype)
 
 
 def _text(file: _Given) -> Variable:

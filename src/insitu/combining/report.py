@@ -9,9 +9,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from insitu.combining.member import Member, Variable
 from insitu.combining.scanning import Failure
-from insitu.model import VirtualArray
+from insitu.model import Encoding, VirtualArray
 
 __all__ = ["Difference", "Report", "Survey"]
 
@@ -59,37 +61,46 @@ class Report:
     __repr__ = __str__
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Described:
+    """A variable without its values."""
+
+    dims: tuple[str, ...]
+    dtype: np.dtype[Any]
+    encoding: Mapping[str, Any]
+    attributes: Mapping[str, Any]
+    encodings: tuple[Encoding, ...]
+    """How its chunks are encoded; none if it was read."""
+
+
+Kind = tuple[Described, list[int]]
+"""How a variable is, and the files that have it so."""
+
+
 @dataclass(slots=True)
 class Survey:
-    """What is remembered of the files, so that a report can be made later: which of them are alike, trait by trait."""
+    """What is remembered of the files, so that a report can be made later: which of them are alike."""
 
     urls: tuple[str, ...]
     left_out: dict[str, str]
-    traits: dict[str, dict[str, dict[Hashable, list[int]]]]
-    """Variable: trait: value: which files have it."""
+    kinds: dict[str, list[Kind]]
+    """Variable: how it is, and in which files. Files that are alike share the objects that describe them, so there are few."""
     tiles: dict[str, int]
 
     @classmethod
     def of(cls, found: Sequence[Member | Failure], combined: Member) -> Survey:
-        """Look at all files once. Files that are alike share the objects that describe them, so this is cheap."""
+        """Look at all files once; nothing is compared yet."""
         members = [item for item in found if isinstance(item, Member)]
-        kinds: dict[str, dict[Any, tuple[Variable, list[int]]]] = {}
+        kinds: dict[str, dict[Any, Kind]] = {}
         for number, member in enumerate(members):
             for name, variable in member.variables.items():
-                key = (
-                    variable.dims,
-                    variable.dtype,
-                    id(variable.encoding),
-                    id(variable.attributes),
-                    id(_encodings(variable)),
-                )
-                kinds.setdefault(name, {}).setdefault(key, (variable, []))[1].append(number)
-        traits: dict[str, dict[str, dict[Hashable, list[int]]]] = {}
-        for name, alike in kinds.items():
-            of_name = traits.setdefault(name, {})
-            for variable, numbers in alike.values():
-                for trait, value in _traits(variable).items():
-                    of_name.setdefault(trait, {}).setdefault(value, []).extend(numbers)
+                encodings = _encodings(variable)
+                key = (variable.dims, variable.dtype, id(variable.encoding), id(variable.attributes), id(encodings))
+                alike = kinds.setdefault(name, {})
+                kind = alike.get(key)
+                if kind is None:
+                    alike[key] = kind = (_described(variable, encodings), [])
+                kind[1].append(number)
         tiles = {
             name: len(variable.data.tiles)
             for name, variable in combined.variables.items()
@@ -97,16 +108,20 @@ class Survey:
         }
         left_out = {item.url: item.reason for item in found if isinstance(item, Failure)}
         urls = tuple(member.source or f"file {number}" for number, member in enumerate(members))
-        return cls(urls, left_out, traits, tiles)
+        return cls(urls, left_out, {name: list(alike.values()) for name, alike in kinds.items()}, tiles)
 
     def report(self) -> Report:
         """Say it in words."""
         everyone = set(range(len(self.urls)))
         found = []
-        for name, traits in self.traits.items():
-            present = sorted(number for numbers in traits["dims"].values() for number in numbers)
+        for name, kinds in self.kinds.items():
+            present = sorted(number for _, numbers in kinds for number in numbers)
             if missing := sorted(everyone.difference(present)):
                 found.append(self._difference(f"{name}: presence", {"present": present, "missing": missing}))
+            traits: dict[str, dict[Hashable, list[int]]] = {}
+            for described, numbers in kinds:
+                for trait, value in _traits(described).items():
+                    traits.setdefault(trait, {}).setdefault(value, []).extend(numbers)
             found += [
                 self._difference(f"{name}: {trait}", values) for trait, values in traits.items() if len(values) > 1
             ]
@@ -128,19 +143,23 @@ _MOST = 8
 """Different values that are told one by one."""
 
 
-def _encodings(variable: Variable) -> Any:
+def _encodings(variable: Variable) -> tuple[Encoding, ...]:
     data = variable.data
-    return data.tiles[0].encodings if isinstance(data, VirtualArray) and data.tiles else None
+    return data.tiles[0].encodings if isinstance(data, VirtualArray) and data.tiles else ()
 
 
-def _traits(variable: Variable) -> dict[str, Hashable]:
+def _described(variable: Variable, encodings: tuple[Encoding, ...]) -> Described:
+    return Described(variable.dims, variable.dtype, variable.encoding, variable.attributes, encodings)
+
+
+def _traits(variable: Described) -> dict[str, Hashable]:
     """What of a variable is compared."""
     encoding = variable.encoding
     traits: dict[str, Hashable] = {
         "dims": variable.dims,
         "dtype": str(variable.dtype),
         "stored dtype": str(encoding.get("dtype")),
-        "chunks": encoding.get("chunksizes"),
+        "chunks": encoding.get("chunksizes") or encoding.get("chunks"),
         "packing": _frozen(
             {
                 key: encoding[key]
@@ -151,8 +170,8 @@ def _traits(variable: Variable) -> dict[str, Hashable]:
         "time units": _frozen({key: encoding[key] for key in ("units", "calendar") if key in encoding}),
         "units": str(variable.attributes.get("units")),
     }
-    if encodings := _encodings(variable):
-        codecs = encodings[0].codecs
+    if variable.encodings:
+        codecs = variable.encodings[0].codecs
         traits["codecs"] = tuple(_codec(codec.name, codec.configuration) for codec in codecs)
     return traits
 

@@ -153,7 +153,12 @@ def scan_one(source: ByteSource, job: Job, variables: Sequence[str] | None = Non
     variables
         Which of the group; all if not given.
     """
-    told: dict[str, Any] = {"group": job.group, "variables": variables, "format": job.format, "storage_options": job.storage_options}
+    told: dict[str, Any] = {
+        "group": job.group,
+        "variables": variables,
+        "format": job.format,
+        "storage_options": job.storage_options,
+    }
     try:
         return scan_format(source, **told)
     except UnsupportedError as problem:
