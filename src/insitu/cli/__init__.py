@@ -1,11 +1,12 @@
 """The command line: the verbs of the library, one file each.
 
 Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 an error of ours (one line, with the way out),
-2 wrong usage.
+2 wrong usage, 3 an error that nobody foresaw, 130 interrupted.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -46,16 +47,34 @@ def options(debug: bool = typer.Option(False, "--debug", help="Show the whole tr
 
 def main() -> None:
     """Run the command line."""
+    os.environ.setdefault("ICECHUNK_LOG", "error")  # the library logs to standard output, which is for results
     try:
         app()
     except InsituError as problem:
         if _state["debug"]:
             raise
-        problems.print(f"[bold red]{problem.kind}[/]: {_escaped(str(problem))}", highlight=False, soft_wrap=True)
+        _say(problem.kind, str(problem))
         sys.exit(1)
     except BrokenPipeError:  # `insitu info … | head`
         sys.stderr.close()
         sys.exit(0)
+    except OSError as problem:
+        if _state["debug"]:
+            raise
+        _say("system", f"{problem.strerror or problem}" + (f" [in {problem.filename}]" if problem.filename else ""))
+        sys.exit(1)
+    except Exception as problem:
+        if _state["debug"]:
+            raise
+        # Nobody foresaw it: say so, and how to find out more.
+        _say(
+            "unexpected", f"{type(problem).__name__}: {problem}. Run it as insitu --debug … to see where, and report it"
+        )
+        sys.exit(3)
+
+
+def _say(kind: str, text: str) -> None:
+    problems.print(f"[bold red]{kind}[/]: {_escaped(text)}", highlight=False, soft_wrap=True)
 
 
 def _escaped(text: str) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from insitu.cli.access import Options, Verbose, storage_options, told
 from insitu.cli.chunk_map import chunk_map
 from insitu.cli.screen import plural, results, size
 from insitu.cli.tree import as_json, as_table
@@ -23,11 +24,13 @@ def info(
     attributes: Annotated[bool, typer.Option("--attributes", "-a", help="Show attributes too.")] = False,
     where: Annotated[bool, typer.Option("--map", "-m", help="Draw where in the file the chunks lie.")] = False,
     as_text: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    option: Options = None,
+    verbose: Verbose = False,
 ) -> None:
     """Show what a file holds: shapes, types, chunks, codecs, bytes stored and virtual; and what cannot be read, and why."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), told(verbose):
         warnings.simplefilter("ignore")  # what is left out is shown in the table
-        found = scan(url, group=group, errors="warn")
+        found = scan(url, group=group, errors="warn", storage_options=storage_options(option))
     if as_text:
         typer.echo(json.dumps(as_json(found), indent=2))
         return

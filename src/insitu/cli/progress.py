@@ -1,21 +1,48 @@
-"""How far is it? A bar on standard error while something long runs; nothing where nobody looks at it."""
+"""How far is it, how fast, and how long still? A bar on standard error while something long runs; nothing where nobody looks at it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 from insitu.cli.screen import problems
 
 __all__ = ["bar"]
 
 
+class _Rate(ProgressColumn):
+    """How many a second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.1f}/s", style="cyan")
+
+
 @contextmanager
 def bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """A function of how many are done and how many there are."""
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    left = TimeRemainingColumn(elapsed_when_finished=True)
+    columns = (
+        TextColumn(what),
+        BarColumn(),
+        MofNCompleteColumn(),
+        _Rate(),
+        TimeElapsedColumn(),
+        TextColumn("ETA"),
+        left,
+    )
     with Progress(*columns, console=problems, transient=True, disable=not problems.is_terminal) as shown:
         task = shown.add_task(what, total=None)
         yield lambda done, total: shown.update(task, completed=done, total=total)

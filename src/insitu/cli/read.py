@@ -3,51 +3,167 @@
 from __future__ import annotations
 
 import re
-import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
+from insitu.cli.access import Options, Verbose, described, storage_options, told
 from insitu.cli.screen import plural, problems, size
-from insitu.errors import SelectionError
+from insitu.cli.values import form_of, show_table, write_csv, write_netcdf, write_npy
+from insitu.errors import InsituError, SelectionError, VariableError
 from insitu.opening import read as read_values
+from insitu.opening import scan
 from insitu.reading import Tally
 
 __all__ = ["parse_slices", "read"]
 
 
+def _variables(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names for the shell to complete with."""
+    try:
+        return [name for name, _ in scan(ctx.params["url"], errors="warn").all_arrays() if name.startswith(incomplete)]
+    except (InsituError, KeyError):
+        return []
+
+
 def read(
     url: Annotated[str, typer.Argument(help="A path or a URL.")],
     variable: Annotated[
-        str, typer.Argument(help="The variable, e.g. forecast/tas; slices may follow in brackets: 'tas[0, 10:20]'.")
+        str,
+        typer.Argument(
+            help="The variable, e.g. forecast/tas; slices may follow in brackets: 'tas[0, 10:20, ::2]'.",
+            autocompletion=_variables,
+        ),
     ],
     slices: Annotated[str | None, typer.Argument(help="e.g. '0, 10:20, ::2'.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the values to this .npy file.")] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what the read did.")] = False,
+    sel: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sel", "-s", metavar="DIM=LABEL", help="By label: time=2010-01, lat=-30..30, lon=7.5; may be repeated."
+        ),
+    ] = None,
+    nearest: Annotated[bool, typer.Option("--nearest", help="With --sel: the nearest label.")] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file: .npy, .nc, .csv.")] = None,
+    form: Annotated[
+        str | None, typer.Option("--as", help="text, table, csv, npy or nc, whatever the file's name.")
+    ] = None,
+    option: Options = None,
+    verbose: Verbose = False,
 ) -> None:
-    """Read one hyperslab of a variable, as stored, and print it or write it to a file."""
+    """Read one hyperslab of a variable: as stored (text, npy), or decoded and with its labels (--sel, table, csv, nc)."""
     bracket = re.fullmatch(r"(.+?)\[(.*)\]", variable)
     if bracket and slices is None:
         variable, slices = bracket.groups()
-    tally = Tally()
-    begin = time.perf_counter()
-    values = read_values(url, variable, parse_slices(slices), tally=tally)
-    seconds = time.perf_counter() - begin
-    if output is not None:
-        np.save(output, values, allow_pickle=False)
-        problems.print(
-            f"{output}: {values.dtype} {'×'.join(map(str, values.shape)) or 'scalar'}, {size(values.nbytes)}"
-        )
-    else:
+    kind = form_of(form, output)
+    options = storage_options(option)
+    with told(verbose):
+        if sel or kind in ("table", "csv", "nc"):
+            array = _labelled(url, variable, parse_slices(slices), sel, nearest, options)
+            values = array.values
+        else:
+            array = None
+            values = _stored(url, variable, parse_slices(slices), options, verbose)
+    if kind == "text" and output is None:
         typer.echo(np.array2string(values, threshold=1000))
+    elif kind == "text":
+        assert output is not None
+        output.write_text(np.array2string(values, threshold=values.size + 1) + "\n", encoding="utf-8")
+    elif kind == "npy":
+        write_npy(values, output)
+    elif kind == "csv":
+        write_csv(array, output)
+    elif kind == "table":
+        show_table(array)
+    else:
+        write_netcdf(array, output)
+    if output is not None:
+        shape = "×".join(map(str, values.shape)) or "scalar"
+        problems.print(f"{output}: {values.dtype} {shape}, {size(values.nbytes)}", markup=False, soft_wrap=True)
+
+
+def _stored(url: str, variable: str, selection: Any, options: dict[str, Any] | None, verbose: bool) -> Any:
+    """The values as the file has them."""
+    found = scan(url, variables=[variable], storage_options=options)
+    array = found.array(variable)
+    tally = Tally()
+    values = read_values(found, variable, selection, tally=tally, storage_options=options)
     if verbose:
+        problems.print(described(variable, array, found), markup=False, soft_wrap=True)
         problems.print(
-            f"{values.dtype} | {values.shape} | {plural(tally.chunks, 'chunk')} | {plural(tally.requests, 'request')} | "
-            f"{size(tally.bytes_fetched)} fetched, {size(tally.bytes_decoded)} decoded | {1000 * seconds:.1f} ms",
+            f"read | {values.dtype} | {'×'.join(map(str, values.shape)) or 'scalar'} | {plural(tally.chunks, 'chunk')} | "
+            f"{plural(tally.requests, 'request')} | {size(tally.bytes_fetched)} fetched, {size(tally.bytes_decoded)} decoded | "
+            f"{1000 * tally.total_seconds:.1f} ms",
             markup=False,
+            soft_wrap=True,
         )
+    return values
+
+
+def _labelled(
+    url: str, variable: str, selection: Any, sel: Sequence[str] | None, nearest: bool, options: dict[str, Any] | None
+) -> Any:
+    """The meant values with their labels: a DataArray."""
+    from insitu.xarray_bridge import open_dataset
+
+    group, _, name = variable.rpartition("/")
+    dataset = open_dataset(url, group=group or None, storage_options=options)
+    if name not in dataset.variables:
+        raise VariableError(
+            f"no variable {variable!r}", url=url, hint=f"There are: {', '.join(map(str, dataset.variables)) or 'none'}"
+        )
+    array = dataset[name]
+    wanted = parse_labels(sel or ())
+    unknown = [dim for dim in wanted if dim not in array.coords]
+    if unknown:
+        raise SelectionError(
+            f"{variable} has no labels along {unknown[0]!r}",
+            hint=f"There are: {', '.join(map(str, array.coords)) or 'none'}; or select by position: '{variable}[0, 10:20]'",
+        )
+    try:
+        # A range takes all labels between its ends, which "nearest" has no part in.
+        ranges = {dim: label for dim, label in wanted.items() if isinstance(label, slice)}
+        array = array.sel(ranges).sel(
+            {dim: label for dim, label in wanted.items() if dim not in ranges}, method="nearest" if nearest else None
+        )
+    except (KeyError, ValueError, TypeError) as problem:
+        said = ", ".join(sel or ())
+        raise SelectionError(
+            f"nothing is labelled {said}: {problem}", hint="--nearest takes the label that is nearest"
+        ) from None
+    if selection is not Ellipsis:
+        array = array[selection]
+    return array.load()
+
+
+def parse_labels(pairs: Sequence[str]) -> dict[str, Any]:
+    """Labels by dimension: one, or a range with two dots.
+
+    Examples
+    --------
+    >>> parse_labels(["time=2010-01", "lat=-30..30", "lon=7.5"])
+    {'time': '2010-01', 'lat': slice(-30.0, 30.0, None), 'lon': 7.5}
+    """
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        dim, mark, text = pair.partition("=")
+        if not mark or not dim or not text:
+            raise typer.BadParameter(f"{pair!r} is not DIM=LABEL", param_hint="--sel")
+        first, dots, last = text.partition("..")
+        found[dim] = slice(_label(first), _label(last)) if dots else _label(text)
+    return found
+
+
+def _label(text: str) -> Any:
+    if not text:
+        return None
+    try:
+        # Years look like numbers, but four digits along time are meant as a date: xarray takes both as text there.
+        return float(text) if not re.fullmatch(r"\d{4}(-\d\d){0,2}", text) else text
+    except ValueError:
+        return text
 
 
 def parse_slices(text: str | None) -> Any:

@@ -1,56 +1,238 @@
-"""`insitu scan`: where do the chunks of these files lie?"""
+"""`insitu scan`: where do the chunks of these files lie, and what one dataset do they make?"""
 
 from __future__ import annotations
 
 import time
-from typing import Annotated
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
+from insitu.cli.access import Options, Verbose, described, storage_options, told
+from insitu.cli.progress import bar
+from insitu.cli.resume import Resuming, journal_for
 from insitu.cli.screen import plural, problems, results, size
-from insitu.errors import InsituError
+from insitu.errors import InsituError, UnsupportedError
 from insitu.model import VirtualGroup, census
+from insitu.opening import may_be_many
 from insitu.opening import scan as scan_url
-from insitu.sources import Counted, open_source
+from insitu.sources import Counted, expand, open_source
+from insitu.sources.address import is_remote
 
 __all__ = ["scan"]
 
 
 def scan(
-    urls: Annotated[list[str], typer.Argument(help="Files: paths or URLs.", metavar="URL...")],
+    urls: Annotated[
+        list[str],
+        typer.Argument(
+            help="Files: paths, URLs, patterns ('s3://bucket/**/*.nc'), prefixes that end in /, @lists.",
+            metavar="URL...",
+        ),
+    ],
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="TARGET",
+            help="Save what was found: *.insitu holds every archive; *.json, *.parq, *.parquet, *.icechunk what Zarr can say.",
+        ),
+    ] = None,
+    concat_dim: Annotated[
+        str | None,
+        typer.Option(
+            help="Join the files along this dimension in the order given; NAME=REGEX makes a new one from their names."
+        ),
+    ] = None,
     group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
     variable: Annotated[
         list[str] | None, typer.Option("--variable", "-V", help="Only this variable; may be repeated.")
     ] = None,
-    errors: Annotated[str, typer.Option(help="'raise', or 'warn' to leave out what cannot be taken.")] = "raise",
+    errors: Annotated[
+        str, typer.Option(help="'raise'; 'warn' or 'skip': leave out what cannot be taken, with or without a word.")
+    ] = "raise",
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes (files of this machine) or threads (remote).")
+    ] = None,
+    dask: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Scan on a Dask cluster: tcp://host:8786, or 'local'.")
+    ] = None,
+    inline: Annotated[int, typer.Option("--inline", help="Keep chunks of up to so many bytes inline.")] = 0,
+    relative: Annotated[bool, typer.Option("--relative", help="URLs relative to the target.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what lies at the target.")] = False,
+    restart: Annotated[bool, typer.Option("--restart", help="Forget what an interrupted scan had found.")] = False,
+    option: Options = None,
+    verbose: Verbose = False,
 ) -> None:
-    """Find every chunk of some files, and say how much there is and what finding it cost."""
+    """Find every chunk of some files, and show how much there is; with -o, combine them and save the references."""
+    if errors not in ("raise", "warn", "skip"):
+        raise typer.BadParameter("must be raise, warn or skip", param_hint="--errors")
+    options = storage_options(option)
+    files = expand(urls, options)
+    with told(verbose):
+        if output is None:
+            _show(files, group, variable, errors, options)
+            return
+        begin = time.perf_counter()
+        how: dict[str, Any] = {"inline_threshold": inline} if inline else {}
+        how |= {"relative": True} if relative else {}
+        how |= {"mode": "w" if overwrite else "x", "storage_options": options}
+        if len(files) == 1 and concat_dim is None:
+            total = _save_one(str(files[0]), output, group, variable, errors, options, how, verbose)
+        else:
+            total = _save_many(files, output, concat_dim, group, variable, errors, workers, dask, restart, options, how)
+    problems.print(
+        f"{output}: {plural(len(files), 'file')}, {size(total)} when read, in {time.perf_counter() - begin:.1f} s",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _save_one(
+    url: str,
+    target: str,
+    group: str | None,
+    variables: Sequence[str] | None,
+    errors: str,
+    options: dict[str, Any] | None,
+    how: dict[str, Any],
+    verbose: bool,
+) -> int:
+    """One file keeps all its groups."""
+    from insitu.references import save
+
+    found = scan_url(
+        url, group=group, variables=variables, errors="raise" if errors == "raise" else "warn", storage_options=options
+    )
+    if verbose:
+        for name, array in found.all_arrays():
+            problems.print(described(name, array, found), markup=False, soft_wrap=True)
+    save(found, target, **how)
+    return sum(array.nbytes for _, array in found.all_arrays())
+
+
+def _save_many(
+    files: Sequence[Any],
+    target: str,
+    concat_dim: str | None,
+    group: str | None,
+    variables: Sequence[str] | None,
+    errors: str,
+    workers: int | None,
+    dask: str | None,
+    restart: bool,
+    options: dict[str, Any] | None,
+    how: dict[str, Any],
+) -> int:
+    """Many files make one dataset."""
+    from insitu.references.saving import is_there
+    from insitu.xarray_bridge import open_mfdataset
+
+    if how["mode"] == "x" and is_there(target, options):
+        # Now, not after an hour of scanning.
+        raise UnsupportedError("there is something already", url=target, hint="Use --overwrite to replace it")
+    journal = journal_for(target, repr((group, variables, errors, sorted((options or {}).items(), key=repr))))
+    if restart:
+        journal.done()
+        journal = journal_for(target, repr((group, variables, errors, sorted((options or {}).items(), key=repr))))
+    combining: dict[str, Any] = {}
+    if concat_dim is not None:
+        name, mark, pattern = concat_dim.partition("=")
+        combining = {"concat_dim": {name: pattern}} if mark else {"combine": "nested", "concat_dim": name}
+    with _executor(files, workers, dask) as inner, bar("files") as progress, warnings.catch_warnings():
+        warnings.simplefilter("ignore" if errors == "skip" else "default")
+        runner = Resuming(inner, journal)
+        dataset = open_mfdataset(
+            [*files],
+            group=group,
+            variables=variables,
+            errors=errors,
+            parallel=runner,
+            progress=progress,
+            storage_options=options,
+            **combining,
+        )
+    if journal.found:
+        problems.print(f"{plural(journal.found, 'file')} had been scanned before", markup=False)
+    dataset.insitu.save(target, **how)
+    journal.done()
+    return int(dataset.nbytes)
+
+
+@contextmanager
+def _executor(files: Sequence[Any], workers: int | None, dask: str | None) -> Iterator[Executor | None]:
+    """What scans the files: a cluster, processes where Python's work is what takes time, threads where waiting is."""
+    if dask is not None:
+        try:
+            distributed: Any = import_module("distributed")
+        except ImportError:
+            raise UnsupportedError("--dask needs the package distributed", hint="pip install 'insitu[dask]'") from None
+        with distributed.Client(None if dask == "local" else dask) as client:
+            yield client.get_executor(pure=False)
+        return
+    if is_remote(str(files[0])):
+        with ThreadPoolExecutor(workers or 32, thread_name_prefix="insitu-scan") as threads:
+            yield threads
+        return
+    if workers is None or workers == 1:
+        yield None
+        return
+    with ProcessPoolExecutor(workers) as processes:
+        yield processes
+
+
+def _show(
+    files: Sequence[Any],
+    group: str | None,
+    variables: Sequence[str] | None,
+    errors: str,
+    options: dict[str, Any] | None,
+) -> None:
+    """A row for each file: how much there is, and what finding it cost."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("file", "variables", "chunks", "stored", "virtual", "requests", "bytes read", "ms"):
         table.add_column(heading, justify="left" if heading == "file" else "right", overflow="fold")
     failed = 0
-    for url in urls:
-        begin = time.perf_counter()
-        try:
-            with Counted(open_source(url)) as source:
-                found = scan_url(source, group=group, variables=variable, errors=errors)  # type: ignore[arg-type]
-        except InsituError as problem:
-            if errors == "raise":
-                raise
-            failed += 1
-            problems.print(f"left out: {problem}", style="yellow", markup=False)
-            continue
-        milliseconds = 1000 * (time.perf_counter() - begin)
-        arrays, chunks, stored, virtual = _totals(found)
-        table.add_row(
-            url, f"{arrays:,}", f"{chunks:,}", size(stored), size(virtual),
-            f"{source.requests:,}", size(source.bytes), f"{milliseconds:.1f}",
-        )  # fmt: skip
+    strict: Any = "raise" if errors == "raise" else "warn"
+    with bar("files") as progress:
+        for number, url in enumerate(files, 1):
+            begin = time.perf_counter()
+            try:
+                found, requests, read = _scanned(url, group, variables, strict, options)
+            except InsituError as problem:
+                if errors == "raise":
+                    raise
+                failed += 1
+                problems.print(f"left out: {problem}", style="yellow", markup=False, soft_wrap=True)
+                continue
+            finally:
+                progress(number, len(files))
+            milliseconds = 1000 * (time.perf_counter() - begin)
+            arrays, chunks, stored, virtual = _totals(found)
+            table.add_row(
+                str(url), f"{arrays:,}", f"{chunks:,}", size(stored), size(virtual),
+                requests, read, f"{milliseconds:.1f}",
+            )  # fmt: skip
     results.print(table)
     if failed:
         problems.print(f"{plural(failed, 'file')} left out", style="yellow")
         raise typer.Exit(1)
+
+
+def _scanned(
+    url: Any, group: str | None, variables: Sequence[str] | None, errors: Any, options: dict[str, Any] | None
+) -> tuple[VirtualGroup, str, str]:
+    if isinstance(url, str) and may_be_many(url):  # references, a Zarr store: more than one file
+        return scan_url(url, group=group, variables=variables, errors=errors, storage_options=options), "–", "–"
+    with Counted(open_source(url, options)) as source:
+        found = scan_url(source, group=group, variables=variables, errors=errors, storage_options=options)
+    return found, f"{source.requests:,}", size(source.bytes)
 
 
 def _totals(group: VirtualGroup) -> tuple[int, int, int, int]:

@@ -1,0 +1,78 @@
+"""How does a verb reach storage, and what did it ask of it? Options that all verbs share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from insitu.cli.screen import chain, chunk_shape, plural, problems, size
+from insitu.model import VirtualArray, VirtualGroup
+from insitu.sources import Trace, trace
+
+__all__ = ["Options", "Verbose", "described", "storage_options", "told"]
+
+Options = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        "-O",
+        metavar="NAME=VALUE",
+        help="Of the storage: anon=true, endpoint_url=…, key=…, secret=…, region=…; may be repeated.",
+    ),
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say on standard error what was done.")]
+
+
+def storage_options(given: Sequence[str] | None) -> dict[str, Any] | None:
+    """Options as `insitu.scan` takes them.
+
+    Examples
+    --------
+    >>> storage_options(["anon=true", "endpoint_url=http://localhost:9000", "timeout=5"])
+    {'anon': True, 'endpoint_url': 'http://localhost:9000', 'timeout': 5}
+    """
+    if not given:
+        return None
+    found: dict[str, Any] = {}
+    for pair in given:
+        name, mark, value = pair.partition("=")
+        if not mark or not name:
+            raise typer.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint="--option")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value  # text needs no quotes
+    return found
+
+
+@contextmanager
+def told(verbose: bool) -> Iterator[Trace]:
+    """Count what storage is asked for; with `verbose`, say it at the end."""
+    with trace() as cost:
+        yield cost
+    if verbose:
+        places = ", ".join(cost.places) or "nothing"
+        problems.print(
+            f"storage | {places} | {plural(cost.requests, 'request')} in {plural(cost.waves, 'wave')} | {size(cost.bytes)} | "
+            f"{cost.seconds:.3f} s" + (f" | tried again {cost.retries} times" if cost.retries else ""),
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+def described(name: str, array: VirtualArray, group: VirtualGroup | None = None) -> str:
+    """One line of what an array is: format, type, shape, chunks, codecs."""
+    parts = [
+        name,
+        str(group.details.get("format", "")) if group is not None else "",
+        str(array.dtype),
+        "×".join(map(str, array.shape)) or "scalar",
+        f"chunks {chunk_shape(array)}",
+        f"codecs {chain(encoding for tile in array.tiles for encoding in tile.encodings)}",
+        f"{plural(len(array.tiles), 'grid')} of {plural(len(array.sources), 'object')}",
+    ]
+    return " | ".join(part for part in parts if part)

@@ -1,0 +1,106 @@
+"""How are values shown or written: as text, as a table, as CSV, as .npy, as NetCDF?"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from insitu.cli.screen import plural, results
+from insitu.errors import UnsupportedError
+
+__all__ = ["FORMS", "form_of", "rows", "show_table", "write_csv", "write_netcdf", "write_npy"]
+
+FORMS = ("text", "table", "csv", "npy", "nc")
+_SUFFIXES = {".npy": "npy", ".nc": "nc", ".nc4": "nc", ".csv": "csv", ".txt": "text"}
+_MOST_ROWS = 40
+
+
+def form_of(asked: str | None, output: Path | None) -> str:
+    """The form that was asked for: by name, or by the file's.
+
+    Examples
+    --------
+    >>> form_of(None, Path("x.csv")), form_of(None, None)
+    ('csv', 'text')
+    """
+    if asked is not None:
+        if asked not in FORMS:
+            raise typer.BadParameter(f"must be one of {', '.join(FORMS)}", param_hint="--as")
+        return asked
+    if output is None:
+        return "text"
+    try:
+        return _SUFFIXES[output.suffix.lower()]
+    except KeyError:
+        raise typer.BadParameter(
+            f"{output} says no form: use {', '.join(_SUFFIXES)}, or --as", param_hint="--output"
+        ) from None
+
+
+def rows(array: Any) -> Iterator[list[Any]]:
+    """One row for each element of a DataArray: its labels, then its value."""
+    labels = [array[dim].values if dim in array.coords else np.arange(array.sizes[dim]) for dim in array.dims]
+    values = np.asarray(array.values)
+    for index in np.ndindex(values.shape):
+        yield [*(_plain(label[i]) for label, i in zip(labels, index, strict=True)), _plain(values[index])]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.datetime64):
+        return np.datetime_as_string(value, unit="auto")
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def write_csv(array: Any, output: Path | None) -> None:
+    """Comma-separated: labels and values."""
+    if output is None:
+        _csv(array, sys.stdout)
+        return
+    with open(output, "w", newline="", encoding="utf-8") as file:
+        _csv(array, file)
+
+
+def _csv(array: Any, file: Any) -> None:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([*map(str, array.dims), str(array.name)])
+    writer.writerows(rows(array))
+
+
+def show_table(array: Any) -> None:
+    """The first rows, for people."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in (*map(str, array.dims), str(array.name)):
+        table.add_column(heading, justify="right")
+    for row in islice(rows(array), _MOST_ROWS):
+        table.add_row(*(f"{value:.6g}" if isinstance(value, float) else str(value) for value in row))
+    results.print(table)
+    if array.size > _MOST_ROWS:
+        results.print(f"… and {plural(array.size - _MOST_ROWS, 'row')} more", style="dim")
+
+
+def write_npy(values: Any, output: Path | None) -> None:
+    """NumPy's own form; without a file, to standard output."""
+    if output is None:
+        if sys.stdout.isatty():
+            raise typer.BadParameter("a terminal cannot show .npy: give a file with -o, or a pipe", param_hint="--as")
+        np.save(sys.stdout.buffer, values, allow_pickle=False)
+        return
+    np.save(output, values, allow_pickle=False)
+
+
+def write_netcdf(array: Any, output: Path | None) -> None:
+    """NetCDF, with the coordinates."""
+    if output is None:
+        raise typer.BadParameter("NetCDF goes to a file: give -o", param_hint="--as")
+    try:
+        array.drop_encoding().to_dataset(name=array.name or "data").to_netcdf(output)
+    except (ValueError, ImportError, ModuleNotFoundError) as problem:
+        raise UnsupportedError(f"xarray cannot write it: {problem}", hint="pip install netCDF4") from None
