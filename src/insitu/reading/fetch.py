@@ -36,8 +36,8 @@ def fetch(
         return [memoryview(_whole(source.read(low, size), low, size))], 1, size
     if (length < 0).any():
         if (length < 0).all() and (offset == offset[0]).all() and not is_local(source):
-            data = memoryview(_rest(source, int(offset[0])))
-            return [data] * len(offset), 1, len(data)
+            whole = memoryview(_rest(source, int(offset[0])))
+            return [whole] * len(offset), 1, len(whole)
         length = np.where(length < 0, np.maximum(source.size() - offset, 0), length)
     reach = np.maximum.accumulate(offset + length)
     begins = np.ones(len(offset), bool)

@@ -239,6 +239,8 @@ def _sync(path: str) -> None:
         handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
+        except OSError as error:
+            raise _ours(error, path) from error
         finally:
             os.close(handle)
 

@@ -157,18 +157,26 @@ class _Saving:
 
     def save(self, group: VirtualGroup) -> None:
         """Write the files, then the root."""
+        ours = None
         try:
             document = self._document(group)
-            if not self.to.swap(root.NAME, root.serialised(document), self.before):
+            ours = root.serialised(document)
+            # A store that took the root but whose answer was lost says no when it is asked once more.
+            if not self.to.swap(root.NAME, ours, self.before) and self.to.read(root.NAME) != ours:
                 raise SourceError(
                     "another writer has changed the store in the meantime; nothing of this save was kept",
                     url=self.to.url,
                     hint="Open it again and repeat what you did",
                 )
         except BaseException:
-            self.to.remove(self.made)
+            self._undo(ours)
             raise
         self._tidy(document)
+
+    def _undo(self, ours: bytes | None) -> None:
+        """Remove the files of a save that failed; not if its root is in place all the same, for then they are the store."""
+        if ours is None or self.to.read(root.NAME) != ours:
+            self.to.remove(self.made)
 
     def _document(self, group: VirtualGroup) -> dict[str, Any]:
         name = f"chunks-{self.mark}.parquet"
