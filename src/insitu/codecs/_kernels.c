@@ -4,6 +4,8 @@
  *
  *   unshuffle(src, elementsize, dst)                    byte planes -> elements
  *   unshuffle_box(src, elementsize, shape, start, dst)  the same, of a box of the chunk, straight into a strided array
+ *   decode_boxes(library, chunks, elementsize, shuffled, shape, start, extent, dst, at)
+ *                                                       many small compressed chunks, a box of each to its place
  *   unpack_bits(src, first, stride, bits, dst)          a run of big-endian bit fields -> unsigned integers
  *   fletcher32(data), crc32c(data)                      HDF5's and Zarr's checksums
  *
@@ -15,6 +17,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #if defined(__SSE2__) || defined(_M_X64) || (defined(_M_IX86_FP) && _M_IX86_FP >= 2)
@@ -326,6 +329,102 @@ static void unshuffle_axes(const uint8_t *src, size_t plane, size_t size, uint8_
     }
 }
 
+/* What is to be done with every chunk of one kind. */
+typedef struct {
+    size_t size;         /* bytes of an element */
+    Py_ssize_t total;    /* elements of a chunk */
+    Py_ssize_t first;    /* the box's first element in the chunk */
+    int empty;           /* nothing to do */
+    int count;           /* axes */
+    box_axis axes[MAX_DIMENSIONS + 1];
+} box_plan;
+
+/* Check that a box lies in a chunk, and melt its axes; 0 with an exception if it does not. */
+static int plan_box(box_plan *plan, Py_ssize_t size, int ndim, const Py_ssize_t *shape, const Py_ssize_t *start,
+                    const Py_ssize_t *extent, const Py_ssize_t *strides)
+{
+    Py_ssize_t total = 1, first = 0, step = 1;
+    int count = 0, empty = 0;
+    for (int i = 0; i < ndim; i++) {
+        if (start[i] > shape[i] || extent[i] > shape[i] - start[i]) {
+            PyErr_Format(PyExc_ValueError, "axis %d: a box of %zd from %zd does not lie in %zd", i, extent[i],
+                         start[i], shape[i]);
+            return 0;
+        }
+        if (shape[i] != 0 && total > PY_SSIZE_T_MAX / shape[i]) {
+            PyErr_SetString(PyExc_OverflowError, "the chunk is too large");
+            return 0;
+        }
+        total *= shape[i];
+        empty |= extent[i] == 0;
+    }
+    if (total > PY_SSIZE_T_MAX / size) {
+        PyErr_SetString(PyExc_OverflowError, "the chunk is too large");
+        return 0;
+    }
+    /* From the fastest axis outwards, an axis that continues its neighbour on both sides is melted into it: long runs
+     * are what the vectors like. The melted axes are built backwards and turned round below. */
+    box_axis *axes = plan->axes;
+    for (int i = ndim - 1; i >= 0; i--) {
+        first += start[i] * step;
+        box_axis axis = {extent[i], step, strides[i]};
+        step *= shape[i];
+        if (axis.extent == 1)
+            continue;
+        if (count && axes[count - 1].from * axes[count - 1].extent == axis.from &&
+            axes[count - 1].to * axes[count - 1].extent == axis.to)
+            axes[count - 1].extent *= axis.extent;
+        else
+            axes[count++] = axis;
+    }
+    for (int i = 0; i < count / 2; i++) {
+        box_axis swap = axes[i];
+        axes[i] = axes[count - 1 - i];
+        axes[count - 1 - i] = swap;
+    }
+    /* The innermost run must be neighbours in the chunk: an axis of extent 1 was dropped, its stride with it. */
+    if (count && axes[count - 1].from != 1)
+        axes[count++] = (box_axis){1, 1, size};
+    plan->size = (size_t)size;
+    plan->total = total;
+    plan->first = first;
+    plan->empty = empty;
+    plan->count = count;
+    return 1;
+}
+
+static int within(const Py_buffer *dst, const Py_ssize_t *at, const Py_ssize_t *extent)
+{
+    for (int i = 0; i < dst->ndim; i++)
+        if (at[i] > dst->shape[i] || extent[i] > dst->shape[i] - at[i]) {
+            PyErr_Format(PyExc_ValueError, "axis %d: %zd elements at %zd do not go into %zd", i, extent[i], at[i],
+                         dst->shape[i]);
+            return 0;
+        }
+    return 1;
+}
+
+static uint8_t *corner(const Py_buffer *dst, const Py_ssize_t *at)
+{
+    uint8_t *target = dst->buf;
+    for (int i = 0; i < dst->ndim; i++)
+        target += at[i] * dst->strides[i];
+    return target;
+}
+
+static int same_size(const Py_buffer *dst, Py_ssize_t size)
+{
+    if (dst->ndim > MAX_DIMENSIONS) {
+        PyErr_SetString(PyExc_ValueError, "too many dimensions");
+        return 0;
+    }
+    if (dst->itemsize != size) {
+        PyErr_Format(PyExc_ValueError, "elements of %zd bytes do not go into an array of %zd", size, dst->itemsize);
+        return 0;
+    }
+    return 1;
+}
+
 static PyObject *py_unshuffle_box(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)module;
@@ -342,83 +441,177 @@ static PyObject *py_unshuffle_box(PyObject *module, PyObject *const *args, Py_ss
         return NULL;
     }
     Py_ssize_t shape[MAX_DIMENSIONS], start[MAX_DIMENSIONS], at[MAX_DIMENSIONS], extent[MAX_DIMENSIONS];
-    box_axis axes[MAX_DIMENSIONS];
-    uint8_t *target = dst.buf;
-    int fine = 0, count = 0, empty = 0;
-    Py_ssize_t total = 1, first = 0, step = 1;
-    if (dst.ndim > MAX_DIMENSIONS) {
-        PyErr_SetString(PyExc_ValueError, "too many dimensions");
-        goto done;
-    }
-    if (!sizes(args[2], shape, dst.ndim, "shape") || !sizes(args[3], start, dst.ndim, "start"))
+    box_plan plan;
+    int fine = 0;
+    if (!same_size(&dst, size) || !sizes(args[2], shape, dst.ndim, "shape") || !sizes(args[3], start, dst.ndim, "start"))
         goto done;
     if (nargs == 7 && (!sizes(args[5], at, dst.ndim, "at") || !sizes(args[6], extent, dst.ndim, "extent")))
         goto done;
-    for (int i = 0; i < dst.ndim; i++) {
-        if (nargs == 5) {
-            extent[i] = dst.shape[i];
-            continue;
-        }
-        if (at[i] > dst.shape[i] || extent[i] > dst.shape[i] - at[i]) {
-            PyErr_Format(PyExc_ValueError, "axis %d: %zd elements at %zd do not go into %zd", i, extent[i], at[i],
-                         dst.shape[i]);
-            goto done;
-        }
-        target += at[i] * dst.strides[i];
+    for (int i = 0; i < dst.ndim && nargs == 5; i++) {
+        at[i] = 0;
+        extent[i] = dst.shape[i];
     }
-    if (dst.itemsize != size) {
-        PyErr_Format(PyExc_ValueError, "elements of %zd bytes do not go into an array of %zd", size, dst.itemsize);
+    if (!within(&dst, at, extent) || !plan_box(&plan, size, dst.ndim, shape, start, extent, dst.strides))
+        goto done;
+    if (plan.total * size != src.len) {
+        PyErr_Format(PyExc_ValueError, "%zd bytes are not a chunk of %zd elements of %zd", src.len, plan.total, size);
         goto done;
     }
-    for (int i = 0; i < dst.ndim; i++) {
-        if (start[i] > shape[i] || extent[i] > shape[i] - start[i]) {
-            PyErr_Format(PyExc_ValueError, "axis %d: a box of %zd from %zd does not lie in %zd", i, extent[i],
-                         start[i], shape[i]);
-            goto done;
-        }
-        if (shape[i] != 0 && total > PY_SSIZE_T_MAX / shape[i]) {
-            PyErr_SetString(PyExc_OverflowError, "the chunk is too large");
-            goto done;
-        }
-        total *= shape[i];
-        empty |= extent[i] == 0;
-    }
-    if (total > PY_SSIZE_T_MAX / size || total * size != src.len) {
-        PyErr_Format(PyExc_ValueError, "%zd bytes are not a chunk of %zd elements of %zd", src.len, total, size);
-        goto done;
-    }
-    /* From the fastest axis outwards, an axis that continues its neighbour on both sides is melted into it: long runs
-     * are what the vectors like. The melted axes are built backwards and turned round below. */
-    for (int i = dst.ndim - 1; i >= 0; i--) {
-        first += start[i] * step;
-        box_axis axis = {extent[i], step, dst.strides[i]};
-        step *= shape[i];
-        if (axis.extent == 1)
-            continue;
-        if (count && axes[count - 1].from * axes[count - 1].extent == axis.from &&
-            axes[count - 1].to * axes[count - 1].extent == axis.to)
-            axes[count - 1].extent *= axis.extent;
-        else
-            axes[count++] = axis;
-    }
-    for (int i = 0; i < count / 2; i++) {
-        box_axis swap = axes[i];
-        axes[i] = axes[count - 1 - i];
-        axes[count - 1 - i] = swap;
-    }
-    /* The innermost run must be neighbours in the chunk: an axis of extent 1 was dropped, its stride with it. */
-    if (count && axes[count - 1].from != 1 && count < MAX_DIMENSIONS)
-        axes[count++] = (box_axis){1, 1, size};
     fine = 1;
-    if (!empty) {
+    if (!plan.empty) {
+        uint8_t *target = corner(&dst, at);
         Py_BEGIN_ALLOW_THREADS
-        unshuffle_axes((const uint8_t *)src.buf + first, (size_t)total, (size_t)size, target, axes, count);
+        unshuffle_axes((const uint8_t *)src.buf + plan.first, (size_t)plan.total, plan.size, target, plan.axes,
+                       plan.count);
         Py_END_ALLOW_THREADS
     }
 done:
     PyBuffer_Release(&src);
     PyBuffer_Release(&dst);
     return fine ? Py_NewRef(Py_None) : NULL;
+}
+
+/* ---- decode_boxes(library, chunks, elementsize, shuffled, shape, start, extent, dst, at) --------------------------
+ * Many small chunks in one call: what Python does between two chunks costs as much as inflating 4 kB, and threads that
+ * take turns for the GIL every ten microseconds do not run side by side. The compressor is a library that somebody else
+ * has loaded; `library` says which of its functions lie where: (kind, make, decompress, end). Returns how many chunks
+ * were done: fewer than all if one of them does not decode to a chunk, and the caller finds out why. */
+
+enum { ZLIB = 0, ZSTANDARD = 1 };
+
+typedef void *(*make_state)(void);
+typedef void (*end_state)(void *);
+typedef int (*inflate_zlib)(void *state, const void *in, size_t in_size, void *out, size_t out_size, size_t *actual);
+typedef size_t (*inflate_zstd)(void *state, void *out, size_t out_size, const void *in, size_t in_size);
+
+typedef struct {
+    int kind;
+    make_state make;
+    void *decompress;
+    end_state end;
+} compressor;
+
+static int compressor_of(PyObject *object, compressor *found)
+{
+    if (!PyTuple_Check(object) || PyTuple_Size(object) != 4) {
+        PyErr_SetString(PyExc_ValueError, "library must be (kind, make, decompress, end)");
+        return 0;
+    }
+    long kind = PyLong_AsLong(PyTuple_GetItem(object, 0));
+    void *functions[3];
+    for (int i = 0; i < 3; i++) {
+        functions[i] = PyLong_AsVoidPtr(PyTuple_GetItem(object, i + 1));
+        if (functions[i] == NULL) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_ValueError, "library has no such function");
+            return 0;
+        }
+    }
+    if (kind != ZLIB && kind != ZSTANDARD) {
+        if (!PyErr_Occurred())
+            PyErr_Format(PyExc_ValueError, "no compressor has number %ld", kind);
+        return 0;
+    }
+    found->kind = (int)kind;
+    found->make = (make_state)functions[0];
+    found->decompress = functions[1];
+    found->end = (end_state)functions[2];
+    return 1;
+}
+
+static int decompress(const compressor *by, void *state, const Py_buffer *chunk, void *out, size_t size)
+{
+    if (by->kind == ZLIB) /* no place for the actual size: then it must be exactly that one */
+        return ((inflate_zlib)by->decompress)(state, chunk->buf, (size_t)chunk->len, out, size, NULL) == 0;
+    return ((inflate_zstd)by->decompress)(state, out, size, chunk->buf, (size_t)chunk->len) == size;
+}
+
+static void copy_axes(const uint8_t *src, size_t size, uint8_t *dst, const box_axis *axes, int count)
+{
+    if (count == 0) {
+        memcpy(dst, src, size);
+    } else if (count == 1 && axes->to == (Py_ssize_t)size) {
+        memcpy(dst, src, (size_t)axes->extent * size);
+    } else {
+        for (Py_ssize_t i = 0; i < axes->extent; i++)
+            copy_axes(src + i * axes->from * (Py_ssize_t)size, size, dst + i * axes->to, axes + 1, count - 1);
+    }
+}
+
+typedef struct {
+    Py_buffer data;
+    uint8_t *target;
+} box_job;
+
+static Py_ssize_t decode_jobs(const compressor *by, const box_plan *plan, int shuffled, const box_job *jobs,
+                              Py_ssize_t count)
+{
+    size_t nbytes = (size_t)plan->total * plan->size;
+    uint8_t *room = malloc(nbytes ? nbytes : 1);
+    void *state = room ? by->make() : NULL;
+    Py_ssize_t done = 0;
+    for (; state && done < count; done++) {
+        if (!decompress(by, state, &jobs[done].data, room, nbytes))
+            break;
+        if (plan->empty)
+            continue;
+        if (shuffled)
+            unshuffle_axes(room + plan->first, (size_t)plan->total, plan->size, jobs[done].target, plan->axes, plan->count);
+        else
+            copy_axes(room + plan->first * (Py_ssize_t)plan->size, plan->size, jobs[done].target, plan->axes, plan->count);
+    }
+    if (state)
+        by->end(state);
+    free(room);
+    return done;
+}
+
+static PyObject *py_decode_boxes(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)module;
+    compressor by;
+    if (!wanted(nargs, 9, "decode_boxes") || !compressor_of(args[0], &by))
+        return NULL;
+    Py_ssize_t size = positive(args[2], "elementsize");
+    int shuffled = PyObject_IsTrue(args[3]);
+    if (size < 0 || shuffled < 0)
+        return NULL;
+    if (!PyList_Check(args[1]) || !PyList_Check(args[8]) || PyList_Size(args[1]) != PyList_Size(args[8])) {
+        PyErr_SetString(PyExc_ValueError, "chunks and at must be lists of one length");
+        return NULL;
+    }
+    Py_ssize_t count = PyList_Size(args[1]), held = 0, done = -1;
+    Py_buffer dst;
+    if (PyObject_GetBuffer(args[7], &dst, PyBUF_STRIDES | PyBUF_WRITABLE) < 0)
+        return NULL;
+    Py_ssize_t shape[MAX_DIMENSIONS], start[MAX_DIMENSIONS], at[MAX_DIMENSIONS], extent[MAX_DIMENSIONS];
+    box_plan plan;
+    box_job *jobs = NULL;
+    if (!same_size(&dst, size) || !sizes(args[4], shape, dst.ndim, "shape") ||
+        !sizes(args[5], start, dst.ndim, "start") || !sizes(args[6], extent, dst.ndim, "extent") ||
+        !plan_box(&plan, size, dst.ndim, shape, start, extent, dst.strides))
+        goto done;
+    jobs = PyMem_Calloc((size_t)count + 1, sizeof(box_job));
+    if (jobs == NULL) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    for (; held < count; held++) {
+        if (!sizes(PyList_GetItem(args[8], held), at, dst.ndim, "at") || !within(&dst, at, extent))
+            goto done;
+        if (readable(PyList_GetItem(args[1], held), &jobs[held].data) < 0)
+            goto done;
+        jobs[held].target = corner(&dst, at);
+    }
+    Py_BEGIN_ALLOW_THREADS
+    done = decode_jobs(&by, &plan, shuffled, jobs, count);
+    Py_END_ALLOW_THREADS
+done:
+    for (Py_ssize_t i = 0; i < held; i++)
+        PyBuffer_Release(&jobs[i].data);
+    PyMem_Free(jobs);
+    PyBuffer_Release(&dst);
+    return done < 0 ? NULL : PyLong_FromSsize_t(done);
 }
 
 /* ---- unpack_bits(src, first, stride, bits, dst) ------------------------------------------------------------------ */
@@ -592,6 +785,9 @@ static PyMethodDef methods[] = {
     {"unshuffle_box", (PyCFunction)(void (*)(void))py_unshuffle_box, METH_FASTCALL,
      "unshuffle_box(src, elementsize, shape, start, dst, at=None, extent=None)\n--\n\n"
      "The box of dst's shape at start of a shuffled chunk; or of that extent, to that place of dst."},
+    {"decode_boxes", (PyCFunction)(void (*)(void))py_decode_boxes, METH_FASTCALL,
+     "decode_boxes(library, chunks, elementsize, shuffled, shape, start, extent, dst, at)\n--\n\n"
+     "A box of each of many small compressed chunks to its place of dst; how many were done."},
     {"unpack_bits", (PyCFunction)(void (*)(void))py_unpack_bits, METH_FASTCALL,
      "unpack_bits(src, first, stride, bits, dst)\n--\n\nBig-endian bit fields, every stride bits, to integers."},
     {"fletcher32", py_fletcher32, METH_O, "fletcher32(data)\n--\n\nHDF5's Fletcher checksum."},

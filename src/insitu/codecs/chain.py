@@ -19,12 +19,15 @@ from numpy.typing import NDArray
 from insitu.codecs import hdf5_vlen, table
 from insitu.codecs.form import Data, Form, Octets, Step, octets
 from insitu.codecs.hdf5_vlen import Fetch
+from insitu.codecs.native import Library, decode_boxes, library
 from insitu.codecs.scratch import borrow
 from insitu.errors import CodecError
 from insitu.model import Encoding
 
 __all__ = ["Decoder", "Fetch", "decode", "decode_box", "prepare"]
 
+SMALL_CHUNK = 256 << 10
+"""Chunks up to this size are decoded many at a time."""
 WHOLE_CHUNK = 2
 """The thread's buffer for a decoded chunk of which a part is taken; 0 and 1 are for bytes between steps."""
 
@@ -124,14 +127,16 @@ def prepare(encoding: Encoding, shape: tuple[int, ...], filter_mask: int = 0) ->
         if filter_mask >> position & 1:
             continue
         made = table.step(codec, form)
-        steps.append((made, form.limit if form.exact else -1))
+        if not made.idle:
+            steps.append((made, form.limit if form.exact else -1))
         form = made.encoded
     if dtype.hasobject and not steps:
         raise CodecError("no codec says how the objects are stored")
     steps.reverse()
     back = None if order is None else tuple(int(axis) for axis in np.argsort(order))
     # A chunk without codecs has one exact size as well.
-    return Decoder(tuple(steps), dtype, stored, back, math.prod(stored) * dtype.itemsize, records)
+    nbytes = math.prod(stored) * dtype.itemsize
+    return Decoder(tuple(steps), dtype, stored, back, nbytes, records, _together(steps, nbytes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +155,8 @@ class Decoder:
     """Of the decoded chunk."""
     records: hdf5_vlen.Records | None
     """How references to values outside of the chunk are resolved."""
+    together: Library | None = None
+    """What decodes many small chunks in one call: they are shuffled if there are two steps."""
 
     def __call__(self, data: Data, out: NDArray[Any] | None = None, fetch: Fetch | None = None) -> NDArray[Any]:
         """Decode one chunk; see `decode`."""
@@ -241,6 +248,9 @@ class Decoder:
         last = self.steps[-1][0] if self.steps else None
         straight = self.back is None and self.records is None and last is not None and out.dtype == self.dtype
         try:
+            if straight and self.together is not None:
+                self._scatter_together(data, start, extent, out, at)
+                return
             if straight and last is not None and last.box is not None and self.nbytes:
                 box, stored, count = last.box, self.stored, len(self.steps) - 1
                 for number, (chunk, place) in enumerate(zip(data, at, strict=True)):  # noqa: B007 (for the error)
@@ -255,6 +265,34 @@ class Decoder:
             raise
         except ValueError as error:
             raise _failed(last, error).located(number=number) from error
+
+    def _scatter_together(
+        self,
+        data: Sequence[Data],
+        start: tuple[int, ...],
+        extent: tuple[int, ...],
+        out: NDArray[Any],
+        at: Sequence[tuple[int, ...]],
+    ) -> None:
+        decode = decode_boxes()
+        size = self.dtype.itemsize
+        # The kernel wants elements of any kind, as long as they have the right size.
+        target = out if out.dtype.kind in "iuf" and out.dtype.isnative else out.view(f"V{size}")
+        chunks, places, number = list(data), list(at), 0
+        inside = tuple([slice(s, s + n) for s, n in zip(start, extent, strict=True)])
+        while number < len(chunks):
+            settings = size, len(self.steps) == 2, self.stored, start, extent, target
+            number += decode(self.together, chunks[number:], *settings, places[number:])
+            if number < len(chunks):  # let it say what is wrong, or decode what the library did not like
+                outside: tuple[Any, ...] = (
+                    ...,
+                    *[slice(b, b + n) for b, n in zip(places[number], extent, strict=True)],
+                )
+                try:
+                    self.place(chunks[number], inside, out[outside])
+                except CodecError as error:
+                    raise error.located(number=number) from error.__cause__
+                number += 1
 
     def references(self, data: Data) -> NDArray[Any]:
         """Return the references of a chunk of HDF5's values of varying length, for a batch that resolves many chunks at once."""
@@ -316,6 +354,15 @@ class Decoder:
         if whole.size != self.nbytes:
             raise CodecError(f"the chunk has {whole.size} bytes, not the {self.nbytes} declared")
         return whole
+
+
+def _together(steps: list[tuple[Step, int]], nbytes: int) -> Library | None:
+    """What decodes many chunks in one call; for small ones, where what Python does between two of them counts."""
+    if not steps or nbytes > SMALL_CHUNK or any(size != nbytes for _, size in steps):
+        return None
+    if len(steps) > 2 or (len(steps) == 2 and (steps[1][0].name != "shuffle" or steps[1][0].box is None)):
+        return None
+    return library(steps[0][0].name)
 
 
 def _failed(step: Step | None, error: Exception) -> CodecError:

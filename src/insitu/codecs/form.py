@@ -87,6 +87,8 @@ class Step:
     box: Callable[..., None] | None = None
     """Decode only the box at `start` of a chunk of `shape`, straight into a strided array, where the codec can: called with data, shape,
     start and the array; or with a place in the array and the box's extent too."""
+    idle: bool = False
+    """Whether there is nothing to do: the chain goes on as if the codec were not there."""
 
 
 Make = Callable[[Configuration, Form], Step]

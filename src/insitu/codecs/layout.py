@@ -21,10 +21,10 @@ def bytes_(configuration: Configuration, form: Form) -> Step:
     if endian not in (None, "little", "big"):
         raise CodecError(f"{endian!r} is no byte order", codec="bytes")
     if endian is None or dtype is None or dtype.hasobject:
-        return Step("bytes", lambda data, out: data, form)
+        return Step("bytes", lambda data, out: data, form, idle=dtype is None or not dtype.hasobject)
     stored = dtype.newbyteorder("<" if endian == "little" else ">")
     if stored == dtype:
-        return Step("bytes", lambda data, out: data, form)
+        return Step("bytes", lambda data, out: data, form, idle=True)
 
     def run(data: Data, out: Octets | None) -> Data:
         return octets(data).view(stored).astype(dtype)

@@ -92,13 +92,21 @@ class Axis:
         """What these cells show."""
         if self.cells is None:
             extent = np.minimum(self.length - cells * self.size, self.size)
-            stored = np.broadcast_to(np.int64(self.size), extent.shape) if self.padded else extent
-            return Cells(extent, np.zeros_like(extent), np.ones_like(extent), stored)
+            shape = extent.shape
+            stored = np.full(shape, self.size, np.int64) if self.padded else extent
+            return Cells(extent, np.zeros(shape, np.int64), np.ones(shape, np.int64), stored)
         columns = self.cells
         return Cells(
             columns.extent[cells],
             *(c[cells] if len(c) > 1 else np.broadcast_to(c, cells.shape) for c in columns[1:]),
         )
+
+    def stored(self, cells: Indices) -> Indices:
+        """How many elements the chunks of these cells have along this axis."""
+        if self.cells is None:
+            return np.full(cells.shape, self.size, np.int64) if self.padded else self.show(cells).stored
+        column = self.cells.stored
+        return column[cells] if len(column) > 1 else np.full(cells.shape, column[0])
 
     def begin(self, cells: Indices) -> Indices:
         """Where these cells begin."""

@@ -8,6 +8,7 @@ until one cell is asked for by item access, and then its state is a type.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -221,13 +222,14 @@ class Columns:
 
     def locate(self, cells: Sequence[Indices]) -> Located:
         """Where cells lie."""
-        size = int(np.prod(np.broadcast_shapes(*(np.shape(c) for c in cells)), dtype=np.int64)) if cells else 1
+        size = math.prod(np.broadcast_shapes(*[np.shape(c) for c in cells])) if cells else 1
         rows = {name: self._rows(getattr(self, name), cells, size) for name in COLUMN_NAMES}
         return Located(**rows, inline=self.inline)
 
     def _rows(self, column: npt.NDArray[Any], cells: Sequence[Indices], size: int) -> npt.NDArray[Any]:
         if column.size == 1:
-            return np.broadcast_to(column.reshape(-1), (size,))
+            value = column.reshape(-1)
+            return value if size == 1 else np.broadcast_to(value, (size,))
         index = tuple(
             np.zeros_like(c) if have == 1 and want != 1 else c
             for c, have, want in zip(cells, column.shape, self.shape, strict=True)

@@ -41,9 +41,8 @@ def fetch(
         length = np.where(length < 0, np.maximum(source.size() - offset, 0), length)
     reach = np.maximum.accumulate(offset + length)
     begins = np.ones(len(offset), bool)
-    if not isinstance(
-        source, Cached
-    ):  # its keys are ranges: a chunk must be found again by whatever selection wants it
+    # The keys of a cache are ranges: a chunk must be found again by whatever selection wants it.
+    if not isinstance(source, Cached):
         begins[1:] = offset[1:] > reach[:-1]
     starts = np.flatnonzero(begins)
     lows = offset[starts]

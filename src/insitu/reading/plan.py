@@ -133,7 +133,7 @@ def _narrowed_to_parts(wish: Touched, rows: Located) -> Located:
     if not any(part.first.any() for part in wish.parts) and not _cut_short(wish):
         return rows
     cells = [part.cell for part in wish.parts]
-    full = [np.maximum(axis.show(c).stored, 1) for axis, c in zip(wish.tile.axes, cells, strict=True)]
+    full = [np.maximum(axis.stored(c), 1) for axis, c in zip(wish.tile.axes, cells, strict=True)]
     itemsizes = np.array([encoding.dtype.itemsize for encoding in wish.tile.encodings])
     stride = itemsizes[np.asarray(rows.encoding)].reshape(wish.grid)
     shift = np.zeros(wish.grid, np.int64)
@@ -164,6 +164,6 @@ def _narrowed_to_parts(wish: Touched, rows: Located) -> Located:
 def _cut_short(wish: Touched) -> bool:
     """Whether some part asks for fewer elements than its chunk has stored."""
     for part, axis in zip(wish.parts, wish.tile.axes, strict=True):
-        if not (part.stored == np.maximum(axis.show(part.cell).stored, 1)).all():
+        if not (part.stored == np.maximum(axis.stored(part.cell), 1)).all():
             return True
     return False

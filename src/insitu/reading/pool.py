@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from insitu.sources.threads import WIDTH
 
-__all__ = ["workers"]
+__all__ = ["cores", "workers"]
 
 FAR = WIDTH
 """Tasks under way at once when the bytes come from far away: each is about one request, and they mostly wait."""
@@ -22,12 +22,13 @@ def workers(far: bool = False) -> ThreadPoolExecutor:
     with _lock:
         pool = _pools.get(far)
         if pool is None:
-            count = max(_cores() + 1, FAR if far else 0)
+            count = max(cores() + 1, FAR if far else 0)
             pool = _pools[far] = ThreadPoolExecutor(count, thread_name_prefix="insitu-read")
         return pool
 
 
-def _cores() -> int:
+def cores() -> int:
+    """How many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):  # containers and batch systems often grant fewer than the machine has
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

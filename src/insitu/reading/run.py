@@ -25,7 +25,7 @@ from insitu.reading.fetch import fetch
 from insitu.reading.grid import Alike, Grid, Position
 from insitu.reading.opened import Opened
 from insitu.reading.plan import ReadPlan
-from insitu.reading.pool import workers
+from insitu.reading.pool import cores, workers
 from insitu.reading.report import Tally
 from insitu.sources import ByteSource
 from insitu.sources.coalesce import frugal_gap
@@ -35,6 +35,8 @@ __all__ = ["Run", "Sink", "run_all"]
 
 BATCH_BYTES = 4 << 20
 """Encoded bytes of a task: enough to make the cost of a task small beside decoding, little enough to keep memory bounded."""
+LEAST_BYTES = 256 << 10
+"""A task of less is done before another thread has woken up."""
 BATCH_ROWS = 512
 FAR_REQUESTS = 64
 """Requests of a task when the bytes come from far away."""
@@ -115,8 +117,10 @@ class Run:
 
     def batch(self, begin: int, end: int) -> None:
         """Fetch and decode some rows."""
-        borders = np.flatnonzero(np.diff(self.plan.source[begin:end])) + begin + 1
-        pieces = list(zip([begin, *borders.tolist()], [*borders.tolist(), end], strict=True))
+        pieces = [(begin, end)]
+        if len(self.plan.sources) > 1:
+            borders = (np.flatnonzero(np.diff(self.plan.source[begin:end])) + begin + 1).tolist()
+            pieces = list(zip([begin, *borders], [*borders, end], strict=True))
         for first, last in pieces:
             if self.stopped.is_set():
                 return
@@ -306,7 +310,8 @@ def run_all(runs: Sequence[Run]) -> None:
 def batches(plan: ReadPlan) -> Iterator[tuple[int, int]]:
     """Rows cut where a task is large enough; rows that share a chunk stay together."""
     count = len(plan.row)
-    if not count:
+    if count <= 1:
+        yield from [(0, 1)] * count
         return
     size = np.where(plan.length < 0, UNKNOWN_BYTES, plan.length)
     if is_far(plan.sources):
@@ -316,9 +321,11 @@ def batches(plan: ReadPlan) -> Iterator[tuple[int, int]]:
     new[1:] = (np.diff(plan.source) != 0) | (np.diff(plan.offset) != 0) | (np.diff(plan.length) != 0)
     total = np.cumsum(np.where(new, size, 0))
     firsts = np.append(np.flatnonzero(new), count)
+    # A short read is shared among the threads too.
+    enough = min(max(int(total[-1]) // (2 * cores()), LEAST_BYTES), BATCH_BYTES)
     begin = 0
     while begin < count:
-        end = int(np.searchsorted(total, total[begin] - size[begin] + BATCH_BYTES, side="right"))
+        end = int(np.searchsorted(total, total[begin] - size[begin] + enough, side="right"))
         end = min(max(end, begin + 1), begin + BATCH_ROWS, count)
         end = int(firsts[np.searchsorted(firsts, end)])  # not between two rows of one chunk
         yield begin, end
@@ -360,6 +367,8 @@ def _by_tile(tiles: npt.NDArray[np.int32], count: int) -> Iterator[tuple[int, np
 
 def _shared(offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> list[bool]:
     """Which rows have the same bytes as a neighbour."""
+    if len(offset) == 1:
+        return [False]
     same = np.zeros(len(offset) + 1, bool)
     same[1:-1] = (np.diff(offset) == 0) & (np.diff(length) == 0)
     return [bool(flag) for flag in same[1:] | same[:-1]]

@@ -130,7 +130,7 @@ def part_of(axis: Axis, selector: int | Stride | Indices, origin: int) -> Part:
 def _strided(axis: Axis, stride: Stride, at: int) -> Part:
     """A slice: each touched cell gives one slice of its chunk to one slice of the output."""
     cut = axis.cut(stride)
-    stored = axis.show(cut.cell).stored
+    stored = axis.stored(cut.cell)
     inside = tuple(map(_picked, cut.skip.tolist(), cut.step.tolist(), cut.extent.tolist()))
     begin = (cut.out + at).tolist()
     outside = tuple(slice(b, b + n) for b, n in zip(begin, cut.extent.tolist(), strict=True))
@@ -142,7 +142,7 @@ def _strided(axis: Axis, stride: Stride, at: int) -> Part:
         exists=bool(stored[0]),
         whole=np.where(stored == 0, cut.extent == 1, (cut.skip == 0) & (cut.step == 1) & (cut.extent == stored)),
         wanted=np.where(cut.step == 0, 1, cut.extent),
-        first=np.zeros_like(cut.cell),
+        first=np.zeros(len(cut.cell), np.int64),
     )
 
 

@@ -124,7 +124,8 @@ _LOCAL_REQUEST = 16 << 10
 
 
 def _innermost(source: ByteSource) -> ByteSource:
-    while isinstance(inner := getattr(source, "source", None), ByteSource):
+    # The look at None is not in vain: asking whether something is a source costs more than opening a file.
+    while (inner := getattr(source, "source", None)) is not None and isinstance(inner, ByteSource):
         source = inner
     return source
 

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+
+import numcodecs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from insitu.codecs import native
+from insitu.codecs.chain import SMALL_CHUNK, prepare
+from insitu.codecs.library import find
+from insitu.errors import CodecError
+from insitu.model import Codec, Encoding
+
+COMPRESS = {"zlib": zlib.compress, "zstd": lambda data: bytes(numcodecs.Zstd().encode(data))}
+
+
+def shuffled(data: bytes, size: int) -> bytes:
+    return np.frombuffer(data, np.uint8).reshape(-1, size).T.tobytes()
+
+
+@given(data=st.data())
+@settings(max_examples=150)
+def test_many_small_chunks_go_to_their_places(data: st.DataObject) -> None:
+    codec = data.draw(st.sampled_from(sorted(COMPRESS)))
+    dtype = np.dtype(data.draw(st.sampled_from(["<f4", ">i2", "u1", "<c16", "<M8[s]", "S3", "<f8"])))
+    shuffle = data.draw(st.booleans())
+    shape = tuple(data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=3)))
+    start = tuple(data.draw(st.integers(0, n - 1)) for n in shape)
+    extent = tuple(data.draw(st.integers(0, n - s)) for n, s in zip(shape, start, strict=True))
+    places = data.draw(st.lists(st.tuples(*[st.integers(0, 8)] * len(shape)), max_size=5))
+    codecs = (Codec("shuffle", {"elementsize": dtype.itemsize}),) if shuffle else ()
+    decoder = prepare(Encoding(dtype, (*codecs, Codec(codec))), shape)
+    plain = np.random.default_rng(len(places)).integers(0, 255, (len(places), *shape, dtype.itemsize), np.uint8)
+    chunks = [np.ascontiguousarray(p).view(dtype).reshape(shape) for p in plain]
+    stored = [COMPRESS[codec](shuffled(c.tobytes(), dtype.itemsize) if shuffle else c.tobytes()) for c in chunks]
+    backing = np.zeros(tuple(2 * n + 20 for n in shape), dtype)
+    step = data.draw(st.sampled_from([1, 2]))
+    out = backing[tuple(slice(None, None, step) for _ in shape)]
+    expected = out.copy()
+    inside = tuple(slice(s, s + n) for s, n in zip(start, extent, strict=True))
+    for chunk, place in zip(chunks, places, strict=True):
+        expected[tuple(slice(p, p + n) for p, n in zip(place, extent, strict=True))] = chunk[inside]
+    decoder.scatter(stored, start, extent, out, places)
+    assert out.tobytes() == expected.tobytes()
+    apart = np.zeros_like(backing)[tuple(slice(None, None, step) for _ in shape)]
+    replace(decoder, together=None).scatter(stored, start, extent, apart, places)
+    assert apart.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("codec", COMPRESS)
+@pytest.mark.parametrize("damage", ["cut", "flipped", "short", "long", "empty"])
+def test_a_damaged_chunk_among_many_is_named(codec: str, damage: str) -> None:
+    decoder = prepare(Encoding(np.dtype("<i4"), (Codec("shuffle", {"elementsize": 4}), Codec(codec))), (8,))
+    good = COMPRESS[codec](np.arange(8, dtype="<i4").tobytes())
+    bad = {
+        "cut": good[:-3],
+        "flipped": bytes([good[0] ^ 255]) + good[1:],
+        "short": COMPRESS[codec](bytes(28)),
+        "long": COMPRESS[codec](bytes(36)),
+        "empty": b"",
+    }[damage]
+    out = np.zeros(40, "<i4")
+    with pytest.raises(CodecError) as caught:
+        decoder.scatter([good, good, good, bad, good], (0,), (8,), out, [(8 * n,) for n in range(5)])
+    assert caught.value.place["number"] == 3
+
+
+def test_large_chunks_and_other_chains_go_one_by_one() -> None:
+    few = Encoding(np.dtype("u1"), (Codec("zlib"),))
+    assert prepare(few, (SMALL_CHUNK + 1,)).together is None
+    assert prepare(replace(few, codecs=(Codec("bz2"),)), (10,)).together is None
+    checked = replace(few, codecs=(Codec("zlib"), Codec("fletcher32")))
+    assert prepare(checked, (10,)).together is None
+    if find("insitu.codecs._kernels", "decode_boxes") is not None and native.library("zlib") is not None:
+        assert prepare(few, (10,)).together is not None
+
+
+def test_the_kernel_checks_what_it_is_given() -> None:
+    decode = find("insitu.codecs._kernels", "decode_boxes")
+    functions = native.library("zlib")
+    if decode is None or functions is None:
+        pytest.skip("the C extension was not built, or there is no libdeflate")
+    chunk = zlib.compress(bytes(16))
+    out = np.zeros((4, 4), "u1")
+    good = (functions, [chunk], 1, False, (4, 4), (0, 0), (2, 2), out, [(2, 2)])
+    assert decode(*good) == 1
+    for at, wrong in {
+        0: (9, *functions[1:]), 1: (chunk,), 2: 0, 4: (4,), 5: (3, 3), 6: (5, 1), 7: out.view("u2"), 8: [(3, 3)],
+    }.items():  # fmt: skip
+        with pytest.raises((ValueError, TypeError)):
+            decode(*good[:at], wrong, *good[at + 1 :])
+    with pytest.raises(ValueError, match="one length"):
+        decode(*good[:8], [])
+    with pytest.raises(ValueError, match="no such function"):
+        decode((0, 0, 0, 0), *good[1:])
