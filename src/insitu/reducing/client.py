@@ -123,8 +123,8 @@ class Client:
             finally:
                 response.release_conn()
         except failures.TimeoutError as problem:
-            error = TimedOutError(f"the server did not answer: {problem}", url=self.url)
-            raise _PassingError(error, unreached=isinstance(problem, failures.ConnectTimeoutError)) from None
+            late = TimedOutError(f"the server did not answer: {problem}", url=self.url)
+            raise _PassingError(late, unreached=isinstance(problem, failures.ConnectTimeoutError)) from None
         except failures.HTTPError as problem:
             raise _PassingError(ServerError(f"the connection failed: {problem}", url=self.url)) from None
         with self._lock:

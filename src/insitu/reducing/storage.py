@@ -118,7 +118,8 @@ def inflated(data: Data, codecs: Sequence[Codec], limit: int) -> npt.NDArray[np.
             data = made.run(data, None)
         except CodecError:
             raise
-        except (ValueError, TypeError, RuntimeError, MemoryError) as problem:
+        except Exception as problem:
+            # Every library has errors of its own (zlib.error, isal's, imagecodecs'), and all mean the same here.
             raise CodecError(f"{made.name}: {problem}", codec=made.name) from problem
     whole = octets(data)
     if whole.size > limit:

@@ -18,9 +18,13 @@ __all__ = ["STATUS", "BusyError", "RequestError", "TooLargeError", "failure", "p
 
 
 class RequestError(InsituError, ValueError):
-    """The request is not what the protocol says."""
+    """The request is not what the protocol says; `why` is told as the cause."""
 
     kind = "request"
+
+    def __init__(self, message: str, *, why: str | None = None) -> None:
+        super().__init__(message)
+        self.why = why
 
 
 class TooLargeError(InsituError, ValueError):
@@ -67,7 +71,7 @@ STATUS = {
 
 def failure(error: InsituError, status: int | None = None) -> Response:
     """An error of ours as an answer."""
-    causes: list[str] = []
+    causes: list[str] = [error.why] if isinstance(error, RequestError) and error.why else []
     cause = error.__cause__
     while cause is not None and len(causes) < 4:
         causes.append(redacted(str(cause))[:500])

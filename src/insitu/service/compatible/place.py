@@ -60,6 +60,4 @@ def place_of(interface: str, url: str) -> Place:
 
 
 def _invalid(why: str) -> RequestError:
-    error = RequestError("request data is not valid")
-    error.__cause__ = RequestError(why)
-    return error
+    return RequestError("request data is not valid", why=why)

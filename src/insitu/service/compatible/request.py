@@ -105,9 +105,7 @@ def parse(body: bytes) -> ChunkRequest:
 
 def invalid(why: str) -> RequestError:
     """The error of a request that is not valid, with the reason as its cause."""
-    error = RequestError("request data is not valid")
-    error.__cause__ = RequestError(why)
-    return error
+    return RequestError("request data is not valid", why=why)
 
 
 def _object(body: bytes) -> dict[str, Any]:

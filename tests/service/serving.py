@@ -1,0 +1,118 @@
+"""A server in a process of its own, and what is needed to talk to it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cbor2
+import urllib3
+
+CODE = "import sys; from insitu.cli import app; app(sys.argv[1:])"
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: Any
+    body: bytes
+
+    @property
+    def cbor(self) -> Any:
+        return cbor2.loads(self.body)
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def items(self) -> list[Any]:
+        stream = io.BytesIO(self.body)
+        decoder = cbor2.CBORDecoder(stream)
+        found = []
+        while stream.tell() < len(self.body):
+            found.append(decoder.decode())
+        return found
+
+    @property
+    def message(self) -> str:
+        """All that an error says."""
+        error = self.json["error"]
+        return " | ".join([error["message"], *error.get("caused_by", [])])
+
+
+@dataclass
+class Server:
+    url: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def __post_init__(self) -> None:
+        self.pool = urllib3.PoolManager(maxsize=64, cert_reqs="CERT_NONE")
+
+    def ask(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> Answer:
+        response = self.pool.request(
+            method, f"{self.url}{path}", body=body, headers=headers or {}, retries=False, redirect=False, timeout=60
+        )
+        return Answer(response.status, response.headers, response.data)
+
+    def post(self, path: str, data: Any, headers: dict[str, str] | None = None) -> Answer:
+        body = data if isinstance(data, bytes) else json.dumps(data).encode()
+        return self.ask("POST", path, body, {"Content-Type": "application/json", **(headers or {})})
+
+    def get(self, path: str, headers: dict[str, str] | None = None) -> Answer:
+        return self.ask("GET", path, None, headers)
+
+
+@contextmanager
+def serving(
+    roots: Sequence[Any], log: Path, *options: str, scheme: str = "http", environment: dict[str, str] | None = None
+) -> Iterator[Server]:
+    """`insitu serve` with these roots, for as long as the block lasts."""
+    port = free_port()
+    command = [sys.executable, "-c", CODE, "serve", *map(str, roots), "--port", str(port), *options]
+    with open(log, "wb") as file:
+        process = subprocess.Popen(command, stderr=file, stdout=file, env={**os.environ, **(environment or {})})
+    server = Server(f"{scheme}://127.0.0.1:{port}", process, log)
+    try:
+        _wait(server)
+        yield server
+    finally:
+        server.pool.clear()
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(40)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait(server: Server, seconds: float = 60) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if server.process.poll() is not None:
+            raise AssertionError(f"the server ended: {server.log.read_text()}")
+        try:
+            if server.get("/health").status == 200:
+                return
+        except urllib3.exceptions.HTTPError:
+            pass
+        time.sleep(0.1)
+    raise AssertionError(f"no answer: {server.log.read_text()}")
