@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 BENCH_PYTHON ?= python3.13
 
-.PHONY: setup demo test test-remote check format bench docs fuzz clean
+.PHONY: setup demo servers test test-remote check format bench docs fuzz clean
 
 setup: $(VENV)/ready
 
@@ -25,24 +25,26 @@ demo: setup
 	$(BIN)/insitu demo
 
 # The codecs apart: once netCDF's own HDF5 filters are loaded in a process, h5py cannot write blosc chunks there any more.
-test: setup
+test: setup servers
 	$(BIN)/python -m pytest -q -n $(JOBS) tests/codecs
-	$(BIN)/python -m pytest -q -n $(JOBS) --ignore=tests/codecs --ignore=tests/remote
+	$(BIN)/python -m pytest -q -n $(JOBS) --ignore=tests/codecs
 
-# Against real servers on loopback (SeaweedFS, azurite, nginx, Apache, rclone), which are installed into .servers first.
-test-remote: setup
+# Real servers for the tests (SeaweedFS, azurite, nginx, Apache, rclone), into .servers; what cannot be had is named, its tests are skipped.
+servers: setup
 	$(BIN)/python scripts/servers.py install
+
+test-remote: setup servers
 	$(BIN)/python -m pytest -q -n $(JOBS) tests/remote
 
 check: setup
-	$(BIN)/ruff format --check src tests bench setup.py
-	$(BIN)/ruff check src tests bench setup.py
+	$(BIN)/ruff format --check src tests bench scripts setup.py
+	$(BIN)/ruff check src tests bench scripts setup.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: setup
-	$(BIN)/ruff format src tests bench setup.py
-	$(BIN)/ruff check --fix src tests bench setup.py
+	$(BIN)/ruff format src tests bench scripts setup.py
+	$(BIN)/ruff check --fix src tests bench scripts setup.py
 
 # The peers that the benchmarks run beside need their own environment; BENCH="scan_local --quick" runs one of them.
 bench:
