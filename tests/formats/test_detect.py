@@ -11,7 +11,6 @@ from insitu.formats import FORMATS, scan_format
 from insitu.sources import MemorySource
 
 STRANGERS = {
-    b"GRIB\0\0\0\2" + bytes(100): "GRIB",
     gzip.compress(b"anything"): "gzip",
     b"PK\x03\x04" + bytes(100): "ZIP",
     b"<!DOCTYPE html><html></html>": "HTML",

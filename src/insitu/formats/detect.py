@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.dmrpp import is_dmrpp, scan_dmrpp
 from insitu.formats.fits import is_fits, scan_fits
+from insitu.formats.grib import is_grib, scan_grib
 from insitu.formats.hdf5.scan import scan_hdf5
 from insitu.formats.hdf5.superblock import SIGNATURE
 from insitu.formats.hdf5.window import Window
@@ -76,6 +77,7 @@ FORMATS: dict[str, Format] = {
     "tiff": Format(is_tiff, scan_tiff),
     "fits": Format(is_fits, scan_fits),
     "dmrpp": Format(is_dmrpp, scan_dmrpp),
+    "grib": Format(is_grib, scan_grib),
     # The last: to look for its signature behind a user block may cost a request.
     "hdf5": Format(_is_hdf5, scan_hdf5),
 }
@@ -145,7 +147,6 @@ def scan_format(
 
 # First bytes of files that people mistake for HDF5, and what to do about them.
 _LOOKS: tuple[tuple[bytes, str, str], ...] = (
-    (b"GRIB", "GRIB", "GRIB is not read yet"),
     (b"BUFR", "BUFR", "BUFR holds messages, not arrays"),
     (b"\x0e\x03\x13\x01", "HDF4", "Convert it with h4toh5"),
     (b"\x1f\x8b", "a gzip archive", "Unpack it: a compressed file cannot be read by range"),

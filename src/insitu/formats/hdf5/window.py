@@ -91,6 +91,17 @@ class Window:
         """Whether a request costs a round trip."""
         return self._remote
 
+    def near(self, offset: int, length: int) -> bytes | None:
+        """The bytes of a range if they are in memory."""
+        end = offset + length
+        if end <= len(self._head):
+            return self._head[offset:end]
+        at = bisect_right(self._starts, offset) - 1
+        if at < 0 or end > self._ends[at]:
+            return None
+        start = self._starts[at]
+        return self._spans[at][offset - start : end - start]
+
     def at_hand(self, ranges: Ranges) -> list[bytes] | None:
         """The bytes of the ranges if all of them are in memory."""
         head, known = self._head, len(self._head)

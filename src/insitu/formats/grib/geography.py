@@ -1,0 +1,150 @@
+"""Where are the points of a grid?
+
+ecCodes says it, from the headers alone; each grid is asked for once. Latitudes and longitudes of regular grids have an axis each and are dimensions; those of
+projected and rotated grids have both axes; all others lie in one row of points. What is large is not kept but computed when it is read, from the first message.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import FormatError, InsituError
+from insitu.formats.grib.sections import Field
+from insitu.formats.grib.told import Asked
+from insitu.formats.grib.vocabulary import COORDINATES, ROWS_AND_COLUMNS
+from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualArray
+
+__all__ = ["Geography", "geography_of"]
+
+KEPT_POINTS = 1 << 16
+"""Points of a grid whose latitudes and longitudes are kept, half a MiB each."""
+MEMORY = 64
+NOWHERE = ("sh", "albers")
+"""Grids for which ecCodes knows no points; being asked for those of an Albers projection, version 2.50 corrupts its memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Geography:
+    """The dimensions of a grid, and its coordinates."""
+
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    values: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    """Coordinates that are kept, latitude and longitude."""
+    lazy: tuple[str, ...] = ()
+    """Coordinates that are computed when they are read."""
+    problem: InsituError | None = None
+    """Why there are no coordinates."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The coordinates that there are."""
+        return (*self.values, *self.lazy)
+
+    def same(self, other: Geography) -> bool:
+        """Whether two grids have the same points, by what is known without computing them."""
+        if self is other:
+            return True
+        if (
+            self.lazy
+            or other.lazy
+            or (self.dims, self.shape, self.values.keys()) != (other.dims, other.shape, other.values.keys())
+        ):
+            return False
+        return all(np.array_equal(values, other.values[name]) for name, values in self.values.items())
+
+    def arrays(self, first: Field, source: Source) -> dict[str, VirtualArray]:
+        """The coordinates as arrays; what is computed comes from the first field."""
+        found = {}
+        for name, values in self.values.items():
+            attributes = dict(COORDINATES[name])
+            if name == "latitude" and self.dims == ("latitude", "longitude") and values[0] > values[-1]:
+                attributes["stored_direction"] = "decreasing"
+            dims = (name,) if name in self.dims else self.dims
+            axes = tuple(Axis.regular(length, max(length, 1)) for length in values.shape)
+            tile = Tile(axes, (Encoding(np.dtype(np.float64)),), Columns.inlined((1,) * values.ndim, values.tobytes()))
+            found[name] = VirtualArray.of(tile, dims=dims, attributes=attributes)
+        for name in self.lazy:
+            configuration: dict[str, Any] = {"var": name, "dtype": "float64"}
+            if first.number:
+                configuration["field"] = first.number
+            encoding = Encoding(np.dtype(np.float64), (Codec("grib", configuration),))
+            axes = tuple(Axis.regular(length, length) for length in self.shape)
+            place = (np.asarray(first.offset), np.asarray(first.length))
+            chunks = Columns((1,) * len(axes), (source,), np.asarray(0), *place)
+            found[name] = VirtualArray.of(Tile(axes, (encoding,), chunks), dims=self.dims, attributes=COORDINATES[name])
+        return found
+
+
+_memory: dict[bytes, Geography] = {}
+_lock = threading.Lock()
+
+
+def geography_of(first: Field, geometry: bytes) -> Geography:
+    """The grid of a field.
+
+    Parameters
+    ----------
+    first
+        A field on it.
+    geometry
+        What tells its grid from others.
+    """
+    key = bytes((first.edition,)) + geometry
+    found = _memory.get(key)
+    if found is None:
+        found = _asked(first)
+        with _lock:
+            if len(_memory) >= MEMORY:
+                _memory.clear()
+            found = _memory.setdefault(key, found)
+    return found
+
+
+def _asked(first: Field) -> Geography:
+    with Asked(first) as asked:
+        kind = asked.get("gridType")
+        if kind in ("regular_ll", "regular_gg"):
+            shape = (_count(asked, "Ny"), _count(asked, "Nx"))
+            values, problem = _values(asked, ("latitude", "distinctLatitudes"), ("longitude", "distinctLongitudes"))
+            if not problem and (values["latitude"].size, values["longitude"].size) != shape:
+                problem = FormatError(f"the grid of {shape} has other latitudes or longitudes", offset=first.offset)
+            return Geography(("latitude", "longitude"), shape, {} if problem else values, (), problem)
+        if kind in ROWS_AND_COLUMNS:
+            dims: tuple[str, ...] = ("y", "x")
+            shape_: tuple[int, ...] = (_count(asked, "Ny"), _count(asked, "Nx"))
+        else:
+            dims, shape_ = ("values",), (_count(asked, "numberOfPoints"),)
+        points = int(np.prod(shape_, dtype=np.int64))
+        if kind in NOWHERE:
+            return Geography(dims, shape_)
+        if points > KEPT_POINTS:
+            return Geography(dims, shape_, {}, ("latitude", "longitude"))
+        values, problem = _values(asked, ("latitude", "latitudes"), ("longitude", "longitudes"))
+        if any(array.size != points for array in values.values()):
+            problem = FormatError(f"the grid of {points} points has other coordinates", offset=first.offset)
+        if problem is not None:
+            return Geography(dims, shape_, {}, (), problem)
+        return Geography(dims, shape_, {name: array.reshape(shape_) for name, array in values.items()})
+
+
+def _values(asked: Asked, *keys: tuple[str, str]) -> tuple[dict[str, npt.NDArray[np.float64]], InsituError | None]:
+    try:
+        return {name: asked.array(key) for name, key in keys}, None
+    except InsituError as problem:
+        return {}, problem
+
+
+LARGEST = 1 << 31
+
+
+def _count(asked: Asked, key: str) -> int:
+    count = asked.get(key)
+    if not isinstance(count, int) or not 1 <= count <= LARGEST:
+        raise FormatError(f"the grid has {key} = {count}", offset=asked.field.offset, structure="GRIB grid")
+    return count

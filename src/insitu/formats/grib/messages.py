@@ -1,0 +1,200 @@
+"""Where do the messages of a GRIB file lie?
+
+Each says how long it is, so the walk hops from one to the next and reads some hundred bytes of each. Messages of one length in a row are foreseen: then the next
+headers are asked for together. A large file far away is walked from several places at once; where a walk arrives at the place where the next one
+began, they have found the same chain. Bytes between messages (bulletin headings, padding) are passed over, as all readers of GRIB do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from insitu.errors import FormatError, InsituError
+from insitu.formats.grib.sections import MAGIC, Message, read_message
+from insitu.formats.hdf5.walk import DAMAGE, Exact, Side, Walk, damaged
+
+__all__ = ["at_places", "find_messages", "first_message"]
+
+END = b"7777"
+HOP = 384
+"""Bytes of a message that are read at first; more where the headers of those before were larger."""
+MOST_AHEAD = 256
+WALKS = 16
+LEAST_MESSAGES = 4
+"""That a walk has to find if it is to be worth the bytes in which the beginning of its first one is searched."""
+SEARCH = 64 << 10
+LONGEST_SEARCH = 4 << 20
+MESSAGES_LIMIT = 1 << 24
+Broken = Callable[[int, InsituError], None]
+
+
+def first_message(head: bytes) -> int:
+    """Where the first message begins; -1: nowhere in these bytes."""
+    at = head.find(MAGIC)
+    while at >= 0:
+        if head[at + 7 : at + 8] in (b"\1", b"\2"):
+            return at
+        at = head.find(MAGIC, at + 1)
+    return -1
+
+
+def find_messages(head: bytes, size: int, broken: Broken, *, far: bool = False) -> Walk[list[Message]]:
+    """Walk over all messages of a file.
+
+    Parameters
+    ----------
+    head
+        Its first bytes.
+    size
+        Bytes in it.
+    broken
+        Is told of each message that cannot be taken; it raises, or the walk goes on behind it.
+    far
+        Whether each read costs a round trip.
+    """
+    near = max(first_message(head), 0)
+    length = int.from_bytes(head[near + 8 : near + 16], "big") if head[near + 7 : near + 8] == b"\2" else 0
+    length = length or int.from_bytes(head[near + 4 : near + 7], "big")
+    walks = min(WALKS, (size - near) // max(length, 1) // LEAST_MESSAGES) if far else 1
+    if walks > 1:
+        found = yield from _side_by_side(near, length, walks, size)
+        if found is not None:
+            return found
+    found, _ = yield from _chain(near, size, size, broken)
+    return found
+
+
+def _side_by_side(near: int, length: int, walks: int, size: int) -> Walk[list[Message] | None]:
+    """Walk from several places at once; None if anything is odd, then one walk has to look at it in order."""
+    places = [near + number * ((size - near) // walks) for number in range(1, walks)]
+    room = min(max(length + length // 2, SEARCH), LONGEST_SEARCH)
+    blocks = yield Exact([(place, min(room, size - place)) for place in places])
+    starts = {near}
+    for place, block in zip(places, blocks, strict=True):
+        # A false one is found out: the walk before does not arrive there.
+        if (at := first_message(block)) > 0:
+            starts.add(place + at)
+    ordered = sorted(starts)
+    odd: list[int] = []
+    chains = yield Side(
+        [
+            _chain(start, stop, size, lambda offset, problem: odd.append(offset))
+            for start, stop in zip(ordered, [*ordered[1:], size], strict=True)
+        ]
+    )
+    if odd or any(end != stop for (_, end), stop in zip(chains[:-1], ordered[1:], strict=True)):
+        return None
+    return [message for messages, _ in chains for message in messages]
+
+
+def _chain(near: int, stop: int, size: int, broken: Broken) -> Walk[tuple[list[Message], int]]:
+    """The messages that begin in a part of the file, from where one begins up to where the next walk begins; and where the chain ends."""
+    found: list[Message] = []
+    at, hop, ahead, last = near, HOP, 1, 0
+    while at < stop:
+        # With the four bytes in front, which end the message before.
+        count = max(min(ahead, (stop - at) // last if last else 1), 1)
+        places = [at + number * last for number in range(count)]
+        blocks = yield Exact(
+            [(place - 4 * (place >= 4), min(hop + 4, size - place + 4 * (place >= 4))) for place in places]
+        )
+        for place, block in zip(places, blocks, strict=True):
+            if place != at:
+                ahead = 1
+                break
+            lead = 4 * (place >= 4)
+            if found and found[-1].offset + found[-1].length == at and block[:lead] != END:
+                broken(found[-1].offset, _no_end(found[-1]))
+                at = found.pop().offset + 4
+                at = yield from _search(at, size)
+                ahead, last = 1, 0
+                break
+            data = block[lead:]
+            if not _begins(data):
+                skipped = first_message(data)
+                if 0 <= skipped <= len(data) - 16:  # ECMWF fills up to a multiple of 120 bytes, others to whole words
+                    at += skipped
+                    if at >= stop:
+                        break
+                    data = data[skipped:]
+                else:
+                    at = yield from _search(at, size)
+                    ahead, last = 1, 0
+                    break
+            try:
+                message: Message = yield from read_message(at, data, size)
+            except (InsituError, *DAMAGE) as problem:
+                broken(at, damaged(problem, offset=at, structure="GRIB message"))
+                at = yield from _search(at + 4, size)
+                ahead, last = 1, 0
+                break
+            found.append(message)
+            if len(found) > MESSAGES_LIMIT:
+                raise FormatError(f"more than {MESSAGES_LIMIT} messages", offset=at, structure="GRIB message")
+            hop = max(hop, message.header + 16)
+            stride = at - found[-2].offset if len(found) > 1 else 0
+            ahead = min(2 * ahead, MOST_AHEAD) if stride and stride == last else 1
+            last = stride
+            at += message.length
+    if found and found[-1].offset + found[-1].length == size:
+        (tail,) = yield Exact([(size - 4, 4)])
+        if tail != END:
+            broken(found[-1].offset, _no_end(found.pop()))
+    return found, at
+
+
+def at_places(places: Sequence[tuple[int, int]], size: int, broken: Broken, hop: int = HOP) -> Walk[list[Message]]:
+    """Read the headers of messages whose places (offset, length) a side file names, all in one batch."""
+    ranges = [(offset, min(hop, length, max(size - offset, 0))) for offset, length in places]
+    blocks = yield Exact(ranges)
+    found: list[Message] = []
+    walks = [_named(offset, length, block, size) for (offset, length), block in zip(places, blocks, strict=True)]
+    for (offset, _), result in zip(places, (yield Side(walks, keep=True)), strict=True):
+        if isinstance(result, InsituError):
+            broken(offset, result)
+        else:
+            found.append(result)
+    return found
+
+
+def _named(offset: int, length: int, block: bytes, size: int) -> Walk[Message]:
+    if not _begins(block):
+        raise FormatError(
+            "no message begins where the index says",
+            offset=offset,
+            structure="GRIB section 0",
+            hint="The index belongs to another file: scan the GRIB file itself",
+        )
+    message: Message = yield from read_message(offset, block, size)
+    if message.length != length:
+        raise FormatError(
+            f"the message has {message.length} bytes, {length} by the index", offset=offset, structure="GRIB section 0"
+        )
+    return message
+
+
+def _begins(data: bytes) -> bool:
+    return len(data) >= 16 and data[:4] == MAGIC and data[7] <= 3
+
+
+def _no_end(message: Message) -> InsituError:
+    return FormatError(
+        "the message does not end with 7777",
+        offset=message.offset,
+        length=message.length,
+        structure="GRIB section 8",
+        hint='errors="warn" leaves the message out',
+    )
+
+
+def _search(at: int, size: int) -> Walk[int]:
+    """Where the next message may begin; the end of the file, if nowhere."""
+    step = SEARCH
+    while at + 16 <= size:
+        (block,) = yield Exact([(at, min(step, size - at))])
+        place = first_message(block + b"\0" if len(block) < 8 else block)
+        if place >= 0:
+            return at + place
+        at += max(len(block) - 7, 1)
+        step = min(2 * step, LONGEST_SEARCH)
+    return size

@@ -1,0 +1,174 @@
+"""What is in a GRIB file?
+
+Messages are found by hopping from one to the next, their headers say which field is which; fields make variables, variables make datasets. A file that is one cube has its arrays in
+the root, any other has a group for each. Messages that repeat the headers of others (which differ in something that cfgrib does not look at) are in groups `repeated_2`, …. Values and coordinates look as cfgrib shows them. A message is a chunk: its bytes become values when they are read, by codec `grib`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import FormatError, InsituError
+from insitu.formats.choosing import below, picked
+from insitu.formats.grib.datasets import arranged, named
+from insitu.formats.grib.messages import find_messages, first_message
+from insitu.formats.grib.sections import Field, Message
+from insitu.formats.grib.told import UNDEFINED, describe
+from insitu.formats.grib.variables import Fields, Variable
+from insitu.formats.grib.vocabulary import ABOUT_FILE, COORDINATES
+from insitu.formats.hdf5.walk import run
+from insitu.formats.hdf5.window import Window
+from insitu.formats.problems import Problems
+from insitu.model import Axis, Columns, Encoding, Source, Tile, VirtualArray, VirtualGroup
+
+__all__ = ["is_grib", "scan_grib", "tree_of"]
+
+LAYERS = 16
+"""Messages of the same headers that are shown, each in a group of its own behind the first."""
+LEADING = 4096
+"""Bytes in which the first message must begin: bulletins have a heading of some dozen."""
+
+
+def is_grib(window: Window) -> bool:
+    """Whether a file begins as GRIB does, or with a bulletin's heading in front of it."""
+    return first_message(window.head[:LEADING]) >= 0
+
+
+def scan_grib(
+    window: Window,
+    *,
+    group: str | None = None,
+    variables: Collection[str] | None = None,
+    errors: str = "raise",
+) -> VirtualGroup:
+    """Scan a GRIB file.
+
+    Parameters
+    ----------
+    window
+        The file's bytes.
+    group
+        Only this dataset.
+    variables
+        Only these arrays, and their coordinates.
+    errors
+        "raise", or "warn": messages that are damaged are left out.
+    """
+    problems = Problems(errors)
+    broken = _Broken(problems, window.url)
+    messages = run(find_messages(window.head, window.size, broken, far=window.remote), window)
+    tree = tree_of(messages, window.source.describe(), problems, broken)
+    return picked(below(tree, group, url=window.url), variables, url=window.url)
+
+
+class _Broken:
+    """Leaves out a message that cannot be taken."""
+
+    def __init__(self, problems: Problems, url: str) -> None:
+        self.problems, self.url = problems, url
+
+    def __call__(self, offset: int, problem: InsituError) -> None:
+        problem.located(url=self.url, offset=offset)
+        self.problems.leave_out(f"message_at_{offset}", problem)
+
+
+def tree_of(messages: list[Message], source: Source, problems: Problems, broken: Any) -> VirtualGroup:
+    """The tree that messages make."""
+    table = Fields([], [])
+    for message in messages:
+        for field in message.fields:
+            try:
+                told = describe(field)
+            except InsituError as problem:
+                broken(field.offset, problem)
+                continue
+            table.fields.append(field)
+            table.told.append(told)
+    if not table.fields:
+        raise FormatError(
+            "the file holds no message that can be read", url=source.url, offset=0, structure="GRIB message"
+        )
+    details: dict[str, Any] = {"format": "grib", "messages": len(messages), "fields": len(table.fields)}
+    arrays: Mapping[str, VirtualArray] = {}
+    groups: dict[str, VirtualGroup] = {}
+    attributes: Mapping[str, Any] = {}
+    numbers, layer = list(range(len(table.fields))), 1
+    while numbers and layer <= LAYERS:
+        prefix = f"repeated_{layer}/" if layer > 1 else ""
+        datasets = arranged(table, numbers)
+        if len(datasets) == 1:
+            whole = _dataset(datasets[0], table.fields, source, problems, prefix)
+        else:
+            parts = named(datasets)
+            whole = VirtualGroup(
+                {},
+                {
+                    name: _dataset(some, table.fields, source, problems, f"{prefix}{name}/")
+                    for name, some in parts.items()
+                },
+            )
+        if layer == 1:
+            arrays, attributes = whole.arrays, whole.attributes
+            groups |= whole.groups
+        else:
+            groups[f"repeated_{layer}"] = whole
+        numbers = sorted(number for dataset in datasets for variable in dataset for number in variable.repeated)
+        layer += 1
+    if numbers:
+        problems.note("repeated", f"{len(numbers)} more messages repeat the headers of {LAYERS} others")
+    return VirtualGroup(arrays, groups, attributes, details, problems.found)
+
+
+def _dataset(
+    variables: list[Variable], fields: list[Field], source: Source, problems: Problems, prefix: str
+) -> VirtualGroup:
+    first = variables[0]
+    arrays: dict[str, VirtualArray] = {}
+    for variable in variables:
+        try:
+            array = variable.array(fields, source)
+        except InsituError as problem:
+            problem.located(url=source.url)
+            problems.leave_out(f"{prefix}{variable.name}", problem)
+            continue
+        for name, coordinate in variable.coordinates.items():
+            if name not in arrays:
+                arrays[name] = _inline(coordinate.values, name, coordinate.attributes)
+        for name, found in variable.geography.arrays(variable.first, source).items():
+            arrays.setdefault(name, found)
+        if variable.has_valid_time and "valid_time" not in arrays:
+            arrays["valid_time"] = _valid_time(variable)
+        arrays[variable.name] = array
+    if (why := first.geography.problem) is not None:
+        # The values are none the worse for it: cfgrib shows them without coordinates, too.
+        for name in ("latitude", "longitude"):
+            problems.note(f"{prefix}{name}", str(why))
+    told = {f"GRIB_{name}": first.keys[name] for name in ABOUT_FILE if first.keys[name] not in (UNDEFINED, "unknown")}
+    attributes = {**told, "Conventions": "CF-1.7"}
+    if "GRIB_centreDescription" in told:
+        attributes["institution"] = told["GRIB_centreDescription"]
+    return VirtualGroup(arrays, {}, attributes, {"format": "grib"})
+
+
+def _inline(
+    values: npt.NDArray[Any], name: str, attributes: dict[str, Any], dims: tuple[str, ...] = ()
+) -> VirtualArray:
+    """A coordinate; of one value: without a dimension."""
+    if not dims and values.size > 1:
+        dims = (name,)
+    shape = values.shape if dims else ()
+    axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
+    tile = Tile(axes, (Encoding(values.dtype),), Columns.inlined((1,) * len(axes), values.tobytes()))
+    return VirtualArray.of(tile, dims=dims, attributes=attributes)
+
+
+def _valid_time(variable: Variable) -> VirtualArray:
+    time, step = (variable.coordinates[name].values for name in ("time", "step"))
+    dims = tuple(name for name, values in (("time", time), ("step", step)) if values.size > 1)
+    values = np.asarray(time[:, None] + step[None, :] * 3600)
+    values = values.reshape([size for size in values.shape if size > 1])
+    return _inline(values, "valid_time", COORDINATES["valid_time"], dims)

@@ -1,0 +1,167 @@
+"""What do the sections of one GRIB message say, and which fields does it hold?
+
+A message is a chain of sections, each with its length in front. Only the headers are read: the sections that say what, when and where; bitmaps and data are hopped
+over. A GRIB 2 message may repeat sections 2 to 7: each section 7 ends a field, and what was not repeated holds on.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from insitu.errors import FormatError, UnsupportedError
+from insitu.formats.hdf5.walk import Exact, Walk
+
+__all__ = ["MAGIC", "Field", "Message", "read_message"]
+
+MAGIC = b"GRIB"
+FIELDS_LIMIT = 1 << 16
+"""Fields of one message."""
+LARGE = 0x800000
+"""GRIB 1 beyond 8 MiB, as ECMWF writes it: the length counts pieces of 120 bytes."""
+_HEAD = struct.Struct(">IB")
+
+
+class Field(NamedTuple):
+    """One field: where its message lies, and what its headers hold."""
+
+    offset: int
+    """Of the message."""
+    length: int
+    """Of the message."""
+    number: int
+    """Of the field in the message."""
+    edition: int
+    discipline: int
+    """GRIB 2: octet 7 of section 0."""
+    identification: bytes
+    """GRIB 2: section 1. GRIB 1: section 1, the product definition."""
+    local: bytes
+    """GRIB 2: section 2, if there."""
+    grid: bytes
+    """GRIB 2: section 3. GRIB 1: section 2, if there."""
+    product: bytes
+    """GRIB 2: section 4."""
+
+
+class Message(NamedTuple):
+    """The fields of one message, and what it took to read them."""
+
+    offset: int
+    length: int
+    fields: list[Field]
+    header: int
+    """Bytes from the start of the message to its data."""
+
+
+class _Reach:
+    """The bytes of a message that are at hand."""
+
+    def __init__(self, offset: int, data: bytes, end: int) -> None:
+        self.offset, self.data, self.start, self.end = offset, data, 0, end
+
+    def take(self, at: int, length: int, ahead: int = 0) -> Walk[bytes]:
+        """A range of the message; what is fetched for it may go on for `ahead` bytes."""
+        if at < self.start or at + length > self.start + len(self.data):
+            if at + length > self.end:
+                raise FormatError(
+                    "a section ends behind its message", offset=self.offset + at, structure="GRIB section"
+                )
+            (self.data,) = yield Exact([(self.offset + at, min(length + ahead, self.end - at))])
+            self.start = at
+            if len(self.data) < length:
+                raise FormatError("the file ends within a message", offset=self.offset + at, structure="GRIB section")
+        return self.data[at - self.start : at - self.start + length]
+
+
+def read_message(offset: int, data: bytes, size: int) -> Walk[Message]:
+    """Read the headers of a message.
+
+    Parameters
+    ----------
+    offset
+        Where it begins.
+    data
+        Its first bytes, at least sixteen, as many as are at hand.
+    size
+        Bytes in the file.
+    """
+    edition = data[7]
+    room = size - offset
+    reach = _Reach(offset, data, room)
+    if edition == 2:
+        length = int.from_bytes(data[8:16], "big")
+    elif edition == 1:
+        length = int.from_bytes(data[4:7], "big")
+        if length & LARGE:
+            length = yield from _large(reach, length)
+    else:
+        raise UnsupportedError(f"GRIB edition {edition} is not read", offset=offset, structure="GRIB section 0")
+    if length > room:
+        raise FormatError(
+            f"the file ends {length - room} bytes before its message does",
+            offset=offset,
+            structure="GRIB section 0",
+            hint='errors="warn" leaves the message out',
+        )
+    reach.end = length
+    found = yield from (_second(reach, length) if edition == 2 else _first(reach, length))
+    return found
+
+
+def _large(reach: _Reach, coded: int) -> Walk[int]:
+    """The length of a GRIB 1 message beyond 8 MiB: only the length of its last section, which then is less than 120, tells."""
+    at = 8
+    (flags,) = yield from reach.take(at + 7, 1)
+    for present in (True, bool(flags & 0x80), bool(flags & 0x40)):
+        if present:
+            at += int.from_bytes((yield from reach.take(at, 3, 64)), "big")
+    last = int.from_bytes((yield from reach.take(at, 3, 64)), "big")
+    return (coded & (LARGE - 1)) * 120 - last + 4 if last < 120 else coded
+
+
+def _first(reach: _Reach, length: int) -> Walk[Message]:
+    """GRIB 1: the product definition and the grid definition, if there."""
+    size = int.from_bytes((yield from reach.take(8, 3, 512)), "big")
+    if size < 28:
+        raise FormatError(f"section 1 has {size} bytes", offset=reach.offset + 8, structure="GRIB section 1")
+    product = yield from reach.take(8, size, 512)
+    at, grid = 8 + size, b""
+    if product[7] & 0x80:
+        size = int.from_bytes((yield from reach.take(at, 3, 512)), "big")
+        if size < 32:
+            raise FormatError(f"section 2 has {size} bytes", offset=reach.offset + at, structure="GRIB section 2")
+        grid = yield from reach.take(at, size, 512)
+        at += size
+    field = Field(reach.offset, length, 0, 1, 0, product, b"", grid, b"")
+    return Message(reach.offset, length, [field], at)
+
+
+def _second(reach: _Reach, length: int) -> Walk[Message]:
+    """GRIB 2: one section after the other, up to the end of the message."""
+    offset, discipline = reach.offset, reach.data[6]
+    held = {1: b"", 2: b"", 3: b"", 4: b""}
+    fields: list[Field] = []
+    at, header = 16, 0
+    while at < length - 4:
+        start = yield from reach.take(at, 5, 512)
+        size, number = _HEAD.unpack(start)
+        if size < 5 or at + size > length - 4 or not 1 <= number <= 7:
+            raise FormatError(
+                f"no section of GRIB 2 has the number {number} and {size} bytes",
+                offset=offset + at,
+                structure="GRIB section",
+            )
+        if number <= 4:
+            held[number] = yield from reach.take(at, size, 512)
+        elif number == 7:
+            header = header or at
+            if not (held[1] and held[3] and held[4]):
+                raise FormatError("data without a product", offset=offset + at, structure="GRIB section 7")
+            fields.append(Field(offset, length, len(fields), 2, discipline, held[1], held[2], held[3], held[4]))
+            if len(fields) > FIELDS_LIMIT:
+                raise FormatError(f"more than {FIELDS_LIMIT} fields", offset=offset, structure="GRIB message")
+        at += size
+    if at != length - 4 or not fields:
+        raise FormatError("the sections do not fill the message", offset=offset + at, structure="GRIB section 8")
+    return Message(offset, length, fields, header)

@@ -1,0 +1,218 @@
+"""Which fields make one variable, and along which dimensions?
+
+All fields of a parameter that agree in everything but the member, the run, the step and the level, as cfgrib has it. What has one value only becomes a scalar
+coordinate. A combination that no message holds is missing: NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import UnsupportedError
+from insitu.formats.grib.geography import Geography, geography_of
+from insitu.formats.grib.sections import Field
+from insitu.formats.grib.told import UNDEFINED, Asked, Told
+from insitu.formats.grib.vocabulary import ABOUT_FIELD, ABOUT_FILE, ABOUT_GRID, ABOUT_VARIABLE, COORDINATES, HEADERS
+from insitu.model import UNWRITTEN, Axis, ChunkTable, Codec, Columns, Encoding, Source, Tile, VirtualArray, scatter
+
+__all__ = ["Fields", "Variable", "variable_of"]
+
+SPLIT_BY = (*ABOUT_FIELD, *ABOUT_FILE, "parameter", "geometry")
+"""What must be one in a variable, in the order in which cfgrib asks."""
+MOST_CELLS = 1 << 24
+"""Of a grid of messages with several fields each, most of which is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """All fields of a file, and what they are."""
+
+    fields: list[Field]
+    told: list[Told]
+
+    def header(self, number: int, name: str) -> Any:
+        """What one field says about one possible dimension."""
+        told = self.told[number]
+        if name == "number":
+            return told.number
+        if name == "time":
+            return told.time
+        return told.step if name == "step" else told.keys[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinate:
+    """The values of one possible dimension, in their order."""
+
+    key: str
+    name: str
+    values: npt.NDArray[Any]
+    attributes: dict[str, Any]
+
+    def same(self, other: Coordinate) -> bool:
+        """Whether two are one."""
+        return (
+            self.attributes == other.attributes
+            and self.values.dtype == other.values.dtype
+            and np.array_equal(self.values, other.values)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One variable, not yet an array."""
+
+    name: str
+    param: Any
+    keys: dict[str, Any]
+    """What all its fields have in common."""
+    coordinates: dict[str, Coordinate]
+    geography: Geography
+    attributes: dict[str, Any]
+    first: Field
+    cells: npt.NDArray[np.int64]
+    """(fields, coordinates): where each field lies."""
+    numbers: npt.NDArray[np.int64]
+    """The fields."""
+    repeated: tuple[int, ...]
+    """Fields whose place was taken already."""
+
+    @property
+    def about_file(self) -> tuple[Any, ...]:
+        """What must be one in a dataset."""
+        return tuple(self.keys[name] for name in ABOUT_FILE)
+
+    def array(self, fields: Sequence[Field], source: Source) -> VirtualArray:
+        """The virtual array."""
+        long = [number for number, c in enumerate(self.coordinates.values()) if len(c.values) > 1]
+        header = [c for c in self.coordinates.values() if len(c.values) > 1]
+        shape = (*(len(c.values) for c in header), *self.geography.shape)
+        axes = (
+            *(Axis.regular(len(c.values), 1) for c in header),
+            *(Axis.regular(length, length) for length in self.geography.shape),
+        )
+        grid = tuple(axis.count for axis in axes)
+        index = np.zeros((len(self.cells), len(grid)), np.int64)
+        index[:, : len(long)] = self.cells[:, long]
+        own = [fields[number] for number in self.numbers]
+        offset = np.array([field.offset for field in own], np.int64)
+        length = np.array([field.length for field in own], np.int64)
+        which = np.array([field.number for field in own], np.int64)
+        numbers = np.unique(which)
+        encodings = tuple(self._encoding(int(number)) for number in numbers)
+        chunks: ChunkTable
+        if len(numbers) == 1:
+            chunks = scatter(grid, (source,), index, offset, length)
+        else:
+            chunks = _several(grid, source, index, offset, length, np.searchsorted(numbers, which))
+        names = tuple(c.name for c in header) + self.geography.dims
+        told = " ".join([*self.coordinates, *self.geography.names, *(["valid_time"] if self.has_valid_time else [])])
+        assert len(shape) == len(names)
+        attributes = {**self.attributes, "coordinates": told}
+        return VirtualArray.of(Tile(axes, encodings, chunks), dims=names, attributes=attributes)
+
+    @property
+    def has_valid_time(self) -> bool:
+        """Whether time and step are known."""
+        return {"time", "step"} <= self.coordinates.keys()
+
+    def _encoding(self, number: int) -> Encoding:
+        configuration: dict[str, Any] = {"var": "values", "dtype": "float32"}
+        if number:
+            configuration["field"] = number
+        if self.keys["alternativeRowScanning"] == 1 and len(self.geography.shape) == 2:
+            configuration["alternate"] = True
+        missing = np.array(np.nan, np.float32).tobytes()
+        return Encoding(np.dtype(np.float32), (Codec("grib", configuration),), fill=missing)
+
+
+def _several(
+    grid: tuple[int, ...],
+    source: Source,
+    index: npt.NDArray[np.int64],
+    offset: npt.NDArray[np.int64],
+    length: npt.NDArray[np.int64],
+    encoding: npt.NDArray[np.int64],
+) -> Columns:
+    """The table of fields that have different places in their messages."""
+    if np.prod([float(count) for count in grid]) > MOST_CELLS:
+        raise UnsupportedError(f"a grid of {grid} messages of several fields each is too sparse")
+    cells = tuple(index.T)
+    places = np.full(grid, UNWRITTEN, np.int8)
+    places[cells] = 0
+    columns = [np.zeros(grid, np.int64) for _ in range(3)]
+    for column, values in zip(columns, (offset, length, encoding), strict=True):
+        column[cells] = values
+    return Columns(grid, (source,), places, columns[0], columns[1], encoding=columns[2])
+
+
+def variable_of(table: Fields, numbers: Sequence[int]) -> Variable:
+    """The variable that some fields make, which agree in `SPLIT_BY`."""
+    first, keys = table.fields[numbers[0]], table.told[numbers[0]].keys
+    attributes = {f"GRIB_{name}": keys[name] for name in ABOUT_FIELD if keys[name] not in (UNDEFINED, "unknown")}
+    attributes |= _asked(first, keys)
+    attributes["long_name"] = attributes.get("GRIB_name", f"original GRIB paramId: {keys['paramId']}")
+    attributes["units"] = attributes.get("GRIB_units", "1")
+    if "GRIB_cfName" in attributes:
+        attributes["standard_name"] = attributes["GRIB_cfName"]
+    coordinates: dict[str, Coordinate] = {}
+    cells = []
+    for key in HEADERS:
+        values = [table.header(number, key) for number in numbers]
+        if values[0] == UNDEFINED:
+            continue
+        coordinate, places = _coordinate(key, values, attributes)
+        coordinates[coordinate.name] = coordinate
+        cells.append(places)
+    where = np.array(cells, np.int64).reshape(len(cells), len(numbers)).T
+    # Of messages that claim one place, the first counts, as in cfgrib.
+    _, kept = np.unique(where, axis=0, return_index=True) if len(cells) else (None, np.zeros(1, np.int64))
+    kept = np.sort(kept)
+    name = attributes.get("GRIB_cfVarName", "unknown")
+    if name in (UNDEFINED, "unknown"):
+        name = attributes.get("GRIB_shortName", f"paramId_{keys['paramId']}")
+    return Variable(
+        name=str(name).replace("/", "_"),
+        param=keys["paramId"],
+        keys=keys,
+        coordinates=coordinates,
+        geography=geography_of(first, keys["geometry"]),
+        attributes=attributes,
+        first=first,
+        cells=where[kept],
+        numbers=np.asarray(numbers, np.int64)[kept],
+        repeated=tuple(np.delete(np.asarray(numbers, np.int64), kept).tolist()),
+    )
+
+
+def _asked(first: Field, keys: dict[str, Any]) -> dict[str, Any]:
+    """What only ecCodes knows; remembered with the rest of what it said about such headers."""
+    found: dict[str, Any] | None = keys.get("variable")
+    if found is None:
+        found = {}
+        with Asked(first) as asked:
+            for name in sorted((*ABOUT_VARIABLE, *ABOUT_GRID.get(keys["gridType"], ()))):
+                value = asked.defined(name)
+                if not (isinstance(value, str) and value == UNDEFINED):
+                    found[f"GRIB_{name}"] = np.array(value) if isinstance(value, tuple) else value
+        keys["variable"] = found
+    return found
+
+
+def _coordinate(key: str, values: list[Any], attributes: dict[str, Any]) -> tuple[Coordinate, npt.NDArray[np.int64]]:
+    """A possible dimension, and the place of each field along it."""
+    name = attributes.get("GRIB_typeOfLevel", key) if key == "level" else key
+    told = {
+        "long_name": f"original GRIB coordinate for key: {key}({name})",
+        "units": "1",
+        **COORDINATES.get(name, {}),
+    }
+    distinct, places = np.unique(np.array(values), return_inverse=True)
+    if told.get("stored_direction") == "decreasing":
+        distinct, places = distinct[::-1], len(distinct) - 1 - places
+    return Coordinate(key, name, distinct, told), places.reshape(-1)
