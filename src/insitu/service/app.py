@@ -21,6 +21,7 @@ from insitu.service.credentials import TokenError, credentials_of
 from insitu.service.openapi import document
 from insitu.service.settings import Settings
 from insitu.service.worker import Worker
+from insitu.service.zarr_view import zarr_routes
 from insitu.sources.gate import set_gate
 
 __all__ = ["ROUTES", "create_app", "from_environment"]
@@ -28,8 +29,8 @@ __all__ = ["ROUTES", "create_app", "from_environment"]
 log = logging.getLogger("insitu.access")
 errors = logging.getLogger("insitu.serve")
 
-ROUTES: list[Callable[[Worker], Sequence[BaseRoute]]] = [compatible_routes, batch_routes]
-"""Each makes the routes of one capability; append to add another (the Zarr view does)."""
+ROUTES: list[Callable[[Worker], Sequence[BaseRoute]]] = [compatible_routes, batch_routes, zarr_routes]
+"""Each makes the routes of one capability; append to add another."""
 
 
 def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:

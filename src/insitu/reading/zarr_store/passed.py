@@ -5,6 +5,7 @@ Those that lie in the archive: they are passed on as they are, ranges of them to
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,11 +23,13 @@ __all__ = ["PORTABLE", "Passed", "passed"]
 
 _MOST_CELLS = 1 << 22
 """Cells that are looked at to find out whether they are alike; larger tables are cut anew, which is always right."""
+_LARGEST_RAW = 64 << 20
+"""Bytes of an uncompressed chunk; a larger one (a contiguous variable) is better read in pieces."""
 PORTABLE: Mapping[int, frozenset[str]] = {
-    2: frozenset({"zlib", "gzip", "blosc", "zstd", "lz4", "shuffle"}),
+    2: frozenset({"zlib", "gzip", "blosc", "zstd", "lz4"}),
     3: frozenset({"gzip", "zstd", "blosc", "crc32c"}),
 }
-"""Codecs that readers other than zarr-python know too, by version of Zarr."""
+"""Codecs that readers other than zarr-python know too, by version of Zarr. GDAL 3.6 knows no filters."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,6 +111,8 @@ def passed(array: VirtualArray, zarr_format: int, *, portable: bool = False) -> 
     except UnsupportedError:
         return None
     if known.encoding.dtype.hasobject and known.encoding.codecs[0].name not in ("vlen-utf8", "vlen-bytes"):
+        return None
+    if known.encoding.raw and math.prod(known.chunks) * known.encoding.dtype.itemsize > _LARGEST_RAW:
         return None
     names = {codec.name.removeprefix("numcodecs.") for codec in known.encoding.codecs}
     plain = known.encoding.dtype.kind in "iufb" and known.encoding.dtype.itemsize <= 8

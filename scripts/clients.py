@@ -1,0 +1,51 @@
+"""Zarr clients that the tests of the server's Zarr view run: zarrita.js from npm, GDAL from Debian.
+
+`python scripts/clients.py install` puts zarrita into `.clients` and, where that is allowed, installs Debian's `gdal-bin`. Tests that find no client are skipped, with the reason.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).parent.parent / ".clients"
+ZARRITA = "zarrita@0.7"
+SECONDS = 300
+
+
+def install() -> int:
+    """Install what is missing; 1 if something could not be had."""
+    missing = 0
+    if not (FOLDER / "node_modules" / "zarrita").is_dir():
+        if shutil.which("npm") is None:
+            print("no npm: zarrita.js is not tested", file=sys.stderr)
+            missing = 1
+        else:
+            FOLDER.mkdir(exist_ok=True)
+            call = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(FOLDER), ZARRITA]
+            missing |= _called(call, "zarrita.js")
+    if shutil.which("gdalmdiminfo") is None:
+        if shutil.which("apt-get") is None or os.geteuid() != 0:
+            print("no GDAL, and no right to install it (apt-get install gdal-bin)", file=sys.stderr)
+            missing = 1
+        else:
+            missing |= _called(["apt-get", "install", "-y", "-q", "--no-install-recommends", "gdal-bin"], "GDAL")
+    return missing
+
+
+def _called(command: list[str], what: str) -> int:
+    try:
+        subprocess.run(command, check=True, timeout=SECONDS, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    except (subprocess.SubprocessError, OSError) as problem:
+        print(f"{what} could not be installed: {problem}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["install"]:
+        sys.exit(__doc__)
+    sys.exit(install())
