@@ -203,6 +203,28 @@ class Columns:
             raise ModelError(f"source {int(self.source.max())} of {len(self.sources)}")
 
     @classmethod
+    def stored(
+        cls,
+        shape: tuple[int, ...],
+        source: Source,
+        offset: npt.NDArray[Any] | int,
+        length: npt.NDArray[Any] | int,
+        filter_mask: npt.NDArray[Any] | int = 0,
+    ) -> Columns:
+        """A grid all of whose cells lie in one source; columns of its shape, or one number for all cells."""
+        ndim = len(shape)
+        zero = _constant(0, ndim)
+        columns = {
+            "source": zero,
+            "offset": narrowed(offset, ndim),
+            "length": narrowed(length, ndim),
+            "filter_mask": zero if isinstance(filter_mask, int) and not filter_mask else narrowed(filter_mask, ndim),
+            "encoding": zero,
+            "packing": zero,
+        }
+        return _assembled(shape, (source,), columns, b"")
+
+    @classmethod
     def unwritten(cls, shape: Sequence[int]) -> Columns:
         """A grid nothing of which was written; of any size."""
         return cls(tuple(shape), (), np.asarray(UNWRITTEN), np.asarray(0), np.asarray(0))

@@ -200,14 +200,17 @@ def _table(
     if layout.size is not None and layout.size < length:
         file.fail(f"has {layout.size} bytes where {length} are needed", layout.address, "contiguous data")
     offset, _ = file.range(layout.address, length, "contiguous data")
-    one = (1,) * len(grid)
-    return Columns(grid, (source,), np.zeros(one, np.int8), np.full(one, offset), np.full(one, length))
+    return Columns.stored(grid, source, offset, length)
 
 
 def _chunk_table(source: Source, dataset: Dataset, grid: tuple[int, ...], shift: int) -> ChunkTable:
     rows = dataset.chunks
     if rows is None:
         raise FormatError("the chunk index of this dataset was not read")
+    if rows.whole is not None and math.prod(rows.grid) == math.prod(grid):
+        offset, length, mask = rows.whole
+        mask = mask if isinstance(mask, int) else (mask << shift).reshape(grid)
+        return Columns.stored(grid, source, offset.reshape(grid), length.reshape(grid), mask)
     index, offset, length, mask = rows.columns()
     if not len(offset):
         return Columns.unwritten(grid)
@@ -219,8 +222,7 @@ def _chunk_table(source: Source, dataset: Dataset, grid: tuple[int, ...], shift:
     if len(offset) == math.prod(grid) and _in_order(index, grid):
         # The usual file: nothing has to be moved, and of many small variables that is much of the work.
         masks = mask if isinstance(mask, int) else mask.reshape(grid)
-        first = np.zeros((1,) * len(grid), np.int8)
-        return Columns(grid, (source,), first, offset.reshape(grid), length.reshape(grid), np.asarray(masks))
+        return Columns.stored(grid, source, offset.reshape(grid), length.reshape(grid), masks)
     if _is_sorted(dataset) and not ascending(index):
         # The library would look in the wrong branch and give the fill value; whose chunk this is nobody can tell.
         raise FormatError("the keys of the chunk index are out of order, or there twice", structure="chunk index")

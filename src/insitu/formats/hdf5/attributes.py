@@ -207,7 +207,10 @@ class _Collection:
 
     def __call__(self) -> Walk[dict[int, bytes]]:
         file, address = self.file, self.address
-        (data,) = yield [file.guess(address, COLLECTION_GUESS, HEADER_SIZE, "global heap collection")]
+        place = file.guess(address, COLLECTION_GUESS, HEADER_SIZE, "global heap collection")
+        data = file.near(*place)
+        if data is None:
+            (data,) = yield [place]
         size = collection_size(data, file.length_size)
         if size > len(data):
             (data,) = yield [file.range(address, size, "global heap collection")]

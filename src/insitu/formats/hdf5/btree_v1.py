@@ -6,7 +6,7 @@ group, type 1 to the chunks of a dataset. All nodes of a level are fetched toget
 
 from __future__ import annotations
 
-import struct
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -47,8 +47,14 @@ def read_chunk_tree(file: File, address: int, chunk: tuple[int, ...], rows: Chun
     key = 8 + 8 * (rank + 1)
     room = 2 * file.chunk_node_k
     entry = _entry(rank, width)
-    addresses, leaves = yield from _descend(file, address, 1, key, file.chunk_node_k, leaves=False)
     size, begin = _node_size(file, key, room), 8 + 2 * width
+    place = file.range(address, size, "chunk B-tree node")
+    root = file.near(*place)
+    if root is None:
+        (root,) = yield Exact([place])
+    if _all_in_order(file, root, begin, entry, chunk, rows):
+        return
+    addresses, leaves = yield from _descend(file, address, 1, key, file.chunk_node_k, leaves=False, root=root)
     batch = max(1, LEAF_BATCH // size)
     for start in range(0, len(addresses), batch):
         some = addresses[start : start + batch]
@@ -62,17 +68,53 @@ def read_chunk_tree(file: File, address: int, chunk: tuple[int, ...], rows: Chun
         table = np.ndarray((len(some), room), entry, data, begin, (size, entry.itemsize))
         valid: Any = np.arange(room) < used[:, None] if len(some) > 1 else (slice(0, 1), slice(0, int(used[0])))
         picked = table[valid].reshape(-1)
-        place = rows.places(picked["first"], chunk)
-        if place is None:
+        places = rows.places(picked["first"], chunk)
+        if places is None:
             file.fail(
                 "has a chunk that does not begin at a multiple of the chunk shape", int(some[0]), "chunk B-tree node"
             )
-        whole = rows.add(place, picked["address"].astype(np.uint64), picked["size"], picked["mask"], "chunk B-tree")
+        whole = rows.add(places, picked["address"].astype(np.uint64), picked["size"], picked["mask"], "chunk B-tree")
         # The library looks between the keys on either side of a chunk, and would not find one behind a wrong key. That the keys of
         # chunks within the grid come in order is seen when they are put there; those that are left out are seen here.
         sound = whole or ascending(picked["first"])
         if not sound or picked["zero"].any() or not _closed(data, used, size, begin, rank, entry):
             file.fail("has keys out of order", int(some[0]), "chunk B-tree node")
+
+
+def _all_in_order(
+    file: File, data: bytes, begin: int, entry: np.dtype[Any], chunk: tuple[int, ...], rows: ChunkRows
+) -> bool:
+    """Whether one leaf holds all cells of a small grid, each where it is expected: then they are taken as they lie there.
+
+    The usual file has many such variables, and to sort their few chunks into a grid is most of the work of a scan.
+    """
+    count = data[6] | data[7] << 8
+    if data[:6] != b"TREE\x01\x00" or not 0 < count <= 2 * file.chunk_node_k or count != math.prod(rows.grid):
+        return False
+    table = np.frombuffer(data, entry, count + 1, begin) if begin + (count + 1) * entry.itemsize <= len(data) else None
+    if table is None or not (table["key"][:-1] == _first_elements(rows.grid, chunk)).all():
+        return False
+    offset = table["address"][:-1].astype(np.int64)
+    length = table["size"][:-1].astype(np.int64)
+    offset += file.base
+    if (
+        int((offset + length).max()) > file.size
+        or int(offset.min()) < file.base
+        or tuple(table["key"][-1]) <= tuple(table["key"][-2])
+    ):
+        return False  # told elsewhere what is wrong
+    mask = table["mask"][:-1]
+    rows.whole = offset, length, mask.astype(np.int64) if mask.any() else 0
+    return True
+
+
+@lru_cache(maxsize=1024)
+def _first_elements(grid: tuple[int, ...], chunk: tuple[int, ...]) -> npt.NDArray[np.uint64]:
+    """The keys of all chunks of a small grid: the first element along each axis, and 0."""
+    index = np.indices(grid, np.uint64).reshape(len(grid), -1).T
+    keys = np.zeros((len(index), len(grid) + 1), np.uint64)
+    keys[:, :-1] = index * np.array(chunk, np.uint64)
+    return keys
 
 
 @lru_cache(maxsize=64)
@@ -81,9 +123,9 @@ def _entry(rank: int, width: int) -> np.dtype[Any]:
     key = 8 + 8 * (rank + 1)
     return np.dtype(
         {
-            "names": ["size", "mask", "first", "zero", "address"],
-            "formats": ["<u4", "<u4", ("<u8", (rank,)), "<u8", f"<u{width}"],
-            "offsets": [0, 4, 8, key - 8, key],
+            "names": ["size", "mask", "first", "zero", "key", "address"],
+            "formats": ["<u4", "<u4", ("<u8", (rank,)), "<u8", ("<u8", (rank + 1,)), f"<u{width}"],
+            "offsets": [0, 4, 8, key - 8, 8, key],
             "itemsize": key + width,
         }
     )
@@ -91,13 +133,16 @@ def _entry(rank: int, width: int) -> np.dtype[Any]:
 
 def _closed(data: bytes, used: npt.NDArray[Any], size: int, begin: int, rank: int, entry: np.dtype[Any]) -> bool:
     """Whether each leaf ends with a key that is behind its last one."""
-    for node, count in enumerate(used.tolist()):
-        if count:
-            last = node * size + begin + (count - 1) * entry.itemsize + 8
-            pair = [struct.unpack_from(f"<{rank + 1}Q", data, at) for at in (last, last + entry.itemsize)]
-            if pair[0] >= pair[1]:
-                return False
-    return True
+    # As many keys as the fullest leaf has, and the one behind them.
+    shape, strides = (len(used), int(used.max()) + 1, rank + 1), (size, entry.itemsize, 8)
+    keys = np.ndarray(shape, "<u8", data, begin + 8, strides)
+    nodes = np.flatnonzero(used)
+    last, end = keys[nodes, used[nodes].astype(np.int64) - 1], keys[nodes, used[nodes]]
+    behind, alike = np.zeros(len(nodes), bool), np.ones(len(nodes), bool)
+    for axis in range(rank + 1):
+        behind |= alike & (end[:, axis] > last[:, axis])
+        alike &= end[:, axis] == last[:, axis]
+    return bool(behind.all())
 
 
 def _node_size(file: File, key: int, room: int) -> int:
@@ -105,14 +150,14 @@ def _node_size(file: File, key: int, room: int) -> int:
 
 
 def _descend(
-    file: File, address: int, kind: int, key: int, half: int, leaves: bool = True
+    file: File, address: int, kind: int, key: int, half: int, leaves: bool = True, root: bytes | None = None
 ) -> Walk[tuple[npt.NDArray[np.uint64], bytes | None]]:
     """The children of the leaf nodes; or with `leaves=False` the leaf nodes themselves (and the root, if it is one)."""
     room, width = 2 * half, file.offset_size
     size, begin = _node_size(file, key, room), 8 + 2 * width
     name = "group B-tree node" if kind == 0 else "chunk B-tree node"
     addresses = np.array([address], np.uint64)
-    (data,) = yield _asked(kind, [file.range(address, size, name)])
+    (data,) = (root,) if root is not None else (yield _asked(kind, [file.range(address, size, name)]))
     level = data[5]
     total = 1
     while True:

@@ -46,8 +46,32 @@ def read_records(file: File, address: int, kinds: tuple[int, ...]) -> Walk[tuple
     kinds
         The record types (III.A.2) that are expected.
     """
+    near = _one_leaf(file, address, kinds)
+    if near is not None:
+        return near
     parts = yield from read_tree(file, address, kinds, _rows, exact=False)
     return parts[0] if len(parts) == 1 else tuple(row for part in parts for row in part)
+
+
+def _one_leaf(file: File, address: int, kinds: tuple[int, ...]) -> tuple[bytes, ...] | None:
+    """The records of a tree of one leaf that is in memory, as those of a few attributes mostly are."""
+    data = file.near(*file.range(address, 22 + file.offset_size + file.length_size, "B-tree header"))
+    if data is None:
+        return None
+    header = _header(file, data, address, kinds)
+    if header.depth or header.root == file.undefined or not header.root_records:
+        return None
+    place = file.range(header.root, header.node_size, "B-tree node")
+    block = file.near(*place)
+    if block is None:
+        return None
+    end = 6 + header.root_records * header.record_size
+    if end + 4 > header.node_size:
+        return None  # told elsewhere what is wrong
+    if block[:4] != b"BTLF" or block[5] != header.kind:
+        file.fail("is not a node of its tree", header.root, "B-tree node")
+    verify(file, block[: end + 4], header.root, "B-tree node")
+    return remembered(_cut, block[6:end], header.record_size)
 
 
 def _rows(table: Records, kind: int) -> tuple[bytes, ...]:
@@ -81,7 +105,10 @@ def read_tree(
         Whether nodes lie scattered (see `Exact`).
     """
     length = 22 + file.offset_size + file.length_size
-    (data,) = yield [file.range(address, length, "B-tree header")]
+    span = file.range(address, length, "B-tree header")
+    data = file.near(*span)
+    if data is None:
+        (data,) = yield [span]
     header = _header(file, data, address, kinds)
     out: list[T] = []
     if header.root == file.undefined or not header.root_records:

@@ -33,6 +33,8 @@ class ChunkRows:
     """Absolute."""
     length: list[npt.NDArray[Any]] = field(default_factory=list)
     mask: list[npt.NDArray[Any]] = field(default_factory=list)
+    whole: tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any] | int] | None = None
+    """Instead of all these, offset, length and mask of all cells of the grid, in C order."""
 
     def places(
         self, first: npt.NDArray[np.uint64], chunk: tuple[int, ...]
@@ -101,6 +103,8 @@ class ChunkRows:
         self,
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any] | int]:
         """Grid places, offsets, lengths and filter masks of all rows."""
+        if self.whole is not None:
+            return np.indices(self.grid).reshape(len(self.grid), -1).T, *self.whole
         if not self.index:
             none = np.zeros(0, np.int64)
             return np.zeros((0, len(self.grid)), np.int64), none, none, 0

@@ -6,12 +6,17 @@ file is: every range is checked against that before anything is fetched or alloc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
 from insitu.errors import FormatError, UnsupportedError
 
 __all__ = ["File"]
+
+
+def _nothing_near(offset: int, length: int) -> bytes | None:
+    return None
 
 
 @dataclass(slots=True)
@@ -40,6 +45,8 @@ class File:
     """How many indexes that table has."""
     heaps_elsewhere: bool = False
     """Whether global heaps lie in a cache image: values in them cannot be found by those who read data."""
+    near: Callable[[int, int], bytes | None] = field(default=_nothing_near, repr=False)
+    """The bytes of an absolute range if they are in memory: what a walk need not wait for, it need not ask for."""
     undefined: int = field(init=False, default=0)
     """The address that means: nowhere."""
 

@@ -85,7 +85,10 @@ def read_heap_objects(file: File, address: int, ids: tuple[bytes, ...]) -> Walk[
     """
     if not ids:
         return []
-    (data,) = yield [file.guess(address, 256, 26 + 12 * file.length_size + 3 * file.offset_size, "fractal heap")]
+    place = file.guess(address, 256, 26 + 12 * file.length_size + 3 * file.offset_size, "fractal heap")
+    data = file.near(*place)
+    if data is None:
+        (data,) = yield [place]
     heap = _header(file, data, address)
     managed, huge, tiny = _told_apart(ids, heap.id_length, heap.offset_bytes, heap.length_bytes)
     out: list[bytes] = [b""] * len(ids)
@@ -176,6 +179,12 @@ def _read_managed(file: File, heap: _Heap, wanted: _Wanted, out: list[bytes]) ->
     """Objects in direct blocks: down from the root, all blocks of a level at once."""
     if heap.root == file.undefined:
         file.fail("has no blocks, but ids", heap.address, "fractal heap")
+    if not heap.root_rows and not heap.filters:
+        # The usual heap of a few attributes: one block.
+        data = file.near(*file.range(heap.root, heap.first, "fractal heap block"))
+        if data is not None:
+            _cut(file, heap, _Block(heap.root, 0, heap.first, 0, heap.first, 0), data, wanted, out)
+            return
     if heap.root_rows:
         blocks = {_Block(heap.root, 0, 0, heap.root_rows, _indirect_size(file, heap, heap.root_rows), 0): wanted}
     else:

@@ -21,7 +21,10 @@ CONTINUATION_LIMIT = 100_000
 
 def read_object_header(file: File, address: int) -> Walk[list[Message]]:
     """All messages of the object header at an address, continuation blocks included."""
-    (data,) = yield [file.guess(address, SPECULATIVE, 16, "object header")]
+    first = file.guess(address, SPECULATIVE, 16, "object header")
+    data = file.near(*first)
+    if data is None:
+        (data,) = yield [first]
     messages: list[Message] = []
     if data[:4] == b"OHDR":
         tracked, start, length = _prefix_v2(file, data, address)

@@ -79,7 +79,7 @@ def _opened(neighbours: Neighbours, window: Window) -> Opened:
     key = ("opened", window.url)
     opened: Opened | None = neighbours.memory.get(key)
     if opened is None:
-        file = File(window.url, window.size)
+        file = File(window.url, window.size, near=window.near)
         opened = Opened(window, file, run(begin(file), window))
         neighbours.memory[key] = opened
     return opened

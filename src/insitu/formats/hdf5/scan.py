@@ -58,7 +58,7 @@ def scan_hdf5(
 def _scan(neighbours: Neighbours, place: Place, problems: Problems, above: tuple[tuple[str, int], ...]) -> VirtualGroup:
     """Scan a part of a file; `above`: the groups of other files that link to it, so that no circle of links has no end."""
     window = place.window
-    file = File(window.url, window.size)
+    file = File(window.url, window.size, near=window.near)
     picked = run(_read(file, place.group, place.names, lambda objects: _settle(neighbours, window, objects)), window)
     if isinstance(picked, Outside):
         there = neighbours.open_beside(window, picked.file)

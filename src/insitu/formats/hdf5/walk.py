@@ -99,7 +99,7 @@ class Reads(Protocol):
 
 
 class _Task:
-    __slots__ = ("asked", "done", "error", "keep", "pending", "result", "results", "waiting", "walk")
+    __slots__ = ("asked", "done", "error", "keep", "pending", "request", "result", "results", "waiting", "walk")
 
     results: list[Any]
     pending: int
@@ -113,6 +113,8 @@ class _Task:
         self.waiting: list[tuple[_Task, int]] = []
         self.done = False
         self.asked = 0
+        self.request: Any = None
+        """What it waits for, if that was not started yet."""
 
 
 def run(walk: Walk[T], reads: Reads) -> T:
@@ -126,17 +128,15 @@ def run(walk: Walk[T], reads: Reads) -> T:
         Where the bytes come from.
     """
     root = _Task(walk)
-    shared: dict[Hashable, _Task] = {}
-    ready: deque[tuple[_Task, Any, InsituError | None]] = deque([(root, None, None)])
-    hungry: list[tuple[_Task, Ranges]] = []
+    driver = _Driver(reads)
+    driver.ready.append((root, None, None))
     while True:
-        while ready:
-            _advance(*ready.popleft(), ready, hungry, shared, reads)
-        if not hungry:
+        driver.drain()
+        if not driver.hungry:
             break
-        wanted, hungry = _affordable(hungry)
+        wanted, driver.hungry = _affordable(driver.hungry)
         fetched = reads.fetch([ranges for _, ranges in wanted])
-        ready.extend((task, blocks, None) for (task, _), blocks in zip(wanted, fetched, strict=True))
+        driver.ready.extend((task, blocks, None) for (task, _), blocks in zip(wanted, fetched, strict=True))
     if not root.done:
         raise FormatError("structures of the file wait for each other", url=reads.url, structure="object graph")
     if root.error is not None:
@@ -157,82 +157,108 @@ def _affordable(
     return hungry, []
 
 
-def _advance(
-    task: _Task,
-    value: Any,
-    error: InsituError | None,
-    ready: deque[tuple[_Task, Any, InsituError | None]],
-    hungry: list[tuple[_Task, Ranges]],
-    shared: dict[Hashable, _Task],
-    reads: Reads,
-) -> None:
-    """Let one walk go on until it ends or has to wait."""
-    walk = task.walk
-    while True:
-        try:
-            request = walk.throw(error) if error is not None else walk.send(value)
-        except StopIteration as stop:
-            return _finish(task, stop.value, None, ready)
-        except SourceError:
-            raise
-        except InsituError as problem:
-            problem.located(url=reads.url)
-            return _finish(task, None, problem, ready)
-        except DAMAGE as problem:
-            name = cast("GeneratorType[Any, Any, Any]", walk).gi_code.co_name.strip("_").replace("_", " ")
-            return _finish(task, None, damaged(problem, url=reads.url, offset=task.asked, structure=name), ready)
-        error = None
-        if isinstance(request, list):
+class _Driver:
+    """Who lets the walks go on."""
+
+    __slots__ = ("hungry", "reads", "ready", "shared")
+
+    def __init__(self, reads: Reads) -> None:
+        self.reads = reads
+        self.ready: deque[tuple[_Task, Any, InsituError | None]] = deque()
+        self.hungry: list[tuple[_Task, Ranges]] = []
+        self.shared: dict[Hashable, _Task] = {}
+
+    def drain(self) -> None:
+        """Let all go on that can."""
+        ready = self.ready
+        while ready:
+            task, value, error = ready.popleft()
+            request, task.request = task.request, None
+            if request is None:
+                request = self._step(task, value, error)
+            if request is not None:
+                self._wait(task, request)
+
+    def _step(self, task: _Task, value: Any, error: InsituError | None) -> Any:
+        """Let one walk go on until it ends (None) or has to wait: for what."""
+        walk, reads = task.walk, self.reads
+        while True:
+            try:
+                request = walk.throw(error) if error is not None else walk.send(value)
+            except StopIteration as stop:
+                return self._finish(task, stop.value, None)
+            except SourceError:
+                raise
+            except InsituError as problem:
+                problem.located(url=reads.url)
+                return self._finish(task, None, problem)
+            except DAMAGE as problem:
+                name = cast("GeneratorType[Any, Any, Any]", walk).gi_code.co_name.strip("_").replace("_", " ")
+                told = damaged(problem, url=reads.url, offset=task.asked, structure=name)
+                return self._finish(task, None, told)
+            error = None
+            if not isinstance(request, list):
+                return request
             if request:
                 task.asked = request[0][0]
-            blocks = reads.at_hand(request)
-            if blocks is None:
-                hungry.append((task, request))
-                return None
-            value = blocks
-            continue
+            value = reads.at_hand(request)
+            if value is None:
+                return request
+
+    def _wait(self, task: _Task, request: Any) -> None:
+        """Start what a walk waits for. What ends at once, as most does whose bytes are at hand, takes no turn of its own."""
+        if isinstance(request, list):
+            self.hungry.append((task, request))
+            return
         if isinstance(request, Overlay):
-            reads.overlay(request.patches)
-            value = None
-            continue
+            self.reads.overlay(request.patches)
+            self.ready.append((task, None, None))
+            return
         alone = isinstance(request, Once)
         items = [request] if alone else request.walks
         task.keep = False if alone else request.keep
-        task.results = [None] * len(items)
+        results = task.results = [None] * len(items)
         task.pending = len(items)
-        if not items:
-            value = []
-            continue
         for slot, item in enumerate(items):
-            if isinstance(item, Once):
-                child = shared.get(item.key)
-                if child is None:
-                    child = shared[item.key] = _Task(item.make())
-                    ready.append((child, None, None))
-            else:
-                child = _Task(item)
-                ready.append((child, None, None))
-            child.waiting.append((task, slot if not alone else -1))
+            child = self._started(item)
             if child.done:
-                _tell(child, ready)
-        return None
+                results[slot] = child.result if child.error is None else child.error
+                task.pending -= 1
+            else:
+                child.waiting.append((task, -1 if alone else slot))
+        if not task.pending:
+            self._resume(task, alone)
 
+    def _started(self, item: Walk[Any] | Once) -> _Task:
+        """The task of a walk, which has gone as far as it can; it ended, or waits for its turn."""
+        if isinstance(item, Once):
+            child = self.shared.get(item.key)
+            if child is not None:
+                return child
+            child = self.shared[item.key] = _Task(item.make())
+        else:
+            child = _Task(item)
+        request = self._step(child, None, None)
+        if isinstance(request, list):
+            self.hungry.append((child, request))
+        elif request is not None:
+            # In its own turn: here it would be one call deeper for each group in a group.
+            child.request = request
+            self.ready.append((child, None, None))
+        return child
 
-def _finish(
-    task: _Task, result: Any, error: InsituError | None, ready: deque[tuple[_Task, Any, InsituError | None]]
-) -> None:
-    task.done, task.result, task.error = True, result, error
-    _tell(task, ready)
+    def _finish(self, task: _Task, result: Any, error: InsituError | None) -> None:
+        """Note the result of a walk, and hand it to those that wait for it."""
+        task.done, task.result, task.error = True, result, error
+        for parent, slot in task.waiting:
+            parent.results[max(slot, 0)] = result if error is None else error
+            parent.pending -= 1
+            if not parent.pending:
+                self._resume(parent, slot < 0)
+        task.waiting = []
 
-
-def _tell(task: _Task, ready: deque[tuple[_Task, Any, InsituError | None]]) -> None:
-    """Hand the result of a finished walk to those that wait for it."""
-    waiting, task.waiting = task.waiting, []
-    for parent, slot in waiting:
-        parent.results[max(slot, 0)] = task.error if task.error is not None else task.result
-        parent.pending -= 1
-        if parent.pending:
-            continue
-        results, parent.results = parent.results, []
-        failed = None if parent.keep else next((r for r in results if isinstance(r, InsituError)), None)
-        ready.append((parent, results if slot >= 0 else results[0], failed))
+    def _resume(self, task: _Task, alone: bool) -> None:
+        """All that a walk waited for is there."""
+        results, task.results = task.results, []
+        failed = None if task.keep else next((r for r in results if isinstance(r, InsituError)), None)
+        self.ready.append((task, results[0] if alone else results, failed))
