@@ -14,7 +14,7 @@ from insitu.errors import TruncatedError
 from insitu.model import Encoding, Source
 from insitu.reading import ChunkCache
 from insitu.reducing.storage import inflated
-from insitu.service.answers import RequestError, TooLargeError
+from insitu.service.answers import RequestError
 from insitu.service.compatible.request import ChunkRequest, invalid
 from insitu.service.credentials import Credentials
 from insitu.service.settings import Limits
@@ -62,9 +62,7 @@ class Loader:
         if decoded is None:
             decoded = stored if not request.codecs else min(8 * stored, self.limits.chunk)
         if max(decoded, stored) > self.limits.chunk:
-            raise TooLargeError(
-                f"Insufficient memory to process request ({max(decoded, stored)} > {self.limits.chunk})"
-            )
+            raise RequestError(f"Insufficient memory to process request ({max(decoded, stored)} > {self.limits.chunk})")
         return stored + 2 * decoded
 
     def load(self, request: ChunkRequest, who: Credentials) -> Array:
@@ -109,7 +107,7 @@ class Loader:
         if size is None:
             size = max(source.size() - offset, 0)
             if size > self.limits.chunk:
-                raise TooLargeError(f"Insufficient memory to process request ({size} > {self.limits.chunk})")
+                raise RequestError(f"Insufficient memory to process request ({size} > {self.limits.chunk})")
             if not request.codecs and request.shape is not None:
                 whole = math.prod(request.shape) * request.dtype.itemsize
                 if size != whole:

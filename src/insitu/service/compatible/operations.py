@@ -55,7 +55,8 @@ def operate(operation: str, request: ChunkRequest, chunk: Array, keep_dims: bool
     elif operation == "sum":
         values = _sum(measured)
     else:
-        values = _extreme(operation, measured, count, request.missing)
+        # Who keeps dimensions merges what comes without a look at counts: an extreme of nothing must not change others.
+        values = _extreme(operation, measured, count, None if keep_dims else request.missing)
     if keep_dims:
         return Result(values.ravel(), values.shape, count)
     shape = tuple(length for axis, length in enumerate(values.shape) if axis not in axes)

@@ -1,0 +1,186 @@
+"""PyActiveStorage, unmodified, in an environment of its own, against our server: over S3 with keys and without, and over HTTP."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.serving import serving
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+SELECTION = [[0, 20, 1], [2, 11, 1], [0, 18, 2]]
+FILL = np.float32(1e20)
+
+
+def _script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"scripts_{name}", SCRIPTS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+servers, active_storage = _script("servers"), _script("active_storage")
+
+
+@pytest.fixture(scope="module")
+def arrays() -> dict[str, Any]:
+    rng = np.random.default_rng(8)
+    masked = rng.normal(280, 5, (20, 12, 18)).astype("f4")
+    masked[rng.random(masked.shape) < 0.1] = FILL
+    return {
+        "masked": np.ma.masked_equal(masked, FILL),
+        "plain": np.ma.asarray(rng.normal(size=(20, 12, 18))),
+        "whole": np.ma.asarray(rng.integers(-100, 100, (20, 12, 18)).astype("i4")),
+        "big": np.ma.asarray(rng.normal(size=(20, 12, 18)).astype(">f4")),
+    }
+
+
+@pytest.fixture(scope="module")
+def places(arrays: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, Any]]]:
+    h5py = pytest.importorskip("h5py")
+    if active_storage.python() is None:
+        pytest.skip(active_storage.reason())
+    for name in ("seaweedfs", "nginx"):
+        if (why := servers.reason(name)) is not None:
+            pytest.skip(why)
+    folder = tmp_path_factory.mktemp("website")
+    (folder / "files").mkdir()
+    path = folder / "files" / "archive.nc"
+    with h5py.File(path, "w") as file:
+        made = file.create_dataset(
+            "masked", data=arrays["masked"].data, chunks=(5, 6, 9), compression="gzip", shuffle=True
+        )
+        made.attrs["_FillValue"] = FILL
+        file.create_dataset("plain", data=arrays["plain"].data, chunks=(7, 5, 18))
+        file.create_dataset("whole", data=arrays["whole"].data, chunks=(4, 12, 6), compression="gzip")
+        file.create_dataset("big", data=arrays["big"].data, chunks=(5, 6, 9), compression="gzip")
+    with (
+        servers.start("seaweedfs", tmp_path_factory.mktemp("seaweed")) as s3,
+        servers.start("nginx", folder) as web,
+        serving([s3.url, web.url], folder / "serve.log") as running,
+    ):
+        for bucket in ("private", "public"):
+            _put(s3.url, bucket, path.read_bytes())
+        how = {"client_kwargs": {"endpoint_url": s3.url}}
+        keys = {"key": servers.KEY, "secret": servers.SECRET}
+        yield {
+            "keys": {"url": "private/archive.nc", "interface": "s3", "storage_options": {**keys, **how}, "server": running.url},
+            "anonymous": {"url": "public/archive.nc", "interface": "s3", "storage_options": {"anon": True, **how}, "server": running.url},
+            "web": {"url": f"{web.url}/archive.nc", "interface": "https", "storage_options": {}, "server": running.url},
+        }  # fmt: skip
+
+
+def _put(endpoint: str, bucket: str, data: bytes) -> None:
+    import obstore
+    from obstore.exceptions import BaseError
+    from obstore.store import S3Store
+
+    config: Any = {
+        "endpoint": endpoint, "access_key_id": servers.KEY, "secret_access_key": servers.SECRET, "region": "us-east-1"
+    }  # fmt: skip
+    store = S3Store(bucket, config=config, client_options={"allow_http": True})
+    until = time.monotonic() + 30
+    while True:  # a store that answers may not be ready to store
+        try:
+            obstore.put(store, "archive.nc", data)
+            return
+        except (BaseError, OSError):
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.3)
+
+
+def _run(cases: list[dict[str, Any]]) -> list[Any]:
+    client = Path(__file__).with_name("active_client.py")
+    done = subprocess.run(
+        [active_storage.python(), client],
+        input=json.dumps(cases),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=250,
+    )
+    found: list[Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("place", ["keys", "anonymous", "web"])
+def test_statistics_are_numpys(places: dict[str, dict[str, Any]], arrays: dict[str, Any], place: str) -> None:
+    part = tuple(slice(*entry) for entry in SELECTION)
+    cases, expected = [], []
+    for variable, array in arrays.items():
+        for method in ("mean", "min", "max", "sum", None):
+            # Flat counts let it take means of everything only, and dropped dimensions reduce leading axes only.
+            for axis in (None, [0], [0, 1]) if method in ("min", "max", "sum") else (None,):
+                cases.append(
+                    {**places[place], "variable": variable, "method": method, "axis": axis, "selection": SELECTION}
+                )
+                chosen = array[part]
+                along = None if axis is None else tuple(axis)
+                want = (
+                    chosen if method is None else getattr(np.ma, method)(chosen.astype("f8"), axis=along, keepdims=True)
+                )
+                expected.append(np.ma.filled(want.astype("f8"), np.nan))
+    for case, want, found in zip(cases, expected, _run(cases), strict=True):
+        assert "error" not in found, (case, found)
+        values = np.array(found["values"])
+        if case["method"] is None:
+            values = np.where(values == FILL, np.nan, values)  # a selection is raw: the mask is the reader's business
+        np.testing.assert_allclose(
+            values, want, rtol=1e-6, atol=1e-5, err_msg=str(case)
+        )  # partial sums are float32 on the wire
+
+
+def test_any_axes_where_dimensions_are_kept(places: dict[str, dict[str, Any]], arrays: dict[str, Any]) -> None:
+    part = tuple(slice(*entry) for entry in SELECTION)
+    cases, expected = [], []
+    for method in ("mean", "min", "max"):
+        for axis in ([1], [2], [0, 2], [1, 2], [0, 1, 2]):
+            where = {**places["keys"], "server": f"{places['keys']['server']}/keepdims"}
+            cases.append({**where, "variable": "masked", "method": method, "axis": axis, "selection": SELECTION})
+            want = getattr(np.ma, method)(arrays["masked"][part].astype("f8"), axis=tuple(axis), keepdims=True)
+            expected.append(np.ma.filled(want, np.nan))
+    for case, want, found in zip(cases, expected, _run(cases), strict=True):
+        assert "error" not in found, (case, found)
+        np.testing.assert_allclose(np.array(found["values"]), want, rtol=1e-6, err_msg=str(case))
+
+
+def test_what_storage_refuses(places: dict[str, dict[str, Any]]) -> None:
+    """The statuses of the protocol, with the words that clients look for."""
+    from base64 import b64encode
+
+    from service.serving import Server
+
+    server = Server(places["keys"]["server"], None, Path())  # type: ignore[arg-type]
+    endpoint = places["keys"]["storage_options"]["client_kwargs"]["endpoint_url"]
+    body = {"interface_type": "s3", "url": f"{endpoint}/private/archive.nc", "dtype": "int32", "size": 8}
+    good = {"Authorization": "Basic " + b64encode(f"{servers.KEY}:{servers.SECRET}".encode()).decode()}
+    wrong = {"Authorization": "Basic " + b64encode(f"{servers.KEY}:nonsense".encode()).decode()}
+    nobody = {"Authorization": "Basic " + b64encode(b"who:what").decode()}
+    assert server.post("/v2/sum", body, good).status == 200
+    for headers in (wrong, nobody, {}, {"Authorization": "Basic %%%"}):
+        answer = server.post("/v2/sum", body, headers)
+        assert answer.status == 401, (headers, answer.body)
+        assert "Access Denied" in answer.message
+    for path in ("private/nothing.nc", "nowhere/archive.nc"):
+        answer = server.post("/v2/sum", {**body, "url": f"{endpoint}/{path}"}, good)
+        assert answer.status == 400, answer.body
+        assert "NoSuchKey" in answer.message
+    assert server.post("/v2/sum", {**body, "url": f"{endpoint}/private//archive.nc"}, good).status == 200
+    assert server.post("/v2/sum", {**body, "url": f"{endpoint}//private/archive.nc"}, good).status == 200
+    assert server.post("/v2/sum", {**body, "url": f"{endpoint}/private/arch%69ve.nc"}, good).status == 200
+    assert server.post("/v2/sum", {**body, "url": f"{endpoint}/public/archive.nc"}).status == 200
+    assert server.post("/v2/sum", {**body, "size": 10**9, "offset": 4}, good).status == 400
