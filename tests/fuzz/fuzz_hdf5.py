@@ -116,7 +116,7 @@ def _keep(data: bytes, why: str) -> str:
     name = hashlib.sha256(data).hexdigest()[:12]
     FINDINGS.mkdir(exist_ok=True)
     (FINDINGS / f"{name}.h5").write_bytes(data)
-    print(f"{name}: {why}", flush=True)
+    print(f"{name}: {why}".encode("utf-8", "backslashreplace").decode(), flush=True)  # names may be any bytes
     last = why.strip().splitlines()[-1]
     return f"FOUND {last[:100]}"
 

@@ -6,8 +6,7 @@ Format specification 3.0, III.A.2. Unlike version 1, inner nodes hold records to
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +25,7 @@ LEAF_BATCH = 1 << 20
 _OVERHEAD = 10  # signature, version, type, checksum
 
 
-@dataclass(frozen=True, slots=True)
-class _Header:
+class _Header(NamedTuple):
     kind: int
     node_size: int
     record_size: int

@@ -6,9 +6,9 @@ blocks point to. Links and attributes lie here once there are many of them.
 
 from __future__ import annotations
 
+import struct
 import zlib
 from bisect import bisect_right
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
@@ -27,8 +27,7 @@ _Wanted = tuple[tuple[int, int, int], ...]
 """Objects in blocks: where in the heap's address space they begin, their length, and which of the ids asked for it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Heap:
+class _Heap(NamedTuple):
     address: int
     id_length: int
     filters: tuple[Filter, ...]
@@ -125,51 +124,56 @@ def _told_apart(
     return tuple(managed), tuple(huge), tuple(tiny)
 
 
+@lru_cache(maxsize=8)
+def _form(width: int, length: int) -> struct.Struct:
+    """Signature, version, id length, filter length, flags, largest managed; next huge id, huge tree, free space and its manager, eight
+    statistics; width of the table, first and largest block, bits, rows of the root to begin with, root, its rows.
+    """
+    address, size = _LETTERS[width], _LETTERS[length]
+    return struct.Struct(f"<4sBHHBI {size}{address}{size}{address}8{size} H{size}{size}HH{address}H")
+
+
+_LETTERS = {2: "H", 4: "I", 8: "Q"}
+
+
 def _header(file: File, data: bytes, address: int) -> _Heap:
     """III.F, "Fractal Heap Header"."""
     if data[:4] != b"FRHP" or data[4] != 0:
         file.fail("has no signature", address, "fractal heap")
-    width, length = file.offset_size, file.length_size
-
-    def number(at: int, size: int) -> int:
-        return int.from_bytes(data[at : at + size], "little")
-
-    at = 14 + length  # behind signature, version, id length, filter length, flags, largest managed, next huge id
-    huge_tree = number(at, width)
-    at += 2 * width + 9 * length  # huge tree, free space and its manager, eight statistics
-    table = at
-    end = table + 2 + 2 * length + 4 + width + 2
-    filter_length = number(7, 2)
+    length = file.length_size
+    form = _form(file.offset_size, length)
+    _, _, id_length, filter_length, flags, most, _, huge_tree, *_, width, first, largest, bits, _, root, rows = (
+        form.unpack_from(data)
+    )
+    end = form.size
     filters: tuple[Filter, ...] = ()
     root_size = root_mask = 0
     if filter_length:
-        root_size, root_mask = number(end, length), number(end + length, 4)
+        root_size = int.from_bytes(data[end : end + length], "little")
+        root_mask = int.from_bytes(data[end + length : end + length + 4], "little")
         end += length + 4
         if end + filter_length + 4 > len(data):
             file.fail("has a longer filter pipeline than fits", address, "fractal heap")
         filters = remembered(parse_filters, data[end : end + filter_length])
         end += filter_length
     verify(file, data[: end + 4], address, "fractal heap")
-    first, largest = number(table + 2, length), number(table + 2 + length, length)
-    bits = number(table + 2 + 2 * length, 2)
-    at = table + 6 + 2 * length
-    if not first or first & (first - 1) or largest & (largest - 1) or largest < first or not number(table, 2):
+    if not first or first & (first - 1) or largest & (largest - 1) or largest < first or not width:
         file.fail(f"has blocks of {first} to {largest} bytes", address, "fractal heap")
     if not 1 <= bits <= 64 or largest >= 1 << 48:
         file.fail(f"has an address space of {bits} bits, blocks up to {largest} bytes", address, "fractal heap")
     return _Heap(
         address=address,
-        id_length=number(5, 2),
+        id_length=id_length,
         filters=filters,
-        checked=bool(data[9] & 2),
+        checked=bool(flags & 2),
         huge_tree=huge_tree,
-        width=number(table, 2),
+        width=width,
         first=first,
         largest=largest,
         offset_bytes=(bits + 7) // 8,
-        length_bytes=min((largest.bit_length() + 7) // 8, (number(10, 4).bit_length() + 7) // 8),
-        root=number(at, width),
-        root_rows=number(at + width, 2),
+        length_bytes=min((largest.bit_length() + 7) // 8, (most.bit_length() + 7) // 8),
+        root=root,
+        root_rows=rows,
         root_size=root_size,
         root_mask=root_mask,
     )
