@@ -1,10 +1,11 @@
 """What does a scan over HTTP cost, when each request takes 50 ms?
 
-Two files: one with its metadata at the head, one written step by step, whose B-tree nodes lie all over it. Seconds depend on the
+Two files: one with its metadata at the head, one written step by step, whose B-tree nodes lie all over it; and 200 files of one archive, everybody with 64
+threads (where a library takes turns in them, that is its own affair). Seconds depend on the
 machine; requests, round trips and bytes do not. The server counts them. Waves are how often a request came when none was under way:
 the round trips of a reader that asks for all it needs at once.
 
-    python bench/scan_remote.py [--quick] [--case head|scattered]
+    python bench/scan_remote.py [--quick] [--case head|scattered|files]
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import statistics
 import machine
 from archives import archive, folder
 from latency_server import LatencyServer
-from table import Contestant, Result, arguments, compete, show
+from table import Contestant, Result, Target, arguments, compete, show
 
 PEERS = {
     "VirtualiZarr HDFParser": "virtualizarr",
@@ -46,6 +47,11 @@ def main() -> None:
             "100 variables x 240 chunks, 290 MB, written step by step",
             {"waves": 8.0, "bytes": 4e6},
         ),
+        "files": ("cmip_like", "200 files of a model's archive", {}),
+    }
+    targets = {
+        "scattered": [Target("VirtualiZarr HDFParser", 8), Target("kerchunk (fsspec)", 50)],
+        "files": [Target("VirtualiZarr HDFParser", 20)],
     }
     chosen = {"insitu": "insitu"} | {
         name: call for name, call in PEERS.items() if not options.only or name in options.only
@@ -53,18 +59,24 @@ def main() -> None:
     for case in options.case or cases:
         name, title, limits = cases[case]
         path, warm = archive(name, quick=options.quick), archive("million_chunks", quick=True)
+        many = case == "files"
+        names = sorted(f"{path.name}/{file.name}" for file in path.iterdir())[:200] if many else [path.name]
         with LatencyServer(folder()) as server:
+            given = {
+                "paths": [f"{server.url}/{name}" for name in names], "warm": str(warm), "threads": 64 if many else 1
+            }  # fmt: skip
             contestants = [
-                Contestant(
-                    label,
-                    f"scanners:{call}",
-                    {"paths": [f"{server.url}/{path.name}"], "warm": str(warm)},
-                    rounds=1 if label.startswith("kerchunk") else None,
-                )
+                Contestant(label, f"scanners:{call}", given, rounds=1 if label.startswith("kerchunk") else None)
                 for label, call in chosen.items()
+                if not (many and label.startswith("kerchunk"))  # most of an hour
             ]
             results = compete(contestants, rounds=options.rounds, before=server.reset, after=server.stats)
-        show(f"{title}; HTTP, 50 ms added to each request", results, notes=_judge(results, limits))
+        show(
+            f"{title}; HTTP, 50 ms added to each request",
+            results,
+            targets=targets.get(case, []),
+            notes=_judge(results, limits),
+        )
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ gives a function that scans `paths` and returns all that it found (kept alive, s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -20,17 +21,24 @@ def check(found: Sequence[Any]) -> int:
 
 
 def _each(
-    scan: Callable[[str], Any], count: Callable[[Any], int], paths: Sequence[str], warm: str
+    scan: Callable[[str], Any], count: Callable[[Any], int], paths: Sequence[str], warm: str, threads: int = 1
 ) -> Callable[[], list[Any]]:
     scan(warm)
-    return lambda: [(count, scan(path)) for path in paths]
+    if threads == 1:
+        return lambda: [(count, scan(path)) for path in paths]
+
+    def work() -> list[Any]:
+        with ThreadPoolExecutor(threads) as pool:
+            return [(count, found) for found in pool.map(scan, paths)]
+
+    return work
 
 
-def insitu(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
+def insitu(paths: Sequence[str], warm: str, threads: int = 1) -> Callable[[], list[Any]]:
     """Our own."""
     import insitu as ours
 
-    return _each(ours.scan, _stored, paths, warm)
+    return _each(ours.scan, _stored, paths, warm, threads)
 
 
 def _stored(group: Any) -> int:
@@ -73,7 +81,7 @@ def hidefix(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
     return _each(lambda path: (path, library.Index(path)), count, paths, warm)
 
 
-def pyfive(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
+def pyfive(paths: Sequence[str], warm: str, threads: int = 1) -> Callable[[], list[Any]]:
     """pyfive: the chunk index of every dataset."""
     import pyfive as library
 
@@ -94,7 +102,7 @@ def pyfive(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
             visit(file, found)
         return found
 
-    return _each(scan, lambda found: sum(len(index) for index in found), paths, warm)
+    return _each(scan, lambda found: sum(len(index) for index in found), paths, warm, threads)
 
 
 def _opened(path: str) -> Any:
@@ -103,17 +111,17 @@ def _opened(path: str) -> Any:
     return fsspec.open(path, "rb") if "://" in path else open(path, "rb")
 
 
-def kerchunk(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
+def kerchunk(paths: Sequence[str], warm: str, threads: int = 1) -> Callable[[], list[Any]]:
     """kerchunk: references of the file; nothing inlined."""
     from kerchunk.hdf import SingleHdf5ToZarr
 
     def count(references: dict[str, Any]) -> int:
         return sum(isinstance(value, list) and len(value) == 3 for value in references["refs"].values())
 
-    return _each(lambda path: SingleHdf5ToZarr(path, inline_threshold=0).translate(), count, paths, warm)
+    return _each(lambda path: SingleHdf5ToZarr(path, inline_threshold=0).translate(), count, paths, warm, threads)
 
 
-def virtualizarr(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
+def virtualizarr(paths: Sequence[str], warm: str, threads: int = 1) -> Callable[[], list[Any]]:
     """VirtualiZarr: a ManifestStore by its HDFParser."""
     import obstore.store
     from obspec_utils.registry import ObjectStoreRegistry
@@ -133,4 +141,5 @@ def virtualizarr(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
         count,
         paths,
         warm,
+        threads,
     )
