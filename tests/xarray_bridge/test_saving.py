@@ -96,6 +96,24 @@ def test_a_mosaic_is_more_than_kerchunk_can_hold(mosaic: xr.Dataset, tmp_path: P
     assert not (tmp_path / target).exists()
 
 
+@pytest.mark.parametrize("target", ["refs.json", "refs.parq"])
+def test_what_is_small_may_be_kept_as_values(mosaic: xr.Dataset, tmp_path: Path, target: str) -> None:
+    with pytest.raises(UnsupportedError, match="inline_threshold"):
+        mosaic.insitu.save(tmp_path / target)
+    mosaic.insitu.save(tmp_path / target, inline_threshold=1 << 20)
+    same(open_dataset(tmp_path / target).load(), mosaic.load())
+
+
+@pytest.mark.parametrize("target", EVERY)
+def test_spans_of_time(tmp_path: Path, target: str) -> None:
+    lead = np.arange(6).astype("m8[h]").astype("m8[ns]")
+    xr.Dataset({"lead": ("x", lead)}).to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+    ds = open_dataset(tmp_path / "a.nc")
+    assert ds.lead.dtype.kind == "m"
+    ds.insitu.save(tmp_path / target)
+    same(open_dataset(tmp_path / target).load(), ds.load())
+
+
 def test_what_was_selected_and_computed(varied: Path, tmp_path: Path) -> None:
     ds = open_dataset(varied)[["tas", "packed", "flag", "name"]]
     changed = ds.isel(time=slice(None, None, -2), lat=[4, 1]).assign(

@@ -254,5 +254,5 @@ def _refused(reasons: Mapping[str, str], what: str) -> InsituError:
     return UnsupportedError(
         f"{what} cannot hold {len(reasons)} of the arrays: {shown}{more}",
         variable=", ".join(list(reasons)[:8]),
-        hint="Save as *.insitu, which holds every mosaic, or drop these variables",
+        hint="Save as *.insitu, which holds every mosaic, or drop these variables; small ones of a dataset can be kept as values: inline_threshold=",
     )

@@ -95,7 +95,8 @@ class InsituAccessor:
         from insitu import references  # not at the top: Arrow takes longer to import than a file to scan
 
         kind = format or references.format_of(fspath(target))
-        group = decoded_group(self._dataset) if kind == "insitu" else stored_group(self._dataset)
+        inline = int(how.get("inline_threshold", 0))
+        group = decoded_group(self._dataset) if kind == "insitu" else stored_group(self._dataset, inline)
         options = self._options(storage_options)
         references.save(group, target, format=format, mode=mode, storage_options=options, **how)
 

@@ -20,6 +20,7 @@ from insitu.combining.restoring import details_of, hinted
 from insitu.errors import UnsupportedError
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.xarray_bridge.ordinary import behind
+from insitu.zarr_metadata.said import said
 
 __all__ = ["decoded_group", "stored_group"]
 
@@ -58,18 +59,37 @@ def decoded_group(dataset: xarray.Dataset, like: VirtualGroup | None = None) -> 
     return VirtualGroup(arrays, attributes=dict(dataset.attrs), details=details)
 
 
-def stored_group(dataset: xarray.Dataset) -> VirtualGroup:
-    """The dataset as files hold it: stored values, CF attributes."""
+def stored_group(dataset: xarray.Dataset, inline: int = 0) -> VirtualGroup:
+    """The dataset as files hold it: stored values, CF attributes.
+
+    Parameters
+    ----------
+    dataset
+        What to save.
+    inline
+        Variables of up to so many bytes whose files differ too much to be told by references are read, and kept as values.
+    """
     variables, attributes = encode_dataset_coordinates(dataset)
     arrays = {}
     for name, variable in variables.items():
         lazy = behind(variable)
-        if lazy is not None and not lazy.steps:
-            arrays[str(name)] = _undecoded(str(name), lazy.array, variable)
+        stored = _undecoded(str(name), lazy.array, variable) if lazy is not None and not lazy.steps else None
+        if stored is not None and (variable.nbytes > inline or _can_be_said(stored)):
+            arrays[str(name)] = stored
         else:
             array, own = _encoded(str(name), variable)
             arrays[str(name)] = _described(array, variable, own, {})
     return VirtualGroup(arrays, attributes=attributes, details={"unlimited": _unlimited(dataset)})
+
+
+def _can_be_said(array: VirtualArray) -> bool:
+    """Whether Zarr's metadata can say how all of an array's chunks are cut, encoded and packed."""
+    try:
+        for _ in said(array).blocks():
+            pass
+    except UnsupportedError:
+        return False
+    return True
 
 
 def _unlimited(dataset: xarray.Dataset) -> list[str]:
@@ -119,5 +139,7 @@ def _undecoded(name: str, array: VirtualArray, variable: xarray.Variable) -> Vir
     own |= {key: variable.encoding[key] for key in USED_UP if key in variable.encoding and key not in own}
     if variable.dtype == bool and array.tiles and array.tiles[0].encodings[0].dtype.kind != "b":
         own["dtype"] = "bool"
+    elif variable.dtype.kind == "m":  # without it xarray takes the numbers for numbers
+        own["dtype"] = str(variable.dtype)
     own |= hinted(own)
     return _described(array, variable, own, {"stored_attributes": own})

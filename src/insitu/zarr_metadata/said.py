@@ -138,6 +138,8 @@ class Said:
         """How the chunks are encoded, in the order of the dimensions; known when all cells were looked at."""
         number, mask, _ = next(iter(self.seen), (0, 0, 0))
         encoding = self.tile.encodings[number]
+        if not self.seen:  # no chunk has an order
+            return replace(encoding, order=None)
         if mask:
             encoding = decoded_alike(encoding, mask)
         return replace(encoding, order=_reordered(encoding.order, self.tile))
@@ -231,11 +233,16 @@ def _chunk(axis: Axis, dim: str, length: int) -> int:
 def _reordered(order: tuple[int, ...] | None, tile: Tile) -> tuple[int, ...] | None:
     """A chunk's axis order, from the tile's axes to the array's dimensions."""
     dimension_of = {axis: dimension for dimension, axis in enumerate(tile.dimensions)}
-    has = [bool(axis.count == 0 or axis.show(np.zeros(1, np.int64)).stored[0]) for axis in tile.axes]
     # The encoding counts only the axes that the chunks have; others are of length 1 and may stand anywhere.
-    real = [number for number in range(len(tile.axes)) if has[number]]
-    stored = [real[i] for i in order] if order is not None else real
-    wanted = [dimension_of[axis] for axis in stored if axis in dimension_of]
+    stored = [np.ones(1) if axis.is_regular else axis.show(np.arange(axis.count)).stored for axis in tile.axes]
+    for has in ([bool(column.any()) for column in stored], [bool(column.all()) for column in stored]):
+        real = [number for number in range(len(tile.axes)) if has[number]]
+        if order is None or len(order) == len(real):
+            break
+    else:
+        raise UnsupportedError("some of its chunks have a dimension that others repeat along")
+    laid = [real[i] for i in order] if order is not None else real
+    wanted = [dimension_of[axis] for axis in laid if axis in dimension_of]
     rest = [dimension for dimension in range(len(tile.dimensions)) if dimension not in wanted]
     return (*rest, *wanted)
 
