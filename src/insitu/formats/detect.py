@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.dmrpp import is_dmrpp, scan_dmrpp
 from insitu.formats.fits import is_fits, scan_fits
-from insitu.formats.grib import is_grib, scan_grib
+from insitu.formats.grib import is_grib, is_side_file, scan_by_index, scan_grib
 from insitu.formats.hdf5.scan import scan_hdf5
 from insitu.formats.hdf5.superblock import SIGNATURE
 from insitu.formats.hdf5.window import Window
@@ -78,6 +78,7 @@ FORMATS: dict[str, Format] = {
     "fits": Format(is_fits, scan_fits),
     "dmrpp": Format(is_dmrpp, scan_dmrpp),
     "grib": Format(is_grib, scan_grib),
+    "grib_index": Format(is_side_file, scan_by_index),
     # The last: to look for its signature behind a user block may cost a request.
     "hdf5": Format(_is_hdf5, scan_hdf5),
 }

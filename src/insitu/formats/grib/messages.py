@@ -13,7 +13,7 @@ from insitu.errors import FormatError, InsituError
 from insitu.formats.grib.sections import MAGIC, Message, read_message
 from insitu.formats.hdf5.walk import DAMAGE, Exact, Side, Walk, damaged
 
-__all__ = ["at_places", "find_messages", "first_message"]
+__all__ = ["at_places", "find_messages", "first_message", "message_length"]
 
 END = b"7777"
 HOP = 384
@@ -38,6 +38,11 @@ def first_message(head: bytes) -> int:
     return -1
 
 
+def message_length(head: bytes) -> int:
+    """How long a message is by its first sixteen bytes; for guesses."""
+    return int.from_bytes(head[8:16], "big") if head[7:8] == b"\2" else int.from_bytes(head[4:7], "big")
+
+
 def find_messages(head: bytes, size: int, broken: Broken, *, far: bool = False) -> Walk[list[Message]]:
     """Walk over all messages of a file.
 
@@ -53,8 +58,7 @@ def find_messages(head: bytes, size: int, broken: Broken, *, far: bool = False) 
         Whether each read costs a round trip.
     """
     near = max(first_message(head), 0)
-    length = int.from_bytes(head[near + 8 : near + 16], "big") if head[near + 7 : near + 8] == b"\2" else 0
-    length = length or int.from_bytes(head[near + 4 : near + 7], "big")
+    length = message_length(head[near : near + 16])
     walks = min(WALKS, (size - near) // max(length, 1) // LEAST_MESSAGES) if far else 1
     if walks > 1:
         found = yield from _side_by_side(near, length, walks, size)

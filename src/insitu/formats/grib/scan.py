@@ -7,25 +7,33 @@ the root, any other has a group for each. Messages that repeat the headers of ot
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from insitu.errors import FormatError, InsituError
+from insitu.errors import FormatError, InsituError, SourceError
 from insitu.formats.choosing import below, picked
 from insitu.formats.grib.datasets import arranged, named
-from insitu.formats.grib.messages import find_messages, first_message
+from insitu.formats.grib.messages import at_places, find_messages, first_message, message_length
 from insitu.formats.grib.sections import Field, Message
+from insitu.formats.grib.side_file import is_side_file, read_side_file, side_names
 from insitu.formats.grib.told import UNDEFINED, describe
 from insitu.formats.grib.variables import Fields, Variable
 from insitu.formats.grib.vocabulary import ABOUT_FILE, COORDINATES
+from insitu.formats.hdf5.neighbours import Neighbours
 from insitu.formats.hdf5.walk import run
 from insitu.formats.hdf5.window import Window
 from insitu.formats.problems import Problems
 from insitu.model import Axis, Columns, Encoding, Source, Tile, VirtualArray, VirtualGroup
 
-__all__ = ["is_grib", "scan_grib", "tree_of"]
+__all__ = ["Broken", "Tree", "is_grib", "scan_grib", "tree_of"]
+
+WORTH_A_LOOK = 8 << 20
+"""Bytes of a file far away for which an index is looked for,"""
+MANY = 64
+"""and how many messages it must seem to hold: the walk would take about a fourth as many round trips."""
+PADDING = 4096
 
 LAYERS = 16
 """Messages of the same headers that are shown, each in a group of its own behind the first."""
@@ -59,25 +67,10 @@ def scan_grib(
         "raise", or "warn": messages that are damaged are left out.
     """
     problems = Problems(errors)
-    broken = _Broken(problems, window.url)
-    messages = run(find_messages(window.head, window.size, broken, far=window.remote), window)
-    tree = tree_of(messages, window.source.describe(), problems, broken)
-    return picked(below(tree, group, url=window.url), variables, url=window.url)
-
-
-class _Broken:
-    """Leaves out a message that cannot be taken."""
-
-    def __init__(self, problems: Problems, url: str) -> None:
-        self.problems, self.url = problems, url
-
-    def __call__(self, offset: int, problem: InsituError) -> None:
-        problem.located(url=self.url, offset=offset)
-        self.problems.leave_out(f"message_at_{offset}", problem)
-
-
-def tree_of(messages: list[Message], source: Source, problems: Problems, broken: Any) -> VirtualGroup:
-    """The tree that messages make."""
+    broken = Broken(problems, window.url)
+    messages = _by_side_file(window)
+    if messages is None:
+        messages = run(find_messages(window.head, window.size, broken, far=window.remote), window)
     table = Fields([], [])
     for message in messages:
         for field in message.fields:
@@ -88,11 +81,72 @@ def tree_of(messages: list[Message], source: Source, problems: Problems, broken:
                 continue
             table.fields.append(field)
             table.told.append(told)
+    tree = tree_of(Tree(table, len(messages)), window.source.describe(), problems)
+    return picked(below(tree, group, url=window.url), variables, url=window.url)
+
+
+def _by_side_file(window: Window) -> list[Message] | None:
+    """The messages of a file far away, if an index beside it says where they are: then their headers come in one batch."""
+    if not window.remote or window.size < WORTH_A_LOOK or "::" in window.url:
+        return None
+    near = max(first_message(window.head), 0)
+    length = message_length(window.head[near : near + 16])
+    if window.size < MANY * max(length, 1):
+        return None
+    try:
+        with Neighbours(window) as neighbours:
+            for name in side_names(window.url):
+                beside = neighbours.open_beside(window, name)
+                if beside is not None and is_side_file(beside):
+                    lines = read_side_file(beside, window.size)
+                    places = list(dict.fromkeys((line.offset, line.length) for line in lines))
+                    found: list[Message] = run(at_places(places, window.size, _refuse), window)
+                    return found if _whole(found, window.size) else None
+    except (FormatError, SourceError):
+        return None  # it is of no use: the file speaks for itself
+    return None
+
+
+def _whole(messages: list[Message], size: int) -> bool:
+    """Whether messages fill a file, but for some padding."""
+    ends = [message.offset + message.length for message in messages]
+    begins = [message.offset for message in messages]
+    gaps = [begin - end for begin, end in zip([*begins, size], [0, *ends], strict=True)]
+    return all(0 <= gap < PADDING for gap in gaps)
+
+
+def _refuse(offset: int, problem: InsituError) -> None:
+    raise problem
+
+
+class Broken:
+    """Leaves out a message that cannot be taken."""
+
+    def __init__(self, problems: Problems, url: str) -> None:
+        self.problems, self.url = problems, url
+
+    def __call__(self, offset: int, problem: InsituError) -> None:
+        """Say so, or raise."""
+        problem.located(url=self.url, offset=offset)
+        self.problems.leave_out(f"message_at_{offset}", problem)
+
+
+class Tree(NamedTuple):
+    """What a tree is made of."""
+
+    table: Fields
+    messages: int
+    """How many there are."""
+
+
+def tree_of(found: Tree, source: Source, problems: Problems) -> VirtualGroup:
+    """The tree that fields make."""
+    table = found.table
     if not table.fields:
         raise FormatError(
             "the file holds no message that can be read", url=source.url, offset=0, structure="GRIB message"
         )
-    details: dict[str, Any] = {"format": "grib", "messages": len(messages), "fields": len(table.fields)}
+    details: dict[str, Any] = {"format": "grib", "messages": found.messages, "fields": len(table.fields)}
     arrays: Mapping[str, VirtualArray] = {}
     groups: dict[str, VirtualGroup] = {}
     attributes: Mapping[str, Any] = {}

@@ -1,0 +1,167 @@
+"""What does the index beside a GRIB file say?
+
+NCEP's `.idx` (wgrib2) has a line for each field: number, offset, date, parameter, level, forecast. ECMWF's `.index` has an object of JSON in each line, with offset and length.
+Both say where the messages are; what they say about a field is text, which is only compared, never interpreted, but for dates and steps.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import posixpath
+import re
+from typing import Any, NamedTuple
+
+from insitu.errors import FormatError
+from insitu.formats.hdf5.window import Window
+
+__all__ = ["Line", "is_side_file", "read_side_file", "side_names", "target_names"]
+
+_IDX = re.compile(rb"\d+(\.\d+)?:\d+:d=\d{8}")
+_STEP = re.compile(r"(?:(\d+)-)?(\d+) (min|hour|day)\b")
+_SECONDS = {"min": 60, "hour": 3600, "day": 86400}
+_EPOCH = datetime.datetime(1970, 1, 1)
+LARGEST = 64 << 20
+"""Bytes of an index; that of a file of 100,000 messages has some ten million."""
+
+
+class Line(NamedTuple):
+    """One field by the index."""
+
+    offset: int
+    length: int
+    """Of the message."""
+    number: int
+    """Of the field in it."""
+    text: str
+    """What tells its kind from others."""
+    time: int | None
+    """Of the run, in seconds since 1970, if the text says it."""
+    step: float | None
+    """In hours, if the text says it."""
+
+
+def is_side_file(window: Window) -> bool:
+    """Whether a file is an index of GRIB messages."""
+    head = window.head[:4096].lstrip()
+    if _IDX.match(head):
+        return True
+    first = head.split(b"\n", 1)[0]
+    return first.startswith(b"{") and b'"_offset"' in first and b'"_length"' in first
+
+
+def target_names(url: str) -> list[str]:
+    """The names that the GRIB file of an index may have.
+
+    Examples
+    --------
+    >>> target_names("s3://noaa/gfs.t00z.pgrb2.idx"), target_names("/data/oper-fc.index")
+    (['gfs.t00z.pgrb2'], ['oper-fc.grib2', 'oper-fc.grib', 'oper-fc.grb2', 'oper-fc'])
+    """
+    name = posixpath.basename(url.partition("?")[0].replace("\\", "/"))
+    stem, dot, suffix = name.rpartition(".")
+    if not dot:
+        return []
+    return [stem] if suffix == "idx" else [f"{stem}.grib2", f"{stem}.grib", f"{stem}.grb2", stem]
+
+
+def side_names(url: str) -> list[str]:
+    """The names that the index of a GRIB file may have."""
+    name = posixpath.basename(url.partition("?")[0].replace("\\", "/"))
+    stem = name.rpartition(".")[0]
+    return [f"{name}.idx", *([f"{stem}.index"] if stem else [])]
+
+
+def read_side_file(window: Window, size: int) -> list[Line]:
+    """All lines, in their order.
+
+    Parameters
+    ----------
+    window
+        The index.
+    size
+        Bytes of the GRIB file: what the last message of an `.idx` reaches to.
+
+    Raises
+    ------
+    FormatError
+        If it is no index, or not of a file of that size.
+    """
+    if window.size > LARGEST:
+        raise FormatError(f"an index of {window.size} bytes", url=window.url, offset=0, structure="GRIB index")
+    head = window.head
+    data = head + window.source.read(len(head), window.size - len(head)) if window.size > len(head) else head
+    try:
+        text = data.decode("utf-8")
+        lines = [line for line in text.splitlines() if line.strip()]
+        found = _objects(lines) if text.lstrip().startswith("{") else _colons(lines, size)
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise FormatError(
+            f"a line of the index makes no sense: {problem}", url=window.url, offset=0, structure="GRIB index"
+        ) from problem
+    for line in found:
+        if line.offset < 0 or line.length < 16 or line.offset + line.length > size:
+            raise FormatError(
+                f"the index has a message at {line.offset} of {line.length} bytes, in a file of {size}",
+                url=window.url,
+                offset=0,
+                structure="GRIB index",
+                hint="The index belongs to another file: scan the GRIB file itself",
+            )
+    return found
+
+
+def _colons(lines: list[str], size: int) -> list[Line]:
+    """wgrib2: `1:0:d=2024010100:HGT:500 mb:6 hour fcst:`."""
+    parts = [line.split(":", 5) for line in lines]
+    offsets = [int(part[1]) for part in parts]
+    ends = dict(zip(dict.fromkeys(offsets), [*list(dict.fromkeys(offsets))[1:], size], strict=True))
+    found, before, number = [], -1, 0
+    for (_, _, date, name, level, rest), offset in zip(parts, offsets, strict=True):
+        number = number + 1 if offset == before else 0
+        before = offset
+        digits = date.removeprefix("d=").ljust(12, "0")
+        time = _seconds(digits[:8], digits[8:12])
+        step, kind = _forecast(rest)
+        found.append(Line(offset, ends[offset] - offset, number, f"{name}:{level}:{kind}", time, step))
+    return found
+
+
+def _forecast(text: str) -> tuple[float | None, str]:
+    """The step at the end of the interval, and the text without its numbers."""
+    forecast, _, rest = text.partition(":")
+    if forecast == "anl":
+        return 0.0, text
+    match = _STEP.match(forecast)
+    if match is None:
+        return None, text
+    begin = "#-" if match[1] else ""
+    return int(match[2]) * _SECONDS[match[3]] / 3600.0, f"{begin}# {forecast[match.start(3) :]}:{rest}"
+
+
+def _objects(lines: list[str]) -> list[Line]:
+    """ECMWF: `{"date": "20240101", "time": "0000", "step": "6", "param": "2t", "_offset": 0, "_length": 5}`."""
+    found: list[Line] = []
+    seen: dict[int, int] = {}
+    for line in lines:
+        said: dict[str, Any] = json.loads(line)
+        offset, length = int(said.pop("_offset")), int(said.pop("_length"))
+        date, time, step = (str(said.pop(name, "")) for name in ("date", "time", "step"))
+        end = step.rpartition("-")[2]
+        number = seen[offset] = seen.get(offset, -1) + 1
+        found.append(
+            Line(
+                offset,
+                length,
+                number,
+                json.dumps(said, sort_keys=True) + ("-" if "-" in step else ""),
+                _seconds(date, time.zfill(4)) if date else None,
+                float(end) if end.isdecimal() else None,
+            )
+        )
+    return found
+
+
+def _seconds(date: str, time: str) -> int:
+    moment = datetime.datetime(int(date[:4]), int(date[4:6]), int(date[6:8]), int(time[:2]), int(time[2:4]))
+    return int((moment - _EPOCH).total_seconds())
