@@ -38,6 +38,7 @@ class VirtualArray:
     """What Absent places hold, in `dtype`; None: NaN or NaT where the type has one."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """What the file says beside attributes: chunk shape, enumeration names."""
+    _boxes: npt.NDArray[np.int64] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if len(self.dims) != len(self.shape):
@@ -96,7 +97,7 @@ class VirtualArray:
         if self.dtype.kind in "fc":
             return self.dtype.type(np.nan)
         if self.dtype.kind in "mM":
-            return self.dtype.type("NaT")
+            return np.array("NaT", self.dtype)[()]
         if self.dtype.kind == "O":
             return np.nan
         raise ModelError(
@@ -105,8 +106,12 @@ class VirtualArray:
 
     def boxes(self) -> npt.NDArray[np.int64]:
         """(tiles, dimensions): the far corner of each tile."""
-        shapes = [tile.shape for tile in self.tiles]
-        return self.origins + np.array(shapes, np.int64).reshape(self.origins.shape)
+        if self._boxes is None:  # kept: there may be ten thousand tiles, and every selection asks
+            shapes = [tile.shape for tile in self.tiles]
+            boxes = self.origins + np.array(shapes, np.int64).reshape(self.origins.shape)
+            object.__setattr__(self, "_boxes", boxes)
+            return boxes
+        return self._boxes
 
     def __getitem__(self, key: Any) -> VirtualArray:
         """A selection: basic, or orthogonal with index arrays. Reads nothing."""

@@ -207,6 +207,8 @@ class Axis:
             last = axes[-1]
             if last.is_regular and last.size == first.size:
                 return Axis.regular(sum(axis.length for axis in axes), first.size, last.padded)
+        if all(axis.is_regular for axis in axes):
+            return _regular_ones_joined(axes)
         shown = [axis.show(np.arange(axis.count)) for axis in axes]
         return Axis.irregular(*(np.concatenate(column) for column in zip(*shown, strict=True)))
 
@@ -238,6 +240,18 @@ class Axis:
         if (len(extent) > 1 and (extent[:-1] != size).any()) or not 0 < extent[-1] <= size:
             return None
         return Axis.regular(self.length, size)
+
+
+def _regular_ones_joined(axes: Sequence[Axis]) -> Axis:
+    """Regular axes one after another: their cells by arithmetic, all at once."""
+    length = np.array([axis.length for axis in axes], np.int64)
+    size = np.array([axis.size for axis in axes], np.int64)
+    count = -(-length // size)
+    full = np.repeat(size, count)
+    extent = full.copy()
+    extent[np.cumsum(count) - 1] = length - (count - 1) * size
+    padded = np.repeat(np.array([axis.padded for axis in axes]), count)
+    return Axis.irregular(extent, 0, 1, np.where(padded, full, extent))
 
 
 class Cut(NamedTuple):

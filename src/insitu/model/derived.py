@@ -165,7 +165,9 @@ class Joined:
             else:
                 renumbered = _mapped(self.source_maps[number], source)
             rows["source"][here] = np.where(stored, renumbered, source)
-            rows["offset"][here] = np.where(source == INLINE, found.offset + len(inline), found.offset)
+            rows["offset"][here] = np.where(
+                source == INLINE, np.asarray(found.offset, np.int64) + len(inline), found.offset
+            )
             rows["length"][here] = found.length
             rows["filter_mask"][here] = found.filter_mask
             rows["encoding"][here] = self.encoding_maps[number][found.encoding]

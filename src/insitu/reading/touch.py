@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from insitu.model import Axis, Selection, Stride, Tile, VirtualArray
 from insitu.model.array import within
-from insitu.model.axis import Indices
+from insitu.model.axis import Cut, Indices
 from insitu.model.tile import SPLIT_BYTES
+from insitu.reading.alike import FEW, Kind, kinds, placed
 
 __all__ = ["Part", "Picker", "Touched", "part_of", "touched", "width"]
 
@@ -88,7 +89,12 @@ def touched(array: VirtualArray, selection: Selection) -> Iterator[Touched]:
     for dimension, selector in enumerate(selection.selectors):
         low, high = _bounds(selector)
         candidates &= (near[:, dimension] <= high) & (far[:, dimension] > low)
-    for number in np.flatnonzero(candidates):
+    numbers = np.flatnonzero(candidates).tolist()
+    if len(numbers) >= FEW:
+        alike, numbers = kinds(array, selection, numbers, wanted > 2 * SPLIT_BYTES)
+        for kind in alike:
+            yield from _gathered(array, selection, kind)
+    for number in numbers:
         tile = array.tiles[number]
         if wanted > 2 * SPLIT_BYTES:  # a small wish of a large uncompressed cell is cut out of it as it is
             tile = tile.split()
@@ -103,6 +109,28 @@ def touched(array: VirtualArray, selection: Selection) -> Iterator[Touched]:
                 parts[axis_number] = _strided(axis, Stride(0, 1, 1), 0)
         if all(len(part.cell) for part in parts):
             yield Touched(tile, tuple(parts), tuple(place))
+
+
+def _gathered(array: VirtualArray, selection: Selection, kind: Kind) -> Iterator[Touched]:
+    """What is wanted of the tiles of one kind, as of one."""
+    along, members = kind
+    selector = selection.selectors[along]
+    assert not isinstance(selector, np.ndarray)
+    tile, cut = placed(array, kind, Stride(selector, 1, 1) if isinstance(selector, int) else selector)
+    place: list[int | None] = [None] * len(tile.axes)
+    parts: list[Part] = [_EMPTY] * len(tile.axes)
+    for dimension, number in enumerate(tile.dimensions):
+        place[number] = dimension
+        axis = tile.axes[number]
+        if dimension == along:
+            parts[number] = _wanted(axis, cut, 0) if len(cut.cell) else _EMPTY
+        else:
+            parts[number] = part_of(axis, selection.selectors[dimension], int(array.origins[members[0], dimension]))
+    for number, axis in enumerate(tile.axes):
+        if place[number] is None:
+            parts[number] = _strided(axis, Stride(0, 1, 1), 0)
+    if all(len(part.cell) for part in parts):
+        yield Touched(tile, tuple(parts), tuple(place))
 
 
 def _bounds(selector: int | Stride | Indices) -> tuple[int, int]:
@@ -129,7 +157,11 @@ def part_of(axis: Axis, selector: int | Stride | Indices, origin: int) -> Part:
 
 def _strided(axis: Axis, stride: Stride, at: int) -> Part:
     """A slice: each touched cell gives one slice of its chunk to one slice of the output."""
-    cut = axis.cut(stride)
+    return _wanted(axis, axis.cut(stride), at)
+
+
+def _wanted(axis: Axis, cut: Cut, at: int) -> Part:
+    """The rows of a cut."""
     stored = axis.stored(cut.cell)
     inside = tuple(map(_picked, cut.skip.tolist(), cut.step.tolist(), cut.extent.tolist()))
     begin = (cut.out + at).tolist()
