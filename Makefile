@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 BENCH_PYTHON ?= python3.13
 
-.PHONY: setup demo servers test test-remote check format bench docs fuzz clean
+.PHONY: setup demo servers test test-remote check format bench docs fuzz clean clients
 
 setup: $(VENV)/ready
 
@@ -18,7 +18,7 @@ $(VENV)/ready: pyproject.toml setup.py
 	@test -n "$(INTERPRETER)" || { echo "no interpreter named $(PYTHON): set PYTHON=…"; exit 2; }
 	"$(INTERPRETER)" -m venv "$(VENV)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,check]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,check,demo]'
 	@touch "$@"
 
 demo: setup
@@ -33,8 +33,12 @@ test: setup servers
 servers: setup
 	$(BIN)/python scripts/servers.py install
 
-test-remote: setup servers
-	$(BIN)/python -m pytest -q -n $(JOBS) tests/remote
+test-remote: setup servers clients
+	$(BIN)/python -m pytest -q -n $(JOBS) tests/remote tests/service/test_zarr_view.py
+
+# Zarr clients that others wrote (zarrita.js into .clients, Debian's GDAL); what cannot be had is named, its tests are skipped.
+clients: setup
+	-$(BIN)/python scripts/clients.py install
 
 check: setup
 	$(BIN)/ruff format --check src tests bench scripts setup.py

@@ -1,177 +1,218 @@
 """`insitu demo`: the main job on data made on the spot.
 
-A small archive as archives are: three years of daily maps, each file chunked, packed and compressed in its own way.
+A year of daily maps whose files differ in chunks, codecs and packing becomes one dataset, is compared with what xarray reads, saved in every form, reduced here and by a server, and drawn.
 """
 
 from __future__ import annotations
 
+import shutil
 import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.rule import Rule
+from rich.table import Table
 
-from insitu.cli.chunk_map import chunk_map
-from insitu.cli.screen import results, size
-from insitu.cli.tree import as_table
-from insitu.errors import InsituError
-from insitu.model import census
-from insitu.opening import read, scan
-from insitu.reading import Tally
-from insitu.sources import Counted, open_source
+from insitu.cli.demo_archive import YEAR, land, make_archive
+from insitu.cli.demo_pictures import draw_map, draw_mosaic
+from insitu.cli.demo_server import serving
+from insitu.cli.screen import chain, chunk_shape, plural, results, size
+from insitu.errors import InsituError, UnsupportedError
+from insitu.opening import scan
 
-__all__ = ["demo", "make_archive"]
+__all__ = ["demo"]
 
-LAT, LON = 60, 120
-# year: days of a chunk, degrees of a chunk, compression, packing
-HABITS: dict[int, tuple[tuple[int, int, int], dict[str, Any], tuple[float, float] | None]] = {
-    2019: ((10, 60, 120), {"compression": "zlib", "complevel": 4, "shuffle": True}, (0.01, 280.0)),
-    2020: ((31, 30, 60), {"compression": "zlib", "complevel": 1, "shuffle": True, "fletcher32": True}, (0.004, 275.0)),
-    2021: ((1, 60, 120), {}, None),
-}
+TARGETS = ("archive.insitu", "rain.json", "rain.parq", "rain.parquet", "rain.icechunk")
 
 
 def demo(
-    folder: Annotated[Path, typer.Argument(help="Where to put the archive.")] = Path("demo-output"),
+    folder: Annotated[Path, typer.Argument(help="Where to put the archive, the references and the pictures.")] = Path(
+        "demo-output"
+    ),
 ) -> None:
-    """Make a small archive, find every chunk of it, draw where they lie, and read a slab."""
+    """Make an archive whose files differ, and do with it what insitu is for; under a minute, offline."""
     folder.mkdir(parents=True, exist_ok=True)
-    results.print(Rule("an archive of three files, no two alike"))
-    files = make_archive(folder)
-    for path in files:
-        begin = time.perf_counter()
-        with Counted(open_source(path)) as source:
-            group = scan(source)
-        milliseconds = 1000 * (time.perf_counter() - begin)
-        results.print(
-            f"\n[bold]{path}[/]  {size(path.stat().st_size)}: scanned in {milliseconds:.1f} ms, "
-            f"{source.requests} requests, {size(source.bytes)} read"
-        )
-        results.print(as_table(group))
-    results.print(Rule("where the chunks lie"))
-    for path in files[:2]:
-        results.print(f"[bold]{path.name}[/]")
-        results.print(chunk_map(scan(path), results.width))
-    results.print(Rule("one slab, read where it lies"))
-    for path in files:
-        _slab(path)
-    results.print(Rule("all of it as one dataset"))
-    _one_dataset(files)
-    results.print(
-        f"\nTry: [bold]insitu info {files[0]} --map[/]   or   [bold]insitu read {files[0]} 'tas[0, ::10, ::20]'[/]"
-    )
-
-
-def _slab(path: Path) -> None:
-    """Read a corner of a file and compare it with what the netCDF library gives."""
-    netcdf = _netcdf()
-    group = scan(path)
-    tally = Tally()
     begin = time.perf_counter()
-    values = read(group, "tas", np.s_[100:103, 20:30:5, 40:70:10], tally=tally)
-    milliseconds = 1000 * (time.perf_counter() - begin)
-    with netcdf.Dataset(path) as file:
-        file.set_auto_maskandscale(False)
-        same = np.array_equal(values, file["tas"][100:103, 20:30:5, 40:70:10])
-    if not same:
-        raise InsituError(f"{path}: the slab differs from what the netCDF library reads")
-    array = group.array("tas")
+    results.print(Rule("1. an archive: a year of daily maps, no two habits alike"))
+    (folder / "archive").mkdir(exist_ok=True)
+    files = make_archive(folder / "archive")
+    _show_files(files)
+    results.print(Rule("2. one dataset"))
+    ours, theirs = _opened(files)
+    results.print(Rule("3. saved, and opened again"))
+    _saved(ours, folder)
+    results.print(Rule("4. the year's mean: by plain reading, by insitu, by a server next to the data"))
+    mean = _reduced(files, folder, theirs)
+    results.print(Rule("5. pictures"))
+    title = f"Mean temperature of {YEAR}, reduced by a server next to the data"
+    draw_map(mean, land(), folder / "map.png", title)
+    array = scan(folder / TARGETS[0]).array("tas")
+    title = f"tas: one array from 12 files, a mosaic of {plural(len(array.tiles), 'grid')} of chunks"
+    draw_mosaic(array, folder / "chunks.png", title)
+    results.print(f"{folder / 'map.png'}, {folder / 'chunks.png'}", markup=False)
+    results.print(f"\nAll of it took {time.perf_counter() - begin:.1f} s. Try next:")
+    for command in (
+        f"insitu info {folder / TARGETS[0]}",
+        f"insitu read {folder / TARGETS[0]} tas --sel time={YEAR}-07-01 --sel lat=45..50 --sel lon=8 --as table",
+        f"insitu serve {folder.resolve()}",
+    ):
+        results.print(f"  [bold]{command}[/]", soft_wrap=True)
+
+
+def _show_files(files: list[Path]) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("file", "bytes", "tas", "chunk", "codecs", "scale_factor", "add_offset", "pr chunk"):
+        table.add_column(heading)
+    for path in files[::2]:
+        group = scan(path)
+        tas = group.array("tas")
+        scale, offset = (tas.attributes.get(name, "–") for name in ("scale_factor", "add_offset"))
+        codecs = chain(tas.tiles[0].encodings)
+        row = (path.name, size(path.stat().st_size), str(tas.dtype), chunk_shape(tas), codecs, str(scale), str(offset))
+        table.add_row(*row, chunk_shape(group.array("pr")))
+    results.print(table)
     results.print(
-        f"[bold]{path.name}[/]  tas\\[100:103, 20:30:5, 40:70:10]: {tally.chunks} of {census(array).cells} chunks, "
-        f"{size(tally.bytes_fetched)} of {size(census(array).nbytes)} fetched, {milliseconds:.1f} ms; "
-        f"equal to the netCDF library's: [green]{same}[/]"
+        "(every other file; one Zarr array has one chunk shape, one chain of codecs and one packing)", style="dim"
     )
-    results.print(f"  {np.array2string(values[0], separator=', ')}".replace("\n", "\n  "), markup=False)
 
 
-def _one_dataset(files: list[Path]) -> None:
-    """Open the files as one dataset, and compare with what xarray gives."""
-    import xarray as xr  # not at the top: the other verbs do not need it
+def _opened(files: list[Path]) -> tuple[Any, Any]:
+    """The dataset, and what xarray makes of the same files."""
+    import xarray as xr
 
     from insitu.xarray_bridge import open_mfdataset
 
-    begin = time.perf_counter()
-    ds = open_mfdataset(files)
-    opened = time.perf_counter() - begin
-    results.print(str(ds), markup=False)
-    results.print(f"opened in {1000 * opened:.0f} ms; nothing but metadata and coordinates was read")
-    begin = time.perf_counter()
-    mean = float(ds.tas.sel(lat=slice(-30, 30)).mean())
-    seconds = time.perf_counter() - begin
-    results.print(f"mean of tas between 30°S and 30°N: {mean:.4f} K, in {1000 * seconds:.0f} ms")
-    with xr.open_mfdataset(files, engine="netcdf4", data_vars="minimal") as theirs:
-        same = ds.load().identical(theirs.load())
+    open_mfdataset(files[:1])  # so that neither side is charged for imports
+    with xr.open_dataset(files[0], engine="netcdf4"):
+        pass
+    ours, seconds = _timed(lambda: open_mfdataset(files))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about defaults that will change
+        theirs, slow = _timed(lambda: xr.open_mfdataset(files, engine="netcdf4", data_vars="minimal"))
+    results.print(str(ours), markup=False, highlight=False)
+    results.print(f"opened in {seconds:.2f} s, by xarray.open_mfdataset in {slow:.2f} s")
+    same = ours.compute().identical(theirs.load())
     if not same:
         raise InsituError("the dataset differs from what xarray.open_mfdataset gives")
-    results.print(f"identical to xarray.open_mfdataset, value by value: [green]{same}[/]")
+    results.print(f"identical to xarray's, value by value, type by type, attribute by attribute: [bold green]{same}[/]")
+    return ours, theirs
 
 
-def make_archive(folder: Path) -> list[Path]:
-    """Write the files; the same every time."""
-    netcdf = _netcdf()
-    files = []
-    for year, (chunks, compression, packing) in HABITS.items():
-        days = 366 if year % 4 == 0 else 365
-        path = folder / f"tas_{year}.nc"
-        with netcdf.Dataset(path, "w") as file:
-            file.title = "Made for a demonstration"
-            file.Conventions = "CF-1.8"
-            for name, length in (("time", None), ("lat", LAT), ("lon", LON)):
-                file.createDimension(name, length)
-            time_ = file.createVariable("time", "f8", ("time",))
-            time_.units = f"days since {year}-01-01"
-            time_.calendar = "standard"
-            time_[:] = np.arange(days)
-            lat = file.createVariable("lat", "f4", ("lat",))
-            lat.units = "degrees_north"
-            lat[:] = np.linspace(-88.5, 88.5, LAT)
-            lon = file.createVariable("lon", "f4", ("lon",))
-            lon.units = "degrees_east"
-            lon[:] = np.linspace(0, 357, LON)
-            kind = "f4" if packing is None else "i2"
-            fill = np.float32(1e20) if packing is None else np.int16(-32768)
-            tas = file.createVariable(
-                "tas", kind, ("time", "lat", "lon"), chunksizes=chunks, fill_value=fill, **compression
-            )
-            tas.units = "K"
-            tas.standard_name = "air_temperature"
-            if packing is not None:
-                tas.scale_factor, tas.add_offset = packing
-            rain = file.createVariable(
-                "pr", "f4", ("time", "lat", "lon"), chunksizes=(30, 30, 60), zlib=True, complevel=1
-            )
-            rain.units = "kg m-2 s-1"
-            air, wet = temperatures(year, days), rainfall(year, days)
-            for first in range(0, days, 60):  # as models write: step by step, the variables in turn
-                last = min(first + 60, days)
-                tas[first:last] = air[first:last]
-                rain[first:last] = wet[first:last]
-        files.append(path)
-    return files
+def _saved(ours: Any, folder: Path) -> None:
+    """All of it in our form; in the others what Zarr can say, and why not the rest."""
+    from insitu.xarray_bridge import open_dataset
 
-
-def temperatures(year: int, days: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Daily maps of something like air temperature."""
-    random = np.random.default_rng(year)
-    season = np.sin(2 * np.pi * (np.arange(days) - 105) / 365.25)[:, None, None]
-    lat = np.deg2rad(np.linspace(-88.5, 88.5, LAT))[:, None]
-    lon = np.deg2rad(np.linspace(0, 357, LON))
-    field = 288 - 45 * np.sin(lat) ** 2 + 12 * season * np.sin(lat) + 3 * np.sin(2 * lon + 5 * lat)
-    return np.asarray(field + random.normal(0, 0.6, (days, LAT, LON)), np.float32)
-
-
-def rainfall(year: int, days: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Daily maps of something like rain: mostly none."""
-    random = np.random.default_rng(1000 + year)
-    wet = random.random((days, LAT, LON)) < 0.3
-    return np.where(wet, random.exponential(5e-5, (days, LAT, LON)), 0).astype(np.float32)
-
-
-def _netcdf() -> Any:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("target", "holds", "bytes", "saved in", "opened in", "equal"):
+        table.add_column(heading)
+    for name in TARGETS:
+        target = folder / name
+        part = ours if name.endswith(".insitu") else ours[["pr"]]
+        _removed(target)
+        try:
+            _, saving = _timed(lambda target=target, part=part: part.insitu.save(target))  # type: ignore[misc]
+        except UnsupportedError as problem:
+            table.add_row(name, f"[yellow]{problem.message}[/]")
+            continue
+        again, opening = _timed(lambda target=target: open_dataset(target))  # type: ignore[misc]
+        equal = again.compute().equals(part.compute())
+        if not equal:
+            raise InsituError(f"{name}: what was saved is not what was opened")
+        held = ", ".join(str(variable) for variable in again.data_vars)
+        table.add_row(name, held, size(_bytes_of(target)), f"{saving:.2f} s", f"{opening:.3f} s", f"[green]{equal}[/]")
+    results.print(table)
     try:
-        import netCDF4
-    except ImportError:
-        raise InsituError("the demonstration writes NetCDF files", hint="pip install 'insitu[demo]'") from None
-    return netCDF4
+        ours.insitu.save(folder / "tas.json")
+    except UnsupportedError as problem:
+        # The second half of the sentence is about another variable, or more of the same.
+        results.print(f"tas too? {problem.message.partition('; ')[0]}. {problem.hint}", style="yellow", markup=False)
+
+
+def _reduced(files: list[Path], folder: Path, theirs: Any) -> Any:
+    """The mean over time, three ways; what each cost."""
+    import xarray as xr
+
+    from insitu.xarray_bridge import open_dataset
+
+    saved = folder / TARGETS[0]
+    expected = theirs.tas.astype("f8").mean("time")
+
+    def plainly() -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with xr.open_mfdataset(files, engine="netcdf4", data_vars="minimal") as opened:
+                return opened.tas.mean("time").load()
+
+    rows: list[_Cost] = []
+    rows.append(_measured("xarray, reading it all", plainly))
+    rows.append(_measured("insitu, here", lambda: open_dataset(saved).tas.mean("time").load()))
+    with serving(folder, folder / "serve.log") as server:
+        before = server.sent()
+        far = _measured(
+            "insitu, next to the data",
+            lambda: open_dataset(saved, active=server.url, active_required=True).tas.mean("time").load(),
+        )
+        time.sleep(0.2)  # the log is written behind the answer
+        far.nbytes = server.sent() - before
+        rows.append(far)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("mean of tas over time", "bytes that came here", "seconds", "largest difference (K)"):
+        table.add_column(heading, justify="left" if heading.startswith("mean") else "right")
+    for row in rows:
+        away = float(np.abs(row.value - expected).max())
+        if not away < 1e-3:
+            raise InsituError(f"{row.name}: the mean differs by {away} K")
+        table.add_row(row.name, "–" if row.nbytes is None else size(row.nbytes), f"{row.seconds:.3f}", f"{away:.1e}")
+    results.print(table)
+    results.print(
+        "(difference to the mean in double precision; all three start from files on this machine)", style="dim"
+    )
+    return far.value
+
+
+@dataclass(slots=True)
+class _Cost:
+    """What something cost."""
+
+    name: str
+    value: Any
+    seconds: float
+    nbytes: int | None
+
+
+def _measured(name: str, act: Callable[[], Any]) -> _Cost:
+    before = _bytes_read()
+    value, seconds = _timed(act)
+    after = _bytes_read()
+    return _Cost(name, value, seconds, None if before is None or after is None else after - before)
+
+
+def _bytes_read() -> int | None:
+    """Bytes that this process read from files so far, where the system tells."""
+    try:
+        lines = Path("/proc/self/io").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.startswith("rchar")), None)
+
+
+def _timed(act: Callable[[], Any]) -> tuple[Any, float]:
+    begin = time.perf_counter()
+    value = act()
+    return value, time.perf_counter() - begin
+
+
+def _bytes_of(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
+
+
+def _removed(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
