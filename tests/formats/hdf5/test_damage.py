@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import tracemalloc
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import h5py
@@ -12,6 +13,7 @@ import netCDF4
 import numpy as np
 import pytest
 
+import insitu
 from insitu.errors import FormatError, InsituError
 from insitu.formats import InsituWarning, scan_format
 from insitu.sources import MemorySource
@@ -113,3 +115,30 @@ def test_one_bad_variable_leaves_the_rest(tmp_path: Path) -> None:
         group = scan_format(MemorySource(bytes(whole)), errors="warn")
     assert set(group.arrays) == {"a", "b"}
     assert set(group.problems) == {"c"}
+
+
+def test_wrong_keys_of_a_chunk_tree_are_seen(tmp_path: Path) -> None:
+    """A version 1 B-tree has no checksums: h5py looks for chunks between its keys, and finds nothing behind a wrong one."""
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w", libver="earliest") as file:
+        file.create_dataset("x", data=np.arange(1, 301), chunks=(1,))
+    good = path.read_bytes()
+    nodes = [place for place in range(len(good)) if good.startswith(b"TREE\x01", place)]
+    assert len(nodes) > 3
+    places = [
+        (node + 24 + 32 * slot + 8 + axis * 8, axis)
+        for node in nodes
+        for slot in (0, 1, good[node + 6] - 1, good[node + 6])
+        for axis in (0, 1)
+    ]
+    for place, axis in places:
+        for change in (1, 7, 1 << 33, -1):
+            stored = int.from_bytes(good[place : place + 8], "little")
+            damaged = (stored + change) % (1 << 64)
+            path.write_bytes(good[:place] + damaged.to_bytes(8, "little") + good[place + 8 :])
+            try:
+                ours = insitu.read(path, "x")
+            except InsituError:
+                continue
+            with h5py.File(path) as file, suppress(OSError):  # what it refuses to read cannot be compared
+                np.testing.assert_array_equal(ours, file["x"][...], err_msg=f"{place} axis {axis}: {change}")

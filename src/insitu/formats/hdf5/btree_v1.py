@@ -25,7 +25,7 @@ LEAF_BATCH = 1 << 20
 
 def read_group_tree(file: File, address: int) -> Walk[list[int]]:
     """The addresses of a group's symbol table nodes."""
-    found, _ = yield from _descend(file, address, 0, file.length_size, file.group_node_k)
+    found, _, _ = yield from _descend(file, address, 0, file.length_size, file.group_node_k)
     children: list[int] = found.tolist()
     return children
 
@@ -54,7 +54,9 @@ def read_chunk_tree(file: File, address: int, chunk: tuple[int, ...], rows: Chun
         (root,) = yield Exact([place])
     if _all_in_order(file, root, begin, entry, chunk, rows):
         return
-    addresses, leaves = yield from _descend(file, address, 1, key, file.chunk_node_k, leaves=False, root=root)
+    addresses, leaves, bounds = yield from _descend(
+        file, address, 1, key, file.chunk_node_k, rank=rank, leaves=False, root=root
+    )
     batch = max(1, LEAF_BATCH // size)
     for start in range(0, len(addresses), batch):
         some = addresses[start : start + batch]
@@ -65,9 +67,10 @@ def read_chunk_tree(file: File, address: int, chunk: tuple[int, ...], rows: Chun
         else:
             data = leaves  # the root is a leaf, and is at hand
         used = _check(file, data, size, some, 1, 0, room)
-        table = np.ndarray((len(some), room), entry, data, begin, (size, entry.itemsize))
+        # As opaque records, which numpy copies whole; it would copy fields one by one.
+        table = np.ndarray((len(some), room), f"V{entry.itemsize}", data, begin, (size, entry.itemsize))
         valid: Any = np.arange(room) < used[:, None] if len(some) > 1 else (slice(0, 1), slice(0, int(used[0])))
-        picked = table[valid].reshape(-1)
+        picked = table[valid].reshape(-1).view(entry)
         places = rows.places(picked["first"], chunk)
         if places is None:
             file.fail(
@@ -77,7 +80,9 @@ def read_chunk_tree(file: File, address: int, chunk: tuple[int, ...], rows: Chun
         # The library looks between the keys on either side of a chunk, and would not find one behind a wrong key. That the keys of
         # chunks within the grid come in order is seen when they are put there; those that are left out are seen here.
         sound = whole or ascending(picked["first"])
-        if not sound or picked["zero"].any() or not _closed(data, used, size, begin, rank, entry):
+        keys = _keys(data, used, size, begin, rank, entry.itemsize)
+        within = None if bounds is None else bounds[:, start : start + batch]
+        if not sound or picked["zero"].any() or not _bracketed(keys, used, within):
             file.fail("has keys out of order", int(some[0]), "chunk B-tree node")
 
 
@@ -131,18 +136,28 @@ def _entry(rank: int, width: int) -> np.dtype[Any]:
     )
 
 
-def _closed(data: bytes, used: npt.NDArray[Any], size: int, begin: int, rank: int, entry: np.dtype[Any]) -> bool:
-    """Whether each leaf ends with a key that is behind its last one."""
-    # As many keys as the fullest leaf has, and the one behind them.
-    shape, strides = (len(used), int(used.max()) + 1, rank + 1), (size, entry.itemsize, 8)
-    keys = np.ndarray(shape, "<u8", data, begin + 8, strides)
+def _keys(data: bytes, used: npt.NDArray[Any], size: int, begin: int, rank: int, step: int) -> npt.NDArray[np.uint64]:
+    """The first elements in the keys of some nodes: (nodes, as many keys as the fullest has and the one behind, axes)."""
+    return np.ndarray((len(used), int(used.max()) + 1, rank + 1), "<u8", data, begin + 8, (size, step, 8))
+
+
+def _bracketed(keys: npt.NDArray[np.uint64], used: npt.NDArray[Any], bounds: npt.NDArray[np.uint64] | None) -> bool:
+    """Whether each node ends with a key behind its last one, and lies between the keys that the node above has for it."""
     nodes = np.flatnonzero(used)
-    last, end = keys[nodes, used[nodes].astype(np.int64) - 1], keys[nodes, used[nodes]]
-    behind, alike = np.zeros(len(nodes), bool), np.ones(len(nodes), bool)
-    for axis in range(rank + 1):
-        behind |= alike & (end[:, axis] > last[:, axis])
-        alike &= end[:, axis] == last[:, axis]
-    return bool(behind.all())
+    first, last = keys[nodes, 0], keys[nodes, used[nodes].astype(np.int64) - 1]
+    good = _less(last, keys[nodes, used[nodes]])
+    if bounds is not None:
+        good &= ~_less(first, bounds[0, nodes]) & _less(last, bounds[1, nodes])
+    return bool(good.all())
+
+
+def _less(left: npt.NDArray[np.uint64], right: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """Which rows are less than their counterparts, axis by axis."""
+    less, alike = np.zeros(len(left), bool), np.ones(len(left), bool)
+    for axis in range(left.shape[1]):
+        less |= alike & (left[:, axis] < right[:, axis])
+        alike &= left[:, axis] == right[:, axis]
+    return less
 
 
 def _node_size(file: File, key: int, room: int) -> int:
@@ -150,31 +165,49 @@ def _node_size(file: File, key: int, room: int) -> int:
 
 
 def _descend(
-    file: File, address: int, kind: int, key: int, half: int, leaves: bool = True, root: bytes | None = None
-) -> Walk[tuple[npt.NDArray[np.uint64], bytes | None]]:
-    """The children of the leaf nodes; or with `leaves=False` the leaf nodes themselves (and the root, if it is one)."""
+    file: File,
+    address: int,
+    kind: int,
+    key: int,
+    half: int,
+    *,
+    rank: int = 0,
+    leaves: bool = True,
+    root: bytes | None = None,
+) -> Walk[tuple[npt.NDArray[np.uint64], bytes | None, npt.NDArray[np.uint64] | None]]:
+    """The children of the leaf nodes; or with `leaves=False` the leaf nodes themselves, the root if it is one, and between which keys
+    each of them must lie.
+    """
     room, width = 2 * half, file.offset_size
     size, begin = _node_size(file, key, room), 8 + 2 * width
     name = "group B-tree node" if kind == 0 else "chunk B-tree node"
     addresses = np.array([address], np.uint64)
+    bounds: npt.NDArray[np.uint64] | None = None
     (data,) = (root,) if root is not None else (yield _asked(kind, [file.range(address, size, name)]))
     level = data[5]
     total = 1
     while True:
         used = _check(file, data, size, addresses, kind, level, room)
         if level == 0 and not leaves:
-            return addresses, data if total == 1 else None
+            return addresses, data if total == 1 else None, bounds
         table = np.ndarray((len(addresses), room), f"<u{width}", data, begin + key, (size, key + width))
-        children = table[np.arange(room) < used[:, None]].astype(np.uint64)
+        picked = np.arange(room) < used[:, None]
+        children = table[picked].astype(np.uint64)
         if level == 0:
-            return children, None
+            return children, None, None
+        if kind == 1:
+            keys = _keys(data, used, size, begin, rank, key + width)
+            if not _bracketed(keys, used, bounds):
+                file.fail("has keys out of order", int(addresses[0]), name)
+            inside = picked[:, : keys.shape[1] - 1]
+            bounds = np.stack([keys[:, :-1][inside], keys[:, 1:][inside]])
         total += len(children)
         # Every node is its own piece of the file: else the tree is a knot.
         if total * size > file.size or len(np.unique(children)) != len(children):
             file.fail("has children that are not its own", int(addresses[0]), name)
         addresses, level = children, level - 1
         if level == 0 and not leaves:
-            return addresses, None
+            return addresses, None, bounds
         blocks = yield _asked(kind, _ranges(file, addresses, size))
         data = b"".join(blocks)
 

@@ -120,7 +120,11 @@ def places_beside(url: str, name: str) -> list[str]:
             return []
         absolute = name.startswith("/")
         leaf = posixpath.basename(name) if absolute else name
-        leaf = quote(leaf) if parts.scheme in ("http", "https") else leaf  # keys of objects are not quoted
+        # Keys of objects are not quoted; those that are no text cannot be.
+        if parts.scheme in ("http", "https"):
+            leaf = quote(leaf, errors="surrogateescape")
+        elif not leaf.isascii() and leaf.encode("utf-8", "replace") != leaf.encode("utf-8", "surrogateescape"):
+            return []
         path = posixpath.normpath(posixpath.join(posixpath.dirname(parts.path) or "/", leaf))
         return [urlunsplit((parts.scheme, parts.netloc, path, "", ""))]
     here = os.path.dirname(folder)
