@@ -44,8 +44,7 @@ class _Web:
             return None
         path = unquote(parts.path)
         segments = tuple(segment for segment in path.split("/") if segment)
-        # Twice encoded, or with the other slash: some server behind may undo it once more.
-        if any(segment in (".", "..") or "\\" in segment or "%2e" in segment.lower() or "%2f" in segment.lower() for segment in segments):  # fmt: skip
+        if any(_climbs(segment) for segment in segments):
             return None
         if any(ord(letter) < 32 for letter in url) or "\\" in parts.netloc:
             return None
@@ -113,7 +112,7 @@ class Allowed:
     def bucket(self, kind: str, endpoint: str | None, bucket: str, key: str) -> bool:
         """Whether an object of a bucket does: by its bucket's own URL at the usual endpoint, or by the endpoint's web address."""
         segments = _segments(key)
-        if any(segment in (".", "..") for segment in segments):
+        if any(_climbs(segment) for segment in segments):
             return False
         if endpoint is not None:
             found = _Web.of(f"{endpoint.rstrip('/')}/{bucket}/")
@@ -170,3 +169,9 @@ def local_path(url: str) -> str | None:
 
 def _segments(key: str) -> tuple[str, ...]:
     return tuple(segment for segment in key.split("/") if segment)
+
+
+def _climbs(segment: str) -> bool:
+    """Whether a segment leads elsewhere; also one that some server behind may decode once more."""
+    again = unquote(segment)
+    return again in (".", "..") or "\\" in again or "/" in again

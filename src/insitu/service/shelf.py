@@ -25,6 +25,8 @@ __all__ = ["Deadline", "LateError", "Leased", "Shelf"]
 Answer = TypeVar("Answer")
 DRAWERS = 64
 """Clients whose sources stay open."""
+AGE = 1800.0
+"""Seconds for which they do: signed addresses expire."""
 
 
 class LateError(TimedOutError):
@@ -71,14 +73,17 @@ class Shelf:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._drawers: OrderedDict[Any, Opened] = OrderedDict()
+        self._drawers: OrderedDict[Any, _Fresh] = OrderedDict()
 
     def drawer(self, who: Credentials, options: Mapping[str, Any]) -> Opened:
         """The sources of one client, opened with its options."""
         key = (who.digest, _frozen(options))
-        old = None
+        old: Opened | None = None
         with self._lock:
             found = self._drawers.get(key)
+            if found is not None and time.monotonic() - found.since > AGE:
+                old = self._drawers.pop(key)
+                found = None
             if found is None:
                 given = dict(options)
                 found = self._drawers[key] = _Fresh(
@@ -116,6 +121,10 @@ class Shelf:
 
 class _Fresh(Opened):
     """`Opened`, but files of this machine are not kept: a file of the same name may be another one by the next request."""
+
+    def __init__(self, opener: Callable[[Source], ByteSource]) -> None:
+        super().__init__(opener=opener)
+        self.since = time.monotonic()
 
     @contextmanager
     def lease(self, source: Source) -> Iterator[ByteSource]:

@@ -75,7 +75,8 @@ class Bucket:
         self.store = store
         self.place = place
         self.anonymous = anonymous
-        self._remake, self._region, self._endpoint, self._trust = remake, region, endpoint, trust
+        self.endpoint = endpoint
+        self._remake, self._region, self._trust = remake, region, trust
         self._told = not anonymous
         self.renew()
         renew_after_fork(self)
@@ -112,7 +113,7 @@ class Bucket:
     def _find_region(self) -> str | None:
         """S3 says it to anybody, whatever else it refuses."""
         name = self.place.partition("://")[2]
-        url = f"{(self._endpoint or 'https://s3.amazonaws.com').rstrip('/')}/{name}"
+        url = f"{(self.endpoint or 'https://s3.amazonaws.com').rstrip('/')}/{name}"
         patience = Patience(connect=5, read=5, deadline=10)
         try:
             with Deadline(time.monotonic() + patience.deadline) as deadline:

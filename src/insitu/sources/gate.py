@@ -15,7 +15,18 @@ from typing import Protocol
 from insitu.errors import AccessError
 from insitu.sources.redact import displayed
 
-__all__ = ["Gate", "RefusedError", "ask_bucket", "ask_other", "ask_path", "ask_web", "guarded", "set_gate"]
+__all__ = [
+    "Gate",
+    "RefusedError",
+    "ask_bucket",
+    "ask_other",
+    "ask_path",
+    "ask_web",
+    "guarded",
+    "guards_web",
+    "is_guarded",
+    "set_gate",
+]
 
 
 class RefusedError(AccessError):
@@ -84,6 +95,16 @@ def ask_bucket(kind: str, endpoint: str | None, bucket: str, key: str) -> None:
     """An object of a bucket, or a prefix."""
     if _gate is not None and not _gate.bucket(kind, endpoint, bucket, key):
         raise _refused(f"{kind}://{bucket}/{key}")
+
+
+def is_guarded() -> bool:
+    """Whether there is a gate."""
+    return _gate is not None
+
+
+def guards_web(url: str) -> bool:
+    """Whether there is a gate that lets a web address pass."""
+    return _gate is not None and _gate.web(url)
 
 
 def ask_other(url: str) -> None:

@@ -18,6 +18,7 @@ from insitu.sources.address import Address, bucket_address, is_remote, place_of,
 from insitu.sources.cached import Cached, cache_for
 from insitu.sources.filelike import SCHEME, FileLike, FileLikeSource, find_file, from_file
 from insitu.sources.filesystem import FilesystemSource
+from insitu.sources.gate import is_guarded
 from insitu.sources.identity import verify
 from insitu.sources.local import LocalSource
 from insitu.sources.memory import MemorySource
@@ -157,7 +158,8 @@ def _open_url(url: str, options: dict[str, Any], expected: Source | None) -> Byt
         if address is None:
             return _cached(_open_web(url, options, expected), options, expected)
     if address is not None:
-        return _cached(_open_object(url, address, options, expected), options, expected)
+        watched = _open_watched(url, address, options, expected)
+        return _cached(watched or _open_object(url, address, options, expected), options, expected)
     source = FilesystemSource(url, _theirs(options))
     if expected is not None:
         verify(expected, source.describe())
@@ -198,6 +200,16 @@ def _path_of(url: str) -> str:
 
         return url2pathname(path)
     return unquote(path)
+
+
+def _open_watched(url: str, address: Address, options: dict[str, Any], expected: Source | None) -> ByteSource | None:
+    """The object by its web address, where a gate wants to see every hop."""
+    if not is_guarded() or not address.key:
+        return None
+    from insitu.sources.bucket import bucket_of
+    from insitu.sources.signed import signed_source
+
+    return signed_source(bucket_of(address, url, options), address, options, expected)
 
 
 def _open_object(url: str, address: Address, options: dict[str, Any], expected: Source | None) -> ObjectSource:

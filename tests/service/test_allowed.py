@@ -1,0 +1,270 @@
+"""Nothing outside of the roots is read, whatever leads there: paths, links, redirects, references, external files, virtual datasets."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from insitu.errors import AccessError
+from insitu.service.allowed import Allowed
+from insitu.sources import LocalSource, open_source
+from insitu.sources.gate import guarded
+from service.serving import Answer, Server, serving
+
+SECRET = np.full(8, 77, "<i4")
+
+
+@pytest.fixture(scope="module")
+def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that is no root, with a secret in every form."""
+    h5py = pytest.importorskip("h5py")
+    folder: Path = tmp_path_factory.mktemp("outside")
+    (folder / "secret").write_bytes(SECRET.tobytes())
+    with h5py.File(folder / "secret.h5", "w") as file:
+        file["t"] = SECRET
+    return folder
+
+
+@pytest.fixture(scope="module")
+def inside(server: Server, root: Path) -> Path:
+    folder = root / "inside"
+    folder.mkdir(exist_ok=True)
+    (folder / "good").write_bytes(SECRET.tobytes())
+    return folder
+
+
+def chunk(server: Server, url: str, interface: str = "file") -> Answer:
+    return server.post("/v2/sum", {"interface_type": interface, "url": url, "dtype": "int32"})
+
+
+def variable(server: Server, url: str, name: str = "t", **more: Any) -> Answer:
+    return server.post("/reduce", {"jobs": [{"url": url, "variable": name, "methods": ["sum"], **more}]})
+
+
+def never(answer: Answer, *statuses: int) -> None:
+    """Not the secret, in whatever form."""
+    assert answer.status in (statuses or (403,)), (answer.status, answer.body)
+    assert int(SECRET.sum()).to_bytes(4, "little") not in answer.body
+    assert SECRET.tobytes()[:8] not in answer.body
+
+
+def test_paths(server: Server, inside: Path, outside: Path) -> None:
+    assert chunk(server, f"file://{inside}/good").status == 200
+    never(chunk(server, f"file://{outside}/secret"))
+    never(chunk(server, f"file://{inside}/../../{outside.name}/secret"))
+    never(chunk(server, f"file://{inside}/%2e%2e/%2e%2e/{outside.name}/secret"))
+    never(chunk(server, f"file://{inside}/..%2f..%2f{outside.name}/secret"))
+    never(chunk(server, "file:///etc/passwd"))
+    never(chunk(server, "file:///proc/self/environ"))
+    never(variable(server, str(outside / "secret.h5")))
+    never(variable(server, f"file://{outside}/secret.h5"))
+    never(variable(server, f"{inside}/../../{outside.name}/secret.h5"))
+    never(variable(server, f"simplecache::file://{outside}/secret.h5"))
+    never(variable(server, f"local://{outside}/secret.h5"))
+    never(variable(server, f"reference+json://{outside}/secret.h5"))
+    never(variable(server, "memory://anything"), 403)
+
+
+def test_a_neighbour_whose_name_begins_like_a_root(server: Server, root: Path, outside: Path) -> None:
+    neighbour = root.parent / (root.name + "-of-others")
+    neighbour.mkdir(exist_ok=True)
+    (neighbour / "secret").write_bytes(SECRET.tobytes())
+    never(chunk(server, f"file://{neighbour}/secret"))
+
+
+def test_symbolic_links(server: Server, inside: Path, outside: Path) -> None:
+    for name, target in (("link", outside / "secret"), ("folder", outside), ("file.h5", outside / "secret.h5")):
+        if not (inside / name).is_symlink():
+            (inside / name).symlink_to(target)
+    if not (inside / "within").is_symlink():
+        (inside / "within").symlink_to(inside / "good")
+    assert chunk(server, f"file://{inside}/within").status == 200
+    never(chunk(server, f"file://{inside}/link"))
+    never(chunk(server, f"file://{inside}/folder/secret"))
+    never(variable(server, str(inside / "file.h5")))
+    never(variable(server, str(inside / "folder" / "secret.h5")))
+
+
+def test_zarr_stores_with_links(server: Server, inside: Path, outside: Path) -> None:
+    store = inside / "linked.zarr" / "t"
+    store.mkdir(parents=True, exist_ok=True)
+    meta = {"zarr_format": 2, "shape": [8], "chunks": [8], "dtype": "<i4", "compressor": None, "filters": None, "fill_value": 0, "order": "C"}  # fmt: skip
+    (inside / "linked.zarr" / ".zgroup").write_text('{"zarr_format": 2}')
+    (store / ".zarray").write_text(json.dumps(meta))
+    if not (store / "0").is_symlink():
+        (store / "0").symlink_to(outside / "secret")
+    never(variable(server, str(inside / "linked.zarr")))
+
+
+def test_references_that_point_elsewhere(server: Server, inside: Path, outside: Path) -> None:
+    meta = {"zarr_format": 2, "shape": [8], "chunks": [8], "dtype": "<i4", "compressor": None, "filters": None, "fill_value": 0, "order": "C"}  # fmt: skip
+    targets = [
+        str(outside / "secret"),
+        f"file://{outside}/secret",
+        f"../../{outside.name}/secret",
+        "http://127.0.0.1:9/secret",
+    ]
+    for number, target in enumerate(targets):
+        refs = {".zgroup": '{"zarr_format": 2}', "t/.zarray": json.dumps(meta), "t/0": [target, 0, 32]}
+        path = inside / f"refs-{number}.json"
+        path.write_text(json.dumps({"version": 1, "refs": refs}))
+        never(variable(server, str(path)), 403, 400, 401, 422, 404)
+
+
+def test_hdf5_that_leads_elsewhere(server: Server, inside: Path, outside: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    path = inside / "leading.h5"
+    with h5py.File(path, "w") as file:
+        file["link"] = h5py.ExternalLink(str(outside / "secret.h5"), "/t")
+        file.create_dataset("raw", (8,), "<i4", external=[(str(outside / "secret"), 0, 32)])
+        layout = h5py.VirtualLayout((8,), "<i4")
+        layout[:] = h5py.VirtualSource(str(outside / "secret.h5"), "t", (8,))
+        file.create_virtual_dataset("virtual", layout, fillvalue=-1)
+    for name in ("link", "raw", "virtual"):
+        never(variable(server, str(path), name), 403, 401, 404, 422)
+
+
+def test_tables_that_name_other_objects(server: Server, inside: Path, outside: Path) -> None:
+    import cbor2
+
+    from insitu.model import Encoding
+    from insitu.reducing.storage import chunk_array
+    from insitu.reducing.wire_array import array_to
+
+    for route in ("/reduce", "/read"):
+        for url, good in (
+            (str(inside / "good"), True),
+            (str(outside / "secret"), False),
+            ("https://example.invalid/x", False),
+        ):
+            table = array_to(chunk_array(url, 0, 32, Encoding(np.dtype("<i4")), None))
+            job = {"array": table, "methods": ["sum"]} if route == "/reduce" else {"array": table}
+            answer = server.ask("POST", route, cbor2.dumps({"jobs": [job]}), {"Content-Type": "application/cbor"})
+            if good:
+                assert answer.status == 200
+            else:
+                never(answer)
+
+
+class _Redirecting(http.server.BaseHTTPRequestHandler):
+    """`/good/…` serves bytes; `/good/away` sends the reader to `/secret`, on this host or another name of it."""
+
+    asked: list[str]
+
+    def do_GET(self) -> None:
+        type(self).asked.append(self.path)
+        if self.path.startswith("/good/away"):
+            self.send_response(302)
+            port = self.server.server_address[1]
+            to = f"http://localhost:{port}/secret" if self.path.endswith("host") else "/secret"
+            self.send_header("Location", to)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        data = SECRET.tobytes()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_HEAD = do_GET
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[tuple[str, list[str]]]:
+    handler = type("Handler", (_Redirecting,), {"asked": []})
+    served = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=served.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{served.server_address[1]}", handler.asked
+    served.shutdown()
+    served.server_close()
+
+
+def test_web_addresses_and_redirects(web: tuple[str, list[str]], tmp_path: Path) -> None:
+    url, asked = web
+    with serving([f"{url}/good/"], tmp_path / "log") as server:
+        assert chunk(server, f"{url}/good/x", "http").status == 200
+        for bad in (
+            f"{url}/secret", f"{url}/good/../secret", f"{url}/good/%2e%2e/secret", f"{url}/good/%252e%252e/secret", f"{url}/goodness",
+            f"{url}/good/..\\secret", url.replace("127.0.0.1", "localhost") + "/good/x", url.replace("http", "https") + "/good/x",
+            "http://169.254.169.254/latest/meta-data/", "http://127.0.0.1:22/",
+        ):  # fmt: skip
+            answer = chunk(server, bad, "http")
+            never(answer, 400, 403)
+            never(chunk(server, bad.replace("/x", "/bucket/x"), "s3"), 400, 403)
+        before = len([path for path in asked if "secret" in path])
+        for path in ("/good/away", "/good/away-to-another-host"):
+            never(chunk(server, url + path, "http"))
+            never(variable(server, url + path))
+        assert len([path for path in asked if "secret" in path]) == before, "the redirect was followed"
+        never(chunk(server, url.replace("://", "://user:pass@") + "/good/x", "http"), 400)
+        # The storage of S3 is no exception.
+        never(chunk(server, f"{url}/good/away", "s3"), 400, 403)
+        assert len([path for path in asked if "secret" in path]) == before, "the redirect was followed"
+
+
+def test_without_roots_nothing_is_read(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"1234")
+    with serving([], tmp_path / "log") as server:
+        never(chunk(server, f"file://{tmp_path}/x"))
+        never(chunk(server, "http://127.0.0.1:9/x", "http"))
+        never(chunk(server, "http://127.0.0.1:9/bucket/x", "s3"))
+
+
+def test_roots(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "one").write_bytes(b"1")
+    found = Allowed(
+        [
+            str(tmp_path / "data"),
+            f"file://{tmp_path}/one",
+            "https://Host.org/era5",
+            "s3://bucket/a/b",
+            "http://store:9000/box",
+        ]
+    )
+    assert found.path(str(tmp_path / "data" / "x" / "y"))
+    assert found.path(str(tmp_path / "one"))
+    assert not found.path(str(tmp_path / "one-more"))
+    assert not found.path(str(tmp_path))
+    for url, good in (
+        ("https://host.org/era5/x.nc", True), ("https://host.org:443/era5", True), ("https://host.org/era5x", False), ("https://host.org/", False),
+        ("http://host.org/era5/x", False), ("https://host.org:8443/era5/x", False), ("https://host.org/era5/../x", False),
+        ("https://host.org.evil.org/era5/x", False), ("https://evil@host.org/era5/x", False), ("https://host.org/era5/%2e%2e/x", False),
+    ):  # fmt: skip
+        assert found.web(url) is good, url
+    assert found.bucket("s3", None, "bucket", "a/b/c")
+    assert not found.bucket("s3", None, "bucket", "a/bc")
+    assert not found.bucket("s3", None, "bucket", "a/b/../c")
+    assert not found.bucket("s3", "http://elsewhere:9000", "bucket", "a/b/c")
+    assert not found.bucket("gcs", None, "bucket", "a/b/c")
+    assert found.bucket("s3", "http://store:9000", "box", "k")
+    assert not found.bucket("s3", "http://store:9000", "boxes", "k")
+
+
+def test_the_gate_looks_at_what_was_opened(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "x").write_bytes(b"good")
+    (tmp_path / "secret").write_bytes(b"secret")
+    os.link(tmp_path / "in" / "x", tmp_path / "in" / "hard")
+    with guarded(Allowed([str(tmp_path / "in")])):
+        assert LocalSource(tmp_path / "in" / "x").read(0, 9) == b"good"
+        with pytest.raises(AccessError, match="may not read from there"):
+            LocalSource(tmp_path / "secret")
+        with pytest.raises(AccessError, match="may not read from there"):
+            open_source("simplecache::file:///etc/passwd")
+        with pytest.raises(AccessError, match="may not read from there"):
+            open_source("s3://somewhere/else", {"anon": True})
+    assert LocalSource(tmp_path / "secret").read(0, 9) == b"secret"
