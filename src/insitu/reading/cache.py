@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,8 @@ class ChunkCache:
     ----------
     max_bytes
         How much is kept.
+    ahead
+        Whether the next step is read in the background while you look at this one, where reads go through an array step by step.
 
     Examples
     --------
@@ -45,10 +48,11 @@ class ChunkCache:
     (0, 0, 0)
     """
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, *, ahead: bool = False) -> None:
         if max_bytes < 0:
             raise ValueError(f"a cache cannot hold {max_bytes} bytes")
         self.max_bytes = max_bytes
+        self.ahead = ahead
         self.nbytes = 0
         self.hits = 0
         self.misses = 0
@@ -115,7 +119,7 @@ class ChunkCache:
                 self.nbytes -= old.nbytes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ChunkCache, (self.max_bytes,)  # what is kept does not travel
+        return partial(ChunkCache, self.max_bytes, ahead=self.ahead), ()  # what is kept does not travel
 
     def __repr__(self) -> str:
         return f"<ChunkCache: {self.nbytes:,} of {self.max_bytes:,} bytes, {self.hits:,} hits, {self.misses:,} misses>"

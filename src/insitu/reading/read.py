@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from insitu.errors import SelectionError
 from insitu.model import Selection, VirtualArray
+from insitu.reading.ahead import ahead_of
 from insitu.reading.cache import ChunkCache
 from insitu.reading.execute import execute, execute_all
 from insitu.reading.opened import Opened
@@ -58,11 +59,16 @@ def read_array(
     done = Tally()
     chosen = Selection.of(selection, array.shape)
     values = _output(array, chosen, out)
+    follower = ahead_of(cache) if cache is not None and cache.ahead else None
+    if follower is not None:
+        follower.meet([(array, chosen)])
     if values.size:
         with Opened(storage_options) as opened:
             work = plan(array, chosen)
             planned = perf_counter()
             execute(work, values, opened, name, done, cache)
+    if follower is not None and cache is not None:
+        follower.go_on([(array, chosen)], cache, storage_options)
     done.spent(planned - started, perf_counter() - started)
     if log.isEnabledFor(logging.DEBUG):
         log.debug(summary(array, values.shape, done, name))
@@ -80,6 +86,7 @@ def read_arrays(
     storage_options: Mapping[str, Any] | None = None,
     tally: Tally | None = None,
     cache: ChunkCache | None = None,
+    steps: Sequence[Request] | None = None,
 ) -> list[npt.NDArray[Any]]:
     """Read selections of several arrays in one go: all their chunks are fetched and decoded side by side.
 
@@ -91,7 +98,14 @@ def read_arrays(
         The variables, for messages.
     storage_options, tally, cache
         As for `read_array`.
+    steps
+        Of which arrays the requests are parts, for a cache that reads ahead; by default they are taken as they are.
     """
+    follower = ahead_of(cache) if cache is not None and cache.ahead else None
+    course: list[tuple[VirtualArray, Selection]] = []
+    if follower is not None:
+        course = [(array, Selection.of(part, array.shape)) for array, part in (requests if steps is None else steps)]
+        follower.meet(course)
     values, jobs = [], []
     for number, (array, selection) in enumerate(requests):
         chosen = Selection.of(selection, array.shape)
@@ -100,6 +114,8 @@ def read_arrays(
             jobs.append((plan(array, chosen), values[-1], names[number] if names is not None else None))
     with Opened(storage_options) as opened:
         execute_all(jobs, opened, tally, cache)
+    if follower is not None and cache is not None:
+        follower.go_on(course, cache, storage_options)
     return values
 
 

@@ -48,7 +48,7 @@ class Access:
 class LazyArray(NDArrayOperatorsMixin, ExplicitlyIndexed):
     """An array inside xarray that is read when its values are needed."""
 
-    __slots__ = ("_chunks", "access", "array", "steps")
+    __slots__ = ("_chunks", "access", "array", "origin", "steps")
     __array_priority__ = 60  # an operation with a plain array comes to us
 
     def __init__(self, array: VirtualArray, access: Access | None = None, steps: tuple[Step, ...] = ()) -> None:
@@ -56,6 +56,8 @@ class LazyArray(NDArrayOperatorsMixin, ExplicitlyIndexed):
         self.access = access or Access()
         self.steps = steps
         self._chunks: tuple[tuple[int, ...], ...] | None = None
+        self.origin: tuple[VirtualArray, tuple[Any, ...]] | None = None
+        """Of which array it is which part, for a cache that reads ahead."""
 
     # What xarray and NumPy ask every array for.
 
@@ -201,7 +203,10 @@ class LazyArray(NDArrayOperatorsMixin, ExplicitlyIndexed):
                 values = values[(slice(None),) * axis + (keys[axis],)]
             return values
 
-        return self._moved(self.array[keys], move)
+        selected = self._moved(self.array[keys], move)
+        if self.access.cache is not None and self.access.cache.ahead and self.origin is None:
+            selected.origin = self.array, keys
+        return selected
 
     def _pointwise(self, keys: tuple[Any, ...]) -> Any:
         keys = tuple(k if isinstance(k, slice) else np.asarray(k) for k in keys)

@@ -38,7 +38,8 @@ def read_all(arrays: Sequence[LazyArray]) -> list[npt.NDArray[Any]]:
     for how, members in groups:
         requests = [(arrays[number].array, ...) for number in members]
         names = [arrays[number].access.name or "" for number in members]
-        read = read_arrays(requests, names=names, storage_options=how.storage_options, cache=how.cache)
+        steps = [arrays[number].origin or (arrays[number].array, ...) for number in members]
+        read = read_arrays(requests, names=names, storage_options=how.storage_options, cache=how.cache, steps=steps)
         for number, found in zip(members, read, strict=True):
             for step in arrays[number].steps:
                 found = step.apply(found)
