@@ -13,6 +13,8 @@ from typing import Any
 
 from insitu.combining.conventions import Decoding, referred
 from insitu.combining.decode import Memory, member_of
+from insitu.combining.eos5 import located
+from insitu.combining.matlab import is_matlab, meant
 from insitu.combining.member import Member
 from insitu.errors import UnsupportedError, VariableError
 from insitu.formats import InsituWarning, scan_format
@@ -85,6 +87,7 @@ def scan_member(url: Any, job: Job, memory: Memory | None = None) -> Member:
         return member_of(_scan(url, job), job.how, load, memory=memory, url=fspath(url), only=job.variables)
     with open_source(url, job.storage_options) as source:
         group = trusted(_scanned(source, job), job.verify)
+        group = located(meant(group, load) if is_matlab(group) else group)
         return member_of(group, job.how, load, source=source, memory=memory, url=source.url, only=job.variables)
 
 
@@ -98,6 +101,7 @@ def scan_tree(url: Any, job: Job) -> Iterator[tuple[str, Member]]:
     with open_source(url, job.storage_options) as source:
         whole = scan_format(source, group=job.group, format=job.format, storage_options=job.storage_options)
         tree = trusted(whole, job.verify)
+        tree = located(meant(tree, load) if is_matlab(tree) else tree)
         for path, node in tree.walk():
             yield path, member_of(node, job.how, load, source=source, url=source.url)
 

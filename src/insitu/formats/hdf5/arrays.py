@@ -120,6 +120,8 @@ def details_of(dataset: Dataset, shape: tuple[int, ...]) -> dict[str, Any]:
             details["padding"] = datatype.padding
     if datatype.shape:
         details["element_shape"] = datatype.shape
+    if "MATLAB_class" in dataset.attributes:
+        details["address"] = dataset.address  # cells refer to it
     if dataset.problems:
         details["unread_attributes"] = dict(dataset.problems)
     if dataset.fill.state == "undefined":

@@ -77,6 +77,8 @@ class Builder:
                 details["unlimited"] = [d.name for d in node.dimensions if d.unlimited]
             if branch.group.problems:
                 details["unread_attributes"] = branch.group.problems
+            if "MATLAB_class" in branch.group.attributes:
+                details["address"] = branch.group.address
             made[id(branch)] = VirtualGroup(
                 arrays[id(branch)],
                 groups,

@@ -2,6 +2,7 @@
 
 HDF-EOS5 (Aura, MLS, OMI, VIIRS grids) does not use dimension scales: a text in the file, `HDFEOS INFORMATION/StructMetadata.0` and its
 continuations, names the dimensions of every field of every swath, grid and zonal average. Names that nothing else gives are taken from it.
+Of a grid it also tells where its corners are: that is kept in the `details` of the grid, from which coordinates can be computed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from insitu.formats.hdf5.opened import open_at
 from insitu.formats.hdf5.window import Window
 from insitu.model import VirtualArray, VirtualGroup
 
-__all__ = ["INFORMATION", "named_fields", "parse_structure", "read_structure"]
+__all__ = ["INFORMATION", "named_fields", "parse_grids", "parse_structure", "read_structure"]
 
 INFORMATION = "HDFEOS INFORMATION"
 FOLDER = "HDFEOS"
@@ -29,6 +30,7 @@ _NAME = re.compile(r'"([^"]*)"')
 
 Fields = dict[tuple[str, str, str], tuple[str, ...]]
 """Dimensions by section (SWATHS, GRIDS, ZAS), name of the structure, and field."""
+Grids = dict[str, dict[str, Any]]
 
 
 def read_structure(neighbours: Neighbours, window: Window) -> str:
@@ -87,8 +89,49 @@ def parse_structure(text: str) -> Fields:
     return fields
 
 
-def named_fields(group: VirtualGroup, fields: Fields, path: tuple[str, ...]) -> VirtualGroup:
-    """The tree with the dimensions of its fields named.
+_NUMBER = re.compile(r"[-+]?\d[\d.eE+-]*")
+_TOLD = {
+    "XDim": "columns",
+    "YDim": "rows",
+    "Projection": "projection",
+    "PixelRegistration": "registration",
+    "GridOrigin": "origin",
+    "UpperLeftPointMtrs": "upper_left",
+    "LowerRightMtrs": "lower_right",
+}
+
+
+def parse_grids(text: str) -> Grids:
+    r"""What is told of each grid by its name: columns, rows, projection, registration, origin, upper_left and lower_right corner.
+
+    Examples
+    --------
+    >>> parse_grids('GROUP=GridStructure\nGridName="g"\nXDim=2\nProjection=HE5_GCTP_GEO\nUpperLeftPointMtrs=(-1.5,2)')
+    {'g': {'columns': 2, 'projection': 'HE5_GCTP_GEO', 'upper_left': [-1.5, 2.0]}}
+    """
+    grids: Grids = {}
+    section, name = "", ""
+    for found in _LINE.finditer(text):
+        key, value = found[1], found[2].strip()
+        if key in ("GROUP", "END_GROUP") and value.endswith("Structure"):
+            section = value if key == "GROUP" else ""
+        elif key == "GridName" and section == "GridStructure":
+            name = value.strip('"')
+            grids[name] = {}
+        elif key in _TOLD and name and section == "GridStructure":
+            told: Any = value
+            if value.startswith("(") or key in ("XDim", "YDim"):
+                try:
+                    told = [float(number) for number in _NUMBER.findall(value)]
+                except ValueError:
+                    continue
+                told = told if value.startswith("(") else int(told[0]) if told else 0
+            grids[name][_TOLD[key]] = told
+    return grids
+
+
+def named_fields(group: VirtualGroup, fields: Fields, path: tuple[str, ...], grids: Grids) -> VirtualGroup:
+    """The tree with the dimensions of its fields named, and with what is told of its grids.
 
     Parameters
     ----------
@@ -98,8 +141,12 @@ def named_fields(group: VirtualGroup, fields: Fields, path: tuple[str, ...]) -> 
         The dimensions by field.
     path
         Where the group is in the file.
+    grids
+        What is told of grids, by name.
     """
-    groups = {name: named_fields(child, fields, (*path, name)) for name, child in group.groups.items()}
+    groups = {name: named_fields(child, fields, (*path, name), grids) for name, child in group.groups.items()}
+    if len(path) >= 3 and path[:2] == (FOLDER, "GRIDS") and path[2] in grids:
+        group = dataclasses.replace(group, details={**group.details, "grid": grids[path[2]]})
     arrays = dict(group.arrays)
     if len(path) >= 3 and path[0] == FOLDER:
         arrays = {name: _named(array, fields.get((path[1], path[2], name), ())) for name, array in arrays.items()}

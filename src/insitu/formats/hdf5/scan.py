@@ -11,7 +11,7 @@ from functools import partial
 
 from insitu.errors import FormatError, InsituError, UnsupportedError, VariableError
 from insitu.formats.hdf5.building import Builder, Place, below
-from insitu.formats.hdf5.eos5 import INFORMATION, named_fields, parse_structure, read_structure
+from insitu.formats.hdf5.eos5 import INFORMATION, named_fields, parse_grids, parse_structure, read_structure
 from insitu.formats.hdf5.file import File
 from insitu.formats.hdf5.neighbours import Neighbours
 from insitu.formats.hdf5.netcdf4 import Node, Variable, assign_dimensions
@@ -72,8 +72,9 @@ def _scan(neighbours: Neighbours, place: Place, problems: Problems, above: tuple
     built = builder.build(picked.top, picked.nodes, (*above, (window.url, picked.top.group.address)), graft)
     path = tuple(part for part in place.group.split("/") if part)
     if any(link.name == INFORMATION for link in picked.top.group.links) if not path else path[0] == "HDFEOS":
-        fields = parse_structure(read_structure(neighbours, window))
-        built = named_fields(built, fields, path) if fields else built
+        text = read_structure(neighbours, window)
+        fields = parse_structure(text)
+        built = named_fields(built, fields, path, parse_grids(text)) if fields else built
     return built
 
 

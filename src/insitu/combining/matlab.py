@@ -1,0 +1,190 @@
+"""What do the variables of a MATLAB file (version 7.3, which is HDF5) mean?
+
+MATLAB keeps its arrays with their axes reversed, text as numbers, truth as bytes, complex numbers as records, empty arrays as their shape, and
+cells as references to objects in a hidden group. A scan shows what is stored; here that becomes what MATLAB would show: text, bool,
+complex numbers, axes in their order, a cell of texts as an array of them, and any other cell as a group with a number for each element.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray, VirtualGroup
+
+__all__ = ["is_matlab", "meant"]
+
+CLASS, EMPTY = "MATLAB_class", "MATLAB_empty"
+HIDDEN = ("#refs#", "#subsystem#")
+OWN = frozenset({CLASS, EMPTY, "MATLAB_int_decode", "MATLAB_fields", "MATLAB_object_decode", "H5PATH"})
+SMALL = 1 << 20
+"""Bytes of a text, or of the references of a cell, that are read when a file is opened."""
+DEPTH_LIMIT = 32
+ELEMENTS_LIMIT = 1 << 14
+ITEMS_LIMIT = 1 << 18
+"""Members in all: cells that hold each other crosswise would have no end."""
+NUMBERS = {"single": "f4", "double": "f8", "logical": "?", "char": "U1"}
+
+Load = Callable[[list[VirtualArray]], list[Any]]
+Item = VirtualArray | VirtualGroup
+
+
+def is_matlab(group: VirtualGroup) -> bool:
+    """Whether MATLAB wrote a file: it says of everything in it of which class it is."""
+    return any(CLASS in item.attributes for _, item in _members(group))
+
+
+def meant(group: VirtualGroup, load: Load) -> VirtualGroup:
+    """The tree as MATLAB would show it.
+
+    Parameters
+    ----------
+    group
+        The root of a file, as scanned.
+    load
+        Reads the values of arrays.
+    """
+    return _Reader(group, load).group(group, 0)
+
+
+class _Reader:
+    def __init__(self, root: VirtualGroup, load: Load) -> None:
+        self.count = 0
+        self.by_address: dict[int, Item] = {}
+        for _, node in root.walk():
+            for _, item in _members(node):
+                if "address" in item.details:
+                    self.by_address.setdefault(item.details["address"], item)
+        small = [array for _, array in root.all_arrays() if _is_read(array)]
+        self.values: dict[int, Any] = dict(zip(map(id, small), load(small) if small else [], strict=True))
+
+    def group(self, group: VirtualGroup, depth: int) -> VirtualGroup:
+        """A group with what is meant by its members."""
+        items: dict[str, Item] = {}
+        for name, item in _members(group):
+            if not (depth == 0 and name in HIDDEN):
+                items[name] = self.item(item, name, depth)
+        return dataclasses.replace(
+            group,
+            arrays={name: item for name, item in items.items() if isinstance(item, VirtualArray)},
+            groups={name: item for name, item in items.items() if isinstance(item, VirtualGroup)},
+            attributes=_shown(group.attributes),
+            details={key: value for key, value in group.details.items() if key not in ("dims", "unlimited")},
+        )
+
+    def item(self, item: Item, name: str, depth: int) -> Item:
+        """What is meant by one member."""
+        self.count += 1
+        if depth > DEPTH_LIMIT or self.count > ITEMS_LIMIT:
+            return item
+        if isinstance(item, VirtualGroup):
+            return self.group(item, depth + 1)
+        kind = str(item.attributes.get(CLASS, ""))
+        values = self.values.get(id(item))
+        if item.attributes.get(EMPTY) and values is not None:
+            return _inline(item, _empty(kind, values), name)
+        if item.details.get("reference") == "object" and values is not None:
+            return self.cell(item, values, name, depth)
+        if kind == "char" and values is not None:
+            return _inline(item, _text(values), name)
+        return _turned(item, kind)
+
+    def cell(self, item: VirtualArray, references: npt.NDArray[Any], name: str, depth: int) -> Item:
+        """A cell: an array, if all of its elements are texts; else a group."""
+        addresses = [int.from_bytes(bytes(one), "little") for one in references.reshape(-1).tolist()]
+        if self.count + len(addresses) > ITEMS_LIMIT or not all(address in self.by_address for address in addresses):
+            return item
+        found = [self.item(self.by_address[address], name, depth + 1) for address in addresses]
+        texts = [_scalar_text(one) for one in found]
+        if texts and all(text is not None for text in texts):
+            return _inline(item, np.array(texts).reshape(references.shape).T, name)
+        members = {str(number): one for number, one in enumerate(found)}
+        return VirtualGroup(
+            {name: one for name, one in members.items() if isinstance(one, VirtualArray)},
+            {name: one for name, one in members.items() if isinstance(one, VirtualGroup)},
+            {**_shown(item.attributes), "shape": np.array(references.shape[::-1])},
+        )
+
+
+def _members(group: VirtualGroup) -> list[tuple[str, Item]]:
+    return [*group.arrays.items(), *group.groups.items()]
+
+
+def _is_read(array: VirtualArray) -> bool:
+    """Whether the values of an array are needed to know what it means."""
+    asked = array.attributes.get(EMPTY) or array.attributes.get(CLASS) == "char"
+    cell = array.details.get("reference") == "object" and array.size <= ELEMENTS_LIMIT
+    return bool((asked or cell) and array.nbytes <= SMALL)
+
+
+def _shown(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in attributes.items() if name not in OWN}
+
+
+def _text(codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Rows of characters (UTF-16 code units), stored column by column, as texts."""
+    rows = codes.reshape(codes.shape[0], -1).T if codes.ndim else codes.reshape(1, 1)
+    texts = [row.astype("<u2").tobytes().decode("utf-16-le", "replace") for row in rows]
+    return np.array(texts[0] if len(texts) == 1 else texts)
+
+
+def _scalar_text(item: Item) -> str | None:
+    """The text that an array of one holds."""
+    if isinstance(item, VirtualArray) and "text" in item.details and not item.shape:
+        return str(item.details["text"])
+    return None
+
+
+def _empty(kind: str, shape: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """An array without elements; of no characters, an empty text."""
+    lengths = [int(length) for length in np.atleast_1d(shape)]
+    if kind == "char" and (not lengths or lengths[0] in (0, 1)):
+        return np.array("")
+    if 0 not in lengths or len(lengths) > 32:
+        lengths = [0]
+    name = NUMBERS.get(kind, kind)
+    dtype = np.dtype(name) if name in NUMBERS.values() or name.startswith(("int", "uint")) else np.dtype("f8")
+    return np.empty(lengths, dtype)
+
+
+def _inline(item: VirtualArray, values: npt.NDArray[Any], name: str) -> VirtualArray:
+    """An array of values that are known."""
+    axes = tuple(Axis.regular(length, max(length, 1)) for length in values.shape)
+    grid = tuple(axis.count for axis in axes)
+    data = np.ascontiguousarray(values)
+    chunks = Columns.unwritten(grid) if 0 in grid or not data.nbytes else Columns.inlined(grid, data.tobytes())
+    told = {"text": values.item()} if values.dtype.kind == "U" and not values.shape else {}
+    return VirtualArray.of(
+        Tile(axes, (Encoding(values.dtype),), chunks),
+        dims=[f"{name}_{axis}" for axis in range(values.ndim)],
+        attributes=_shown(item.attributes),
+        details={**item.details, **told},
+    )
+
+
+def _turned(item: VirtualArray, kind: str) -> VirtualArray:
+    """The array with its axes in MATLAB's order, bytes as truth, records of two parts as complex numbers."""
+    dtype = item.dtype
+    names = dtype.names or ()
+    if kind == "logical" and dtype == np.uint8:
+        item = _seen_as(item, np.dtype(bool), 1)
+    elif names == ("real", "imag") and {dtype[0].str, dtype[1].str} in ({"<f4"}, {"<f8"}, {">f4"}, {">f8"}):
+        item = _seen_as(item, np.dtype(f"{dtype[0].byteorder}c{2 * dtype[0].itemsize}"), dtype.itemsize)
+    item = item.transpose(*reversed(range(item.ndim))) if item.ndim > 1 else item
+    return dataclasses.replace(item, attributes=_shown(item.attributes))
+
+
+def _seen_as(item: VirtualArray, dtype: np.dtype[Any], size: int) -> VirtualArray:
+    """The same bytes as elements of another type, if they are that large."""
+    if dtype.itemsize != size:
+        return item
+    tiles = tuple(
+        dataclasses.replace(tile, encodings=tuple(dataclasses.replace(e, dtype=dtype) for e in tile.encodings))
+        for tile in item.tiles
+    )
+    fill = None if item.fill_value is None else np.asarray(item.fill_value).view(dtype)[()]
+    return dataclasses.replace(item, dtype=dtype, tiles=tiles, fill_value=fill)
