@@ -49,7 +49,8 @@ def test_gen() -> None:
 @pytest.mark.parametrize(
     "item",
     [
-        7, {"key": "x", "url": "y"}, {"key": "x", "url": "y", "dimensions": {"i": {"stop": 10**12}}}, {"key": "x", "url": 3, "dimensions": {}},
+        7, {"key": "x", "url": "y"}, {"key": "x", "url": "y", "dimensions": {"i": {"stop": 10**12}}}, {"key": "x", "url": "y", "dimensions": {"i": {"stop": 10**30}}},
+        {"key": "x", "url": 3, "dimensions": {}},
         {"key": "x", "url": "y", "dimensions": {"i": {"stop": "a"}}}, {"key": "x", "url": "y", "dimensions": {"i": {"stop": 1, "step": 0}}},
         {"key": "x", "url": "y", "offset": "z", "length": "1", "dimensions": {"i": {"stop": 1}}},
     ],

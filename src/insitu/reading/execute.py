@@ -222,7 +222,10 @@ def execute_all(
     runs = []
     for plan, out, name in jobs:
         if not plan.covered:
-            out[...] = plan.array.absent_value()
+            try:
+                out[...] = plan.array.absent_value()
+            except InsituError as problem:
+                raise problem.located(variable=name) from None
         grids = _grids(plan)
         runs.append(Run(plan, grids, Output(plan, grids, out), opened, name, tally, cache))
     run_all(runs)

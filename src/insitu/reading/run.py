@@ -112,8 +112,13 @@ class Run:
                 elif source == INLINE:
                     begin = int(located.offset[row])
                     data = memoryview(located.inline)[begin : begin + int(located.length[row])]
-                    decoder = prepare(encoding, grid.chunk_shape(position), int(located.filter_mask[row]))
-                    self.sink.alone(number, position, decoder, data, None, packing)
+                    try:
+                        decoder = prepare(encoding, grid.chunk_shape(position), int(located.filter_mask[row]))
+                        self.sink.alone(number, position, decoder, data, None, packing)
+                    except InsituError as problem:
+                        touched = self.plan.tiles[number]
+                        cells = tuple(int(part.cell[i]) for part, i in zip(touched.parts, position, strict=True))
+                        raise problem.located(variable=self.name, chunk=cells) from problem.__cause__
 
     def batch(self, begin: int, end: int) -> None:
         """Fetch and decode some rows."""

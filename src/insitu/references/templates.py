@@ -31,7 +31,7 @@ class Templates:
         self._texts: dict[str, str] = {}
         for name, text in (texts or {}).items():
             if not isinstance(text, str):
-                raise FormatError(f"template {name!r} must be text")
+                raise FormatError(f"template {name!r} must be text", structure=f"templates/{name}")
             self._texts[name] = text
         self._known: dict[str, str] = {}
 
@@ -155,7 +155,7 @@ def _computed(left: Value, op: ast.operator, right: Value, text: str) -> Value:
 def generated(items: Any, templates: Templates) -> Iterator[tuple[str, list[Any]]]:
     """The references that the items of `gen` stand for."""
     if not isinstance(items, list):
-        raise FormatError("'gen' must be a list")
+        raise FormatError("'gen' must be a list", structure="gen")
     for number, item in enumerate(items):
         if (
             not isinstance(item, Mapping)
@@ -173,12 +173,19 @@ def generated(items: Any, templates: Templates) -> Iterator[tuple[str, list[Any]
         if total > _MOST:
             raise FormatError(f"{total} references from one item of 'gen'", structure=f"gen[{number}]")
         for chosen in itertools.product(*ranges.values()):
-            values = dict(zip(ranges, chosen, strict=True))
-            key = templates.render(item["key"], values)
-            reference: list[Any] = [templates.render(item["url"], values)]
-            if "offset" in item and "length" in item:
-                reference += [_integer(templates.render(str(item[name]), values), key) for name in ("offset", "length")]
-            yield key, reference
+            try:
+                yield _made(item, dict(zip(ranges, chosen, strict=True)), templates)
+            except FormatError as problem:
+                raise problem.located(structure=f"gen[{number}]") from None
+
+
+def _made(item: Mapping[str, Any], values: Mapping[str, Any], templates: Templates) -> tuple[str, list[Any]]:
+    """One generated reference."""
+    key = templates.render(item["key"], values)
+    reference: list[Any] = [templates.render(item["url"], values)]
+    if "offset" in item and "length" in item:
+        reference += [_integer(templates.render(str(item[name]), values), key) for name in ("offset", "length")]
+    return key, reference
 
 
 def _range(value: Any, where: str) -> range | list[Any]:
@@ -186,7 +193,7 @@ def _range(value: Any, where: str) -> range | list[Any]:
         return value
     if isinstance(value, Mapping):
         bounds = [value.get("start", 0), value.get("stop"), value.get("step", 1)]
-        if all(isinstance(bound, int) for bound in bounds) and bounds[2]:
+        if all(isinstance(bound, int) and abs(bound) < 2**62 for bound in bounds) and bounds[2]:
             return range(*bounds)
     raise FormatError(f"{value!r} is no range", structure=where)
 

@@ -145,12 +145,20 @@ class Opened:
     def _array(self, row: Mapping[str, Any]) -> VirtualArray:
         shape = numbers_of(needed(row, "shape"), "shape")
         tiles = [mapping(tile, "tile") for tile in needed(row, "tiles")]
+        layouts = {len(numbers_of(needed(tile, "layout"), "layout")) for tile in tiles}
+        if layouts - {len(shape)}:
+            raise FormatError(f"an array of {len(shape)} dimensions has a tile of {max(layouts)}")
         origins = np.array([numbers_of(needed(tile, "origin"), "origin", count=len(shape)) for tile in tiles], np.int64)
+        dtype = dtype_from(needed(row, "dtype"))
+        made = tuple(self._tile(tile) for tile in tiles)
+        for tile in made:
+            if tile.packings.identity and any(_foreign(encoding.dtype, dtype) for encoding in tile.encodings):
+                raise FormatError(f"values stored as {tile.encodings[0].dtype} are said to be {dtype}")
         return VirtualArray(
             shape=shape,
-            dtype=dtype_from(needed(row, "dtype")),
+            dtype=dtype,
             dims=tuple(text(dim, "dims") for dim in needed(row, "dims")),
-            tiles=tuple(self._tile(tile) for tile in tiles),
+            tiles=made,
             origins=origins.reshape(len(tiles), len(shape)),
             attributes=unpack(mapping(row.get("attributes") or {}, "attributes")),
             fill_value=unpack(row.get("fill_value")),
@@ -165,12 +173,16 @@ class Opened:
         packings = (
             IDENTITY if len(packing) == 1 and self.packings[packing[0]].identity else _chosen(self.packings, packing)
         )
+        axes = tuple(self._axis(mapping(axis, "axis")) for axis in needed(row, "axes"))
+        layout = numbers_of(needed(row, "layout"), "layout")
+        if any(axis >= len(axes) for axis in layout):
+            raise FormatError(f"the layout {list(layout)} names more than {len(axes)} axes")
         return Tile(
-            axes=tuple(self._axis(mapping(axis, "axis")) for axis in needed(row, "axes")),
+            axes=axes,
             encodings=tuple(self.encodings[number] for number in chosen),
             chunks=self._table(mapping(needed(row, "chunks"), "chunks"), encoding_map, packing_map),
             packings=packings,
-            layout=numbers_of(needed(row, "layout"), "layout"),
+            layout=layout,
         )
 
     def _axis(self, row: Mapping[str, Any]) -> Axis:
@@ -203,13 +215,24 @@ class Opened:
         first, count = whole(needed(row, "row"), "row"), whole(needed(row, "count"), "count")
         if first + count > part.rows:
             raise FormatError(f"rows {first} to {first + count} of {part.rows}")
-        constant = {name: int(value) for name, value in mapping(row.get("constant") or {}, "constant").items()}
-        stored = Stored(part, number, first, count, constant, self.pages, encoding_map, packing_map)
+        constant = {name: _long(value, name) for name, value in mapping(row.get("constant") or {}, "constant").items()}
+        stored = Stored(part, number, first, count, constant, self.pages, encoding_map, packing_map, len(self.sources))
         if kind == "sparse":
             return SparseRows(shape, self.sources, stored, np.array(needed(row, "starts"), np.int64))
         if kind != "rows" or count != int(np.prod(shape, dtype=object)):
             raise FormatError(f"a table of kind {kind!r} with {count} rows for a grid of {shape}")
         return Rows(shape, self.sources, stored)
+
+
+def _foreign(stored: np.dtype[Any], meant: np.dtype[Any]) -> bool:
+    """Whether stored values cannot become meant ones without a packing: text and records are no numbers."""
+    return (stored.kind in "SUV") != (meant.kind in "SUV") and not (stored.hasobject or meant.hasobject)
+
+
+def _long(value: Any, name: str) -> int:
+    if type(value) is not int or not -(2**63) <= value < 2**63:
+        raise FormatError(f"{name!r} must be a number of 64 bits, not {str(value)[:60]}")
+    return value
 
 
 def _inverse(chosen: Sequence[int], count: int, name: str) -> Indices:

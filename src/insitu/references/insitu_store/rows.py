@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError
-from insitu.model import INLINE, UNWRITTEN, ChunkState, ChunkTable, Located, Source
+from insitu.model import INLINE, UNWRITTEN, WHOLE, ChunkState, ChunkTable, Located, Source
 from insitu.model.axis import Indices
 from insitu.model.chunks import COLUMN_NAMES, state_of
 from insitu.model.derived import Expanded, Selected
@@ -64,6 +64,8 @@ class Stored:
     encoding_map: Indices = field(repr=False)
     """From the store's encodings and packings to the tile's; -1: not one of the tile's."""
     packing_map: Indices = field(repr=False)
+    sources: int
+    """How many sources the store has."""
 
     def names(self) -> tuple[str, ...]:
         """The columns to load."""
@@ -107,6 +109,7 @@ class Stored:
                     found["offset"][here] = np.where(kept, begin + len(inline), found["offset"][here])
                     found["length"][here] = np.where(kept, end - begin, found["length"][here])
                     inline += page.inline
+        self._check(found)
         encoding, packing = (
             self._local(found["encoding"], self.encoding_map),
             self._local(found["packing"], self.packing_map),
@@ -115,12 +118,27 @@ class Stored:
             found["source"], found["offset"], found["length"], found["filter_mask"], encoding, packing, bytes(inline)
         )
 
+    def _check(self, found: Mapping[str, Indices]) -> None:
+        """Refuse rows that lead nowhere."""
+        if not len(found["source"]):
+            return
+        source, stored = found["source"], found["source"] >= 0
+        if int(source.max()) >= self.sources or int(source.min()) < INLINE:
+            raise FormatError("a row names a source that is not there", url=self.part.url, structure="source")
+        for name, least in (("offset", 0), ("length", WHOLE)):
+            if stored.any() and int(found[name][stored].min()) < least:
+                raise FormatError(f"a row has a negative {name}", url=self.part.url, structure=name)
+
     def _local(self, numbers: Indices, known: Indices) -> Indices:
         if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) >= len(known)):
-            raise FormatError("a row names an encoding or packing that is not there", url=self.part.url)
+            raise FormatError(
+                "a row names an encoding or packing that is not there", url=self.part.url, structure="rows"
+            )
         local: Indices = known[numbers]
         if len(local) and int(local.min()) < 0:
-            raise FormatError("a row names an encoding or packing of another array", url=self.part.url)
+            raise FormatError(
+                "a row names an encoding or packing of another array", url=self.part.url, structure="rows"
+            )
         return local
 
 
