@@ -1,4 +1,4 @@
-"""How does each library find the chunks of NetCDF-3, TIFF, FITS and DMR++ files?
+"""How does each library find the chunks of NetCDF-3, GRIB, TIFF, FITS and DMR++ files?
 
 One function for each contestant of `scan_formats.py`, as in `scanners.py`. The answer that is compared is the number of bytes that the references point at.
 """
@@ -73,6 +73,48 @@ def kerchunk_fits(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
         return found
 
     return _each(scan, _referred, paths, warm)
+
+
+def kerchunk_grib(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
+    """kerchunk, which takes ecCodes and cfgrib."""
+    from kerchunk.grib2 import scan_grib
+
+    def count(found: list[dict[str, Any]]) -> int:
+        # Latitudes and longitudes refer to the message, too.
+        values = [
+            value[2]
+            for one in found
+            for name, value in one["refs"].items()
+            if isinstance(value, list) and len(value) == 3 and not name.startswith(("latitude/", "longitude/"))
+        ]
+        return sum(values)
+
+    return _each(scan_grib, count, paths, warm)
+
+
+def gribberish(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
+    """gribberish's parser for VirtualiZarr."""
+    from gribberish.virtualizarr import GribberishParser
+
+    def count(group: Any) -> int:
+        own = sum(int(np.asarray(array.manifest._lengths).sum()) for array in group.arrays.values())
+        return own + sum(count(part) for part in group.groups.values())
+
+    made = _virtualizarr(GribberishParser(), paths, warm)
+    return lambda: [(lambda store: count(store._group), store) for _, store in made()]
+
+
+def cfgrib_index(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
+    """cfgrib, without what it keeps beside the file: the index only, no dataset."""
+    from cfgrib.dataset import open_fileindex
+    from cfgrib.messages import FileStream
+
+    def count(index: Any) -> int:
+        from pathlib import Path
+
+        return Path(index.fieldset.path).stat().st_size
+
+    return _each(lambda path: open_fileindex(FileStream(path), indexpath=""), count, paths, warm)
 
 
 def _virtualizarr(parser: Any, paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:

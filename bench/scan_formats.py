@@ -1,6 +1,6 @@
-"""How long does it take to find every chunk of NetCDF-3, TIFF, FITS and DMR++ files, beside kerchunk, VirtualiZarr and virtual-tiff?
+"""How long does it take to find every chunk of NetCDF-3, GRIB, TIFF, FITS and DMR++ files, beside kerchunk, VirtualiZarr, gribberish, cfgrib and virtual-tiff?
 
-    python bench/scan_formats.py [--quick] [--case netcdf3|netcdf3_many|tiff|tiff_many|fits|dmrpp] [--only NAME]
+    python bench/scan_formats.py [--quick] [--case netcdf3|netcdf3_many|grib|grib_many|tiff|tiff_many|fits|dmrpp] [--only NAME]
 
 With `--http` the same files come from a server that adds 50 ms to each request; requests, round trips and bytes are counted.
 """
@@ -21,6 +21,7 @@ from latency_server import LatencyServer
 from table import Contestant, Target, arguments, compete, show
 
 KERCHUNK, VIRTUALIZARR, VIRTUAL_TIFF = "kerchunk", "VirtualiZarr", "virtual-tiff"
+GRIBBERISH, CFGRIB = "gribberish", "cfgrib (index)"
 
 
 def records(path: Path, quick: bool) -> None:
@@ -51,6 +52,63 @@ def many_netcdf3(path: Path, quick: bool) -> None:
                 variable = file.createVariable(name, "f4", ("time", "lat", "lon"))
                 variable.setncatts({"units": "K", "long_name": name * 8, "cell_methods": "time: mean"})
                 variable[:] = number
+
+
+def _messages(file: Any, steps: range, levels: int, names: int, date: int = 20240101) -> None:
+    """GRIB 2: fields of one degree on pressure levels, simple packing of 12 bits."""
+    import eccodes
+
+    handle = eccodes.codes_grib_new_from_samples("regular_ll_pl_grib2")
+    keys: dict[str, Any] = {
+        "Ni": 360, "Nj": 181, "iDirectionIncrementInDegrees": 1, "jDirectionIncrementInDegrees": 1, "latitudeOfFirstGridPointInDegrees": 90,
+        "latitudeOfLastGridPointInDegrees": -90, "longitudeOfLastGridPointInDegrees": 359, "bitsPerValue": 12, "dataDate": date,
+    }  # fmt: skip
+    for key, value in keys.items():
+        eccodes.codes_set(handle, key, value)
+    eccodes.codes_set_values(handle, np.random.default_rng(0).normal(280, 20, 360 * 181))
+    parameters = [
+        "t",
+        "u",
+        "v",
+        "gh",
+        "q",
+        "r",
+        "w",
+        "vo",
+        "d",
+        "o3",
+        "clwc",
+        "ciwc",
+        "cc",
+        "crwc",
+        "cswc",
+        "z",
+        "pv",
+        "absv",
+        "strf",
+        "vp",
+    ]
+    for step in steps:
+        for name in parameters[:names]:
+            for level in np.linspace(1000, 50, levels).astype(int):
+                for key, value in (("shortName", name), ("level", int(level)), ("step", step)):
+                    eccodes.codes_set(handle, key, value)
+                file.write(eccodes.codes_get_message(handle))
+    eccodes.codes_release(handle)
+
+
+def grib(path: Path, quick: bool) -> None:
+    """A file of 1,200 messages."""
+    with path.open("wb") as file:
+        _messages(file, range(2 if quick else 6), 5 if quick else 10, 4 if quick else 20)
+
+
+def many_gribs(path: Path, quick: bool) -> None:
+    """Many files of a run each."""
+    path.mkdir()
+    for number in range(4 if quick else 60):
+        with (path / f"run_{number:04d}.grib2").open("wb") as file:
+            _messages(file, range(1), 5, 4, 20240101 + number % 28)
 
 
 def _raster(path: Path, side: int) -> None:
@@ -121,12 +179,16 @@ CASES: dict[str, Case] = {
         {KERCHUNK: "kerchunk_netcdf3", VIRTUALIZARR: "virtualizarr_netcdf3"}),
     "netcdf3_many": ("NetCDF-3: 200 files of 8 variables", many_netcdf3, "many_netcdf3",
         {KERCHUNK: "kerchunk_netcdf3", VIRTUALIZARR: "virtualizarr_netcdf3"}),
+    "grib": ("GRIB 2: 1,200 messages", grib, "fields.grib2",
+        {KERCHUNK: "kerchunk_grib", GRIBBERISH: "gribberish", CFGRIB: "cfgrib_index"}),
+    "grib_many": ("GRIB 2: 60 files of 20 messages", many_gribs, "many_gribs",
+        {KERCHUNK: "kerchunk_grib", GRIBBERISH: "gribberish", CFGRIB: "cfgrib_index"}),
     "tiff": ("COG: 16,384 tiles and overviews", cog, "cog.tif", {KERCHUNK: "kerchunk_tiff", VIRTUAL_TIFF: "virtual_tiff"}),
     "tiff_many": ("COG: 100 files of 64 tiles", many_cogs, "many_cogs", {KERCHUNK: "kerchunk_tiff", VIRTUAL_TIFF: "virtual_tiff"}),
     "fits": ("FITS: 300 images", units, "units.fits", {KERCHUNK: "kerchunk_fits", VIRTUALIZARR: "virtualizarr_fits"}),
     "dmrpp": ("DMR++: 200,000 chunks", side_file, "side.nc.dmrpp", {VIRTUALIZARR: "virtualizarr_dmrpp"}),
 }  # fmt: skip
-WARM = {"netcdf3_many": "netcdf3", "tiff_many": "tiff"}
+WARM = {"netcdf3_many": "netcdf3", "grib_many": "grib", "tiff_many": "tiff"}
 RATIO = 5
 
 

@@ -91,13 +91,17 @@ def _looked_at(lines: list[Line], file: Window, broken: Broken) -> Fields:
             line = text.get((field.offset, field.number))
             if line is not None:
                 plain = line.time == told.time and line.step == told.step
-                same = here.get(line.text) if line.text in here else None
-                fits = plain and (line.text not in here or (same is not None and same.told.keys is told.keys))
+                same = here.get(line.text)
+                fits = plain and (line.text not in here or (same is not None and _alike(same.told, told)))
                 here[line.text] = Meant(field, told) if fits else None
     if len(_memory) > MEMORY:
         _memory.clear()
     _memory.update(here)
     return table
+
+
+def _alike(one: Told, other: Told) -> bool:
+    return one.keys is other.keys and (one.number, one.level) == (other.number, other.level)
 
 
 def _remembered(lines: list[Line], file: Window) -> Fields | None:
@@ -109,14 +113,15 @@ def _remembered(lines: list[Line], file: Window) -> Fields | None:
         if meant is None or line.time is None or line.step is None:
             return None
         table.fields.append(meant.field._replace(offset=line.offset, length=line.length, number=line.number))
-        table.told.append(Told(meant.told.keys, line.time, line.step, meant.told.number))
+        table.told.append(meant.told._replace(time=line.time, step=line.step))
         samples.setdefault(meant.told.keys["geometry"], (line, meant))
     places = [(line.offset, line.length) for line, _ in samples.values()]
     try:
         messages = run(at_places(places, file.size, _refuse), file)
         for message, (line, meant) in zip(messages, samples.values(), strict=True):
             told = describe(message.fields[line.number])
-            if (told.keys, told.time, told.step) != (meant.told.keys, line.time, line.step):
+            plain = (told.time, told.step, told.number, told.level)
+            if told.keys is not meant.told.keys or plain != (line.time, line.step, meant.told.number, meant.told.level):
                 return None
     except (FormatError, IndexError):
         return None

@@ -1,8 +1,8 @@
 """What does ecCodes say about a field, and must it be asked?
 
-Names of parameters and levels are the business of ecCodes' tables, and asking takes a millisecond. Most headers of a file differ only in the date, the step and the member,
-which are plain numbers at known places: those are read here, and ecCodes is asked once for all headers that are otherwise the same, in whatever file. Each time
-it is asked, its answer is held beside the plain numbers: where they differ, the header is one of the odd kind and is asked about every time.
+Names of parameters and levels are the business of ecCodes' tables, and asking takes a millisecond. Most headers of a file differ only in plain numbers: so ecCodes is asked
+once for all headers that are otherwise the same, in whatever file. Its answer is held beside the plain numbers, as often as none of that shape has been seen to agree in something else than a
+zero; where they differ, the header is one of the odd kind and is asked about every time.
 """
 
 from __future__ import annotations
@@ -15,25 +15,16 @@ import numpy as np
 
 from insitu.codecs.grib import MISSING, eccodes, exclusive
 from insitu.errors import FormatError, InsituError
+from insitu.formats.grib.plain import EPOCH, NOTHING, Plain, taken_apart
 from insitu.formats.grib.sections import Field
 from insitu.formats.grib.stub import stub_of
-from insitu.formats.grib.vocabulary import ABOUT_FIELD, ABOUT_FILE, HEADERS, UNIT_SECONDS
+from insitu.formats.grib.vocabulary import HEADERS, UNIT_SECONDS
 
 __all__ = ["UNDEFINED", "Asked", "Told", "describe", "geometry"]
 
 UNDEFINED = "undef"
 MEMORY = 1 << 16
 """Headers that are remembered."""
-
-
-class Plain(NamedTuple):
-    """The numbers of a header that need no tables; None: not there, or not plain."""
-
-    time: int | None
-    """Seconds since 1970."""
-    step: float | None
-    """Hours."""
-    number: int | None
 
 
 class Told(NamedTuple):
@@ -44,54 +35,61 @@ class Told(NamedTuple):
     time: Any
     step: Any
     number: Any
+    level: Any
 
 
 class _Known(NamedTuple):
-    """What was said about a header, and which of its plain numbers have been held beside the answer."""
+    """What was said about a header."""
 
     keys: dict[str, Any]
     plain: bool
-    """Whether they agreed."""
-    tried: tuple[bool, ...]
-    """For each of them: whether it was tried with something else than zero, which agrees with everything."""
+    """Whether the plain numbers agreed."""
 
 
 _memory: dict[tuple[Any, ...], _Known] = {}
+_tried: set[tuple[Any, ...]] = set()
+"""Shapes of headers, each with the name of a plain number that agreed."""
 
 
 def describe(field: Field) -> Told:
     """What a field is."""
-    key, plain = _second(field) if field.edition == 2 else _first(field)
-    known = _memory.get(key)
-    if known is not None and known.plain and all(map(_tried, known.tried, plain)):
+    rest, plain, shape = taken_apart(field)
+    known = _memory.get(rest)
+    if known is not None and known.plain and _seen(plain.step, shape, "step") and _seen(plain.number, shape, "number"):
         return _told(known.keys, plain)
     exact = (field.edition, field.discipline, *field[5:])
     if known is not None and not known.plain and exact in _memory:
-        return _told(_memory[exact].keys, Plain(None, None, None))
+        return _told(_memory[exact].keys, NOTHING)
     keys = _keys_of(field)
     agree = all(have is None or have == keys[name] for name, have in zip(plain._fields, plain, strict=True))
     if len(_memory) >= MEMORY:
         _memory.clear()
-    tried = tuple(map(bool, plain)) if known is None else tuple(map(_or, known.tried, plain))
-    _memory[key] = _Known(keys, agree and (known is None or known.plain), tried)
+        _tried.clear()
+    if agree:
+        _tried.update((shape, name) for name, have in zip(plain._fields, plain, strict=True) if have)
+    if known is None or not agree:
+        _memory[rest] = _Known(keys, agree)
     if not agree:
-        _memory[exact] = _Known(keys, False, ())
-    return Told(keys, keys["time"], keys["step"], keys["number"])
+        _memory[exact] = _Known(keys, False)
+    return _told(keys if known is None or not agree else known.keys, plain if agree else NOTHING)
 
 
-def _tried(before: bool, value: Any) -> bool:
-    return before or not value
-
-
-def _or(before: bool, value: Any) -> bool:
-    return before or bool(value)
+def _seen(value: Any, shape: tuple[int, ...], name: str) -> bool:
+    return not value or (shape, name) in _tried
 
 
 def _keys_of(field: Field) -> dict[str, Any]:
-    """By ecCodes."""
+    """By ecCodes; what depends on the centre or on the grid only is asked once for each."""
+    about, grid = field.identification, field.grid
+    centre = (2, about[5:9]) if field.edition == 2 else (1, about[4:5], about[25:26])
+    place = (field.edition, grid or about[6:7])
     with Asked(field) as asked:
-        keys = {name: asked.defined(name) for name in (*ABOUT_FILE, *ABOUT_FIELD, "alternativeRowScanning")}
-        keys |= {name: _COMPUTED[name](asked) if name in _COMPUTED else asked.defined(name) for name in HEADERS}
+        keys = {
+            **_part(_centres, centre, ("edition", "centre", "centreDescription", "subCentre"), asked),
+            **_part(_grids, place, ("numberOfPoints", "gridType", "uvRelativeToGrid", "alternativeRowScanning"), asked),
+            **{name: asked.defined(name) for name in ("paramId", "dataType", "typeOfLevel", "stepType")},
+            **{name: _COMPUTED[name](asked) if name in _COMPUTED else asked.defined(name) for name in HEADERS},
+        }
     keys["stepUnits"] = 1  # steps are in hours here
     keys["parameter"] = ()
     if keys["paramId"] in (0, UNDEFINED):  # one name for all that the tables do not know: they must not be mixed
@@ -99,6 +97,22 @@ def _keys_of(field: Field) -> dict[str, Any]:
         keys["parameter"] = (field.discipline, *product)
     keys["geometry"] = geometry(field)
     return keys
+
+
+_centres: dict[tuple[Any, ...], dict[str, Any]] = {}
+_grids: dict[tuple[Any, ...], dict[str, Any]] = {}
+
+
+def _part(
+    memory: dict[tuple[Any, ...], dict[str, Any]], key: tuple[Any, ...], names: tuple[str, ...], asked: Asked
+) -> dict[str, Any]:
+    found = memory.get(key)
+    if found is None:
+        found = {name: asked.defined(name) for name in names}
+        if len(memory) >= MEMORY // 64:
+            memory.clear()
+        memory[key] = found
+    return found
 
 
 def geometry(field: Field) -> bytes:
@@ -113,74 +127,14 @@ def geometry(field: Field) -> bytes:
 
 
 def _told(keys: dict[str, Any], plain: Plain) -> Told:
-    time, step, number = plain
+    time, step, number, level = plain
     return Told(
         keys,
         keys["time"] if time is None else time,
         keys["step"] if step is None else step,
         keys["number"] if number is None else number,
+        keys["level"] if level is None else level,
     )
-
-
-# GRIB 2: where the end of the interval lies in section 4, for products over an interval; the number of ranges follows.
-_INTERVALS = {8: 34, 9: 47, 10: 35, 11: 37, 12: 36}
-_INSTANTS = (0, 1, 2, 5, 6)
-_MEMBERS = (1, 11)
-
-
-def _second(field: Field) -> tuple[tuple[Any, ...], Plain]:
-    """The header without its plain numbers, and these: GRIB 2."""
-    identification, product = field.identification, field.product
-    template = int.from_bytes(product[7:9], "big")
-    if len(identification) < 21 or not (template in _INSTANTS or template in _INTERVALS) or len(product) < 34:
-        return (2, field.discipline, *field[5:]), Plain(None, None, None)
-    time = _seconds(int.from_bytes(identification[12:14], "big"), *identification[14:18])
-    head = identification[:12] + identification[19:] if time is not None else identification
-    rest = bytearray(product)
-    step, number = None, None
-    if template in _INSTANTS:
-        unit = UNIT_SECONDS.get(product[17])
-        if unit is not None and not product[18] & 0x80:
-            step = int.from_bytes(product[18:22], "big") * unit / 3600.0
-            rest[17:22] = bytes(5)
-    elif len(product) > (at := _INTERVALS[template]) + 7 and product[at + 7] == 1:
-        rest[at : at + 7] = bytes(7)
-    if template in _MEMBERS and len(product) > 36:
-        number = product[35]
-        rest[35] = 0
-    return (2, field.discipline, head, field.local, field.grid, bytes(rest)), Plain(time, step, number)
-
-
-def _first(field: Field) -> tuple[tuple[Any, ...], Plain]:
-    """The same for GRIB 1."""
-    product = field.identification
-    rest = bytearray(product)
-    rest[26:28] = b"\0\0"  # the decimal scale factor
-    time = _seconds((product[24] - 1) * 100 + product[12], *product[13:17]) if product[24] else None
-    if time is not None:
-        rest[12:17], rest[24] = bytes(5), 0
-    step, number = None, None
-    unit = UNIT_SECONDS.get(product[17])
-    if unit is not None and product[17] < 13 and product[20] in (0, 10):
-        value = product[18] if product[20] == 0 else int.from_bytes(product[18:20], "big")
-        step = value * unit / 3600.0
-        rest[18:20] = bytes(2)
-    if len(product) >= 52 and product[4] == 98 and product[40] in (1, 2, 5, 6, 26, 30):
-        number = product[49]
-        rest[49] = 0
-    return (1, bytes(rest), field.grid), Plain(time, step, number)
-
-
-def _seconds(year: int, month: int, day: int, hour: int, minute: int) -> int | None:
-    """Since 1970, of a date that is one; seconds are not looked at, as ecCodes does not."""
-    try:
-        moment = datetime.datetime(year, month, day, hour, minute)
-    except ValueError:
-        return None
-    return int((moment - _EPOCH).total_seconds())
-
-
-_EPOCH = datetime.datetime(1970, 1, 1)
 
 
 class Asked:
@@ -248,7 +202,7 @@ def _time(asked: Asked) -> Any:
         date, time = asked.get("dataDate"), asked.get("dataTime")
         return int(
             (
-                datetime.datetime(date // 10000, date // 100 % 100, date % 100, time // 100, time % 100) - _EPOCH
+                datetime.datetime(date // 10000, date // 100 % 100, date % 100, time // 100, time % 100) - EPOCH
             ).total_seconds()
         )
     except (InsituError, ValueError, TypeError):

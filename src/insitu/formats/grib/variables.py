@@ -24,6 +24,7 @@ __all__ = ["Fields", "Variable", "variable_of"]
 
 SPLIT_BY = (*ABOUT_FIELD, *ABOUT_FILE, "parameter", "geometry")
 """What must be one in a variable, in the order in which cfgrib asks."""
+PLAIN = ("number", "time", "step", "level")
 MOST_CELLS = 1 << 24
 """Of a grid of messages with several fields each, most of which is empty."""
 
@@ -38,11 +39,7 @@ class Fields:
     def header(self, number: int, name: str) -> Any:
         """What one field says about one possible dimension."""
         told = self.told[number]
-        if name == "number":
-            return told.number
-        if name == "time":
-            return told.time
-        return told.step if name == "step" else told.keys[name]
+        return getattr(told, name) if name in PLAIN else told.keys[name]
 
 
 @dataclass(frozen=True, slots=True)
