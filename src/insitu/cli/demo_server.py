@@ -1,9 +1,8 @@
-"""A server beside the demonstration, for as long as it runs, and how many bytes it sent."""
+"""A server beside the demonstration, for as long as it runs."""
 
 from __future__ import annotations
 
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -28,11 +27,6 @@ class Running:
     """A server that answers."""
 
     url: str
-    log: Path
-
-    def sent(self) -> int:
-        """Bytes of its answers so far, by its log."""
-        return sum(int(count) for count in re.findall(r" POST \S+ \d+ (\d+) bytes", self.log.read_text()))
 
 
 @contextmanager
@@ -46,7 +40,7 @@ def serving(folder: Path, log: Path) -> Iterator[Running]:
         process = subprocess.Popen(command, stdout=file, stderr=file, stdin=subprocess.DEVNULL, env=dict(os.environ))
     try:
         _wait(f"http://127.0.0.1:{port}/health", process, log)
-        yield Running(f"http://127.0.0.1:{port}", log)
+        yield Running(f"http://127.0.0.1:{port}")
     finally:
         process.terminate()
         try:

@@ -25,6 +25,7 @@ from urllib3 import exceptions as failures
 
 from insitu import errors
 from insitu.errors import InsituError, SourceError, TimedOutError, UnsupportedError
+from insitu.sources import tracing
 
 __all__ = ["Client", "ServerError", "Traffic", "client_of"]
 
@@ -114,14 +115,16 @@ class Client:
     def _once(self, route: str, body: bytes, headers: Mapping[str, str]) -> list[Any]:
         timeout = urllib3.Timeout(connect=CONNECT, read=READ)
         try:
-            response = self._connections().request(
-                "POST", f"{self.url}/{route}", body=body, headers=dict(headers), retries=False, redirect=False, timeout=timeout,
-                preload_content=False,
-            )  # fmt: skip
-            try:
-                data = response.read()
-            finally:
-                response.release_conn()
+            with tracing.Request(self.url) as traced:
+                response = self._connections().request(
+                    "POST", f"{self.url}/{route}", body=body, headers=dict(headers), retries=False, redirect=False,
+                    timeout=timeout, preload_content=False,
+                )  # fmt: skip
+                try:
+                    data = response.read()
+                finally:
+                    response.release_conn()
+                traced.bytes = len(data)
         except failures.TimeoutError as problem:
             late = TimedOutError(f"the server did not answer: {problem}", url=self.url)
             raise _PassingError(late, unreached=isinstance(problem, failures.ConnectTimeoutError)) from None
