@@ -40,6 +40,30 @@ def test_info(file: Path) -> None:
     assert "2 variables" in text
 
 
+def test_info_says_what_cannot_be_had(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    wide = h5py.h5t.STD_I64LE.copy()
+    wide.set_size(16)
+    with h5py.File(path, "w") as made:
+        made["good"] = np.arange(3)
+        h5py.h5a.create(made["good"].id, b"odd", wide, h5py.h5s.create(h5py.h5s.SCALAR))
+        h5py.h5d.create(made.id, b"wide", wide, h5py.h5s.create_simple((3,)))
+        layout = h5py.VirtualLayout((3,), "i4")
+        layout[:] = h5py.VirtualSource("gone.h5", "x", (3,))
+        made.create_virtual_dataset("virtual", layout)
+        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plist.set_chunk((3,))
+        plist.set_filter(32017, h5py.h5z.FLAG_OPTIONAL, ())
+        h5py.h5d.create(made.id, b"filtered", h5py.h5t.STD_I32LE, h5py.h5s.create_simple((3,)), dcpl=plist)
+    told = json.loads(insitu("info", path, "--json").stdout)
+    assert "integers of" in told["problems"]["wide"]
+    said = dict(told["notes"])
+    assert "'odd' is not read" in said["good"]
+    assert "gone.h5" in said["virtual"]
+    assert "SZ" in said["filtered"]
+    assert "is not read" in insitu("info", path).stdout.replace("\n", " ")
+
+
 def test_info_for_programs(file: Path) -> None:
     tree = json.loads(insitu("info", file, "--json").stdout)
     values = tree["groups"]["g"]["variables"]["values"]

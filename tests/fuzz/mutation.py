@@ -17,8 +17,10 @@ from insitu.errors import InsituError
 from insitu.formats.hdf5 import checksum
 from insitu.sources import MemorySource
 
-__all__ = ["believed", "mutated", "tried"]
+__all__ = ["LARGEST_SEED", "believed", "mutated", "tried"]
 
+LARGEST_SEED = 64 << 10
+"""Of larger files hardly a change hits something that counts."""
 MOST_ELEMENTS = 1 << 18
 NUMBERS = (0, 1, 2, 0x7F, 0x80, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 60, (1 << 63) - 1, (1 << 64) - 1)
 

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parent / "oracles")]
 
-from mutation import believed, mutated, tried  # noqa: E402
+from bounds import bounded  # noqa: E402
+from isolation import generate  # noqa: E402
+from mutation import LARGEST_SEED, believed, mutated, tried  # noqa: E402
 
 FINDINGS = sorted((HERE / "findings").glob("*.h5"))
 
@@ -22,6 +24,23 @@ FINDINGS = sorted((HERE / "findings").glob("*.h5"))
 def test_what_was_found(path: Path) -> None:
     with believed():
         assert tried(path.read_bytes()) in ("read", "in part", "refused")
+
+
+@pytest.fixture(scope="session")
+def small_files(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, bytes]]:
+    """The generated files of the tests that are small enough for a change to matter."""
+    made = generate(tmp_path_factory.mktemp("fuzz"))
+    return [(name, path.read_bytes()) for name, path in made.items() if path.stat().st_size <= LARGEST_SEED]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_changes_to_every_generated_file(seed: int, small_files: list[tuple[str, bytes]]) -> None:
+    """A part of what `make fuzz` does without end: nothing but our errors, each within a second of the processor and little memory."""
+    assert len(small_files) > 40
+    with bounded() as judged:
+        for number, (name, data) in enumerate(small_files):
+            outcome = judged(mutated(data, random.Random(1000 * seed + number)))
+            assert outcome in ("read", "in part", "refused"), f"{name}, seed {1000 * seed + number}: {outcome}"
 
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])

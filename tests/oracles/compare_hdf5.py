@@ -53,6 +53,10 @@ def compare(path: str) -> list[Finding]:
         try:
             group = _scan(path)
         except InsituError as error:
+            try:
+                list(oracle)
+            except (RuntimeError, OSError) as problem:
+                return [Finding("", "unchecked", f"h5py: {problem}; here: {error}")]
             return [Finding("", "refused", f"{type(error).__name__}: {error}")]
         except Exception as error:
             return [Finding("", "crashed", f"scan: {type(error).__name__}: {error}")]
@@ -80,7 +84,7 @@ def _alone(path: str, why: str) -> list[Finding]:
                     findings.append(Finding(name, "refused", f"{type(error).__name__}: {error}"))
         return findings
     except InsituError as error:
-        return [Finding("", "refused", f"{type(error).__name__}: {error} ({why})")]
+        return [Finding("", "unchecked", f"{why}; here: {type(error).__name__}: {error}")]
     except Exception as error:
         return [Finding("", "crashed", f"{type(error).__name__}: {error} ({why})")]
 
@@ -148,7 +152,10 @@ def _problem(root: Any, path: str) -> str:
 def _compare_dataset(theirs: h5py.Dataset, ours: Any, name: str, path: str, root: Any) -> Iterator[Finding]:
     if name not in ours.arrays:
         if reason := _problem(root, path):
-            yield Finding(path, "refused", reason)
+            problem = _unreadable(theirs)
+            yield Finding(
+                path, "unchecked" if problem else "refused", f"{problem}; here: {reason}" if problem else reason
+            )
         elif "NAME" in theirs.attrs and np.bytes_(theirs.attrs["NAME"]).startswith(NOT_A_VARIABLE):
             return
         else:
@@ -169,6 +176,15 @@ def _compare_dataset(theirs: h5py.Dataset, ours: Any, name: str, path: str, root
         else:
             yield Finding(path, "equal")
         yield from _unread(ours.arrays[name], path)
+
+
+def _unreadable(theirs: h5py.Dataset) -> str:
+    """Why h5py cannot read a dataset either; "" if it can."""
+    try:
+        theirs[()] if not theirs.shape else theirs[tuple(slice(0, 50) for _ in theirs.shape)]
+    except (OSError, RuntimeError, TypeError, ValueError, MemoryError, UnicodeDecodeError) as error:
+        return f"h5py: {error}"
+    return ""
 
 
 def _unread(ours: Any, path: str) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from insitu.cli.access import Options, Verbose, storage_options, told
 from insitu.cli.chunk_map import chunk_map
+from insitu.cli.notes import notes
 from insitu.cli.screen import plural, results, size
 from insitu.cli.tree import as_json, as_table
 from insitu.opening import scan
@@ -32,7 +33,7 @@ def info(
         warnings.simplefilter("ignore")  # what is left out is shown in the table
         found = scan(url, group=group, errors="warn", storage_options=storage_options(option))
     if as_text:
-        typer.echo(json.dumps(as_json(found), indent=2))
+        typer.echo(json.dumps({**as_json(found), "notes": notes(found)}, indent=2))
         return
     results.print(as_table(found))
     if attributes:
@@ -44,6 +45,8 @@ def info(
                     results.print(f"{path + '/' if path else ''}{variable}:{name} = {value!r}", markup=False)
     if where:
         results.print(chunk_map(found, results.width))
+    for path, text in notes(found):
+        results.print(Text(f"{path}: {text}", style="yellow"))
     count = sum(1 for _ in found.all_arrays())
     left = sum(len(node.problems) for _, node in found.walk())
     total = sum(array.nbytes for _, array in found.all_arrays())

@@ -110,6 +110,8 @@ def details_of(dataset: Dataset, shape: tuple[int, ...]) -> dict[str, Any]:
         details["enum"] = dict(datatype.names)
     if datatype.kind == "reference":
         details["reference"] = datatype.note
+    elif datatype.kind == "sequence":
+        details["vlen"] = "sequence"
     elif datatype.kind == "time":
         details["time"] = "seconds since 1970-01-01"
     elif datatype.kind == "opaque" and datatype.note:
