@@ -73,6 +73,8 @@ class Encoding:
     def fill_value(self) -> Any:
         """What an element of a never-written chunk is, as a scalar of `dtype`."""
         if self.dtype.hasobject:
+            if self.codecs and self.codecs[0].name.removeprefix("numcodecs.") == "vlen-bytes":
+                return self.fill or b""
             told = self.codecs[0].configuration if self.codecs else {}
             return _varying(self.dtype, told.get("type", told), self.fill)
         raw = self.fill if self.fill is not None else bytes(self.dtype.itemsize)

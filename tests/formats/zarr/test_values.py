@@ -25,10 +25,12 @@ from zarr.codecs import (
     ZstdCodec,
 )
 
+import insitu
 from insitu.errors import ChecksumError, FormatError, InsituError, VariableError
 from insitu.formats.zarr import matches, open_zarr
 from insitu.model import Unwritten, VirtualArray, VirtualGroup
 from insitu.reading import read_array
+from insitu.references import save
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore:.*")
 
@@ -275,6 +277,79 @@ def test_rectilinear_grid(tmp_path: Path) -> None:
             chunk = padded[starts[0][i] : starts[0][i + 1], starts[1][j] : starts[1][j + 1]]
             (folder / "c" / str(i) / str(j)).write_bytes(chunk.tobytes())
     same(read_array(only(folder)), data)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"chunks": ((3, 3, 4), (10, 20, 30))}, {"chunks": ((1,) * 9, (25, 35)), "shape": (9, 60)},
+        {"shards": ((4, 6), (60,)), "chunks": (2, 10)}, {"chunks": ((4, 4, 2), (60,)), "compressors": None},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_rectilinear_grids_of_zarr_python(tmp_path: Path, layout: dict[str, Any]) -> None:
+    pytest.importorskip("zarr", minversion="3.2", reason="rectilinear grids came with zarr 3.2")
+    options = {"shape": (10, 60), "dtype": "i4", "fill_value": -1, **layout}
+    with zarr.config.set({"array.rectilinear_chunks": True}):
+        array = zarr.create_array(tmp_path / "a", **options)
+        data = values("<i4", array.shape)
+        array[2:7] = data[2:7]
+        array[:, 12:14] = data[:, 12:14]
+        expected = np.asarray(array[...])
+    found = only(tmp_path / "a")
+    same(read_array(found), expected)
+    for selection in (np.s_[3], np.s_[1:8:3, ::-7], np.s_[-1, -1], np.s_[6:9, 11:30]):
+        same(np.asarray(read_array(found, selection)), expected[selection])
+    save(VirtualGroup({"a": found}), tmp_path / "x.insitu")
+    same(insitu.read(tmp_path / "x.insitu", "a"), expected)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_bytes_of_varying_length(tmp_path: Path, zarr_format: int) -> None:
+    from zarr.dtype import VariableLengthBytes
+
+    array = zarr.create_array(
+        tmp_path / "a",
+        shape=(5,),
+        chunks=(2,),
+        dtype=VariableLengthBytes(),
+        zarr_format=zarr_format,
+        fill_value=b"\xff",
+    )
+    array[:3] = np.array([b"a", b"", b"\x00\xfe"], object)
+    assert read_array(only(tmp_path / "a")).tolist() == [b"a", b"", b"\x00\xfe", b"\xff", b"\xff"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill", "expected"),
+    [
+        (
+            {"name": "numpy.datetime64", "configuration": {"unit": "h", "scale_factor": 6}},
+            "NaT",
+            np.datetime64("NaT", "h"),
+        ),
+        ({"name": "numpy.timedelta64", "configuration": {"unit": "s", "scale_factor": 1}}, 90, np.timedelta64(90, "s")),
+        ({"name": "fixed_length_utf32", "configuration": {"length_bytes": 8}}, "é", "é"),
+        ({"name": "null_terminated_bytes", "configuration": {"length_bytes": 3}}, "YWI=", b"ab"),
+        ({"name": "raw_bytes", "configuration": {"length_bytes": 2}}, "AQI=", np.void(b"\x01\x02")),
+        ("r16", [1, 2], np.void(b"\x01\x02")),
+        ({"name": "struct", "configuration": {"fields": [["a", "int32"], ["b", "float32"]]}}, "AQAAAAAAgD8=", (1, 1.0)),
+    ],
+    ids=str,
+)
+def test_types_of_extensions(tmp_path: Path, dtype: Any, fill: Any, expected: Any) -> None:
+    document = {
+        "zarr_format": 3, "node_type": "array", "shape": [2], "data_type": dtype, "fill_value": fill, "codecs": ["bytes"],
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}}, "chunk_key_encoding": {"name": "default"},
+    }  # fmt: skip
+    (tmp_path / "zarr.json").write_text(json.dumps(document))
+    found = read_array(only(tmp_path))
+    assert found.shape == (2,)
+    if isinstance(expected, np.datetime64):
+        assert np.isnat(found).all()
+        assert found.dtype == "M8[6h]"
+    else:
+        assert found[0].item() == np.asarray(expected, found.dtype).item()
 
 
 BAD = {
