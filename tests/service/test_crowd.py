@@ -1,0 +1,167 @@
+"""Two hundred clients at once, good and bad; a worker that is killed: nobody gets a wrong answer, or somebody else's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import cbor2
+import numpy as np
+import psutil
+import pytest
+import urllib3
+
+import insitu
+from insitu.reducing.active import Active
+from insitu.reducing.client import Client
+from service.serving import Server, serving
+
+
+def workers_of(server: Server) -> list[int]:
+    children = psutil.Process(server.process.pid).children()
+    return [child.pid for child in children if "spawn_main" in " ".join(child.cmdline())]
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for number in range(8):
+            file.create_dataset(
+                f"v{number}", data=np.full((40, 50), number + 1, "f4"), chunks=(10, 50), compression="gzip"
+            )
+    for number in range(50):
+        (tmp_path / f"chunk-{number}").write_bytes(np.full(100, number, "<i4").tobytes())
+    return tmp_path
+
+
+def visit(server: Server, folder: Path, number: int, seconds: float, wrong: list[Any], done: list[int]) -> None:
+    """One client: asks again and again, and knows each answer."""
+    pool = urllib3.PoolManager(maxsize=1)
+    until = time.monotonic() + seconds
+    rng = np.random.default_rng(number)
+    try:
+        while time.monotonic() < until:
+            kind = int(rng.integers(0, 5))
+            which = int(rng.integers(0, 50))
+            if kind < 2:
+                body: Any = {
+                    "interface_type": "file",
+                    "url": f"file://{folder}/chunk-{which}",
+                    "dtype": "int32",
+                    "axis": None,
+                }
+                answer = pool.request("POST", f"{server.url}/v2/sum", json=body, retries=False, timeout=120)
+                good = answer.status == 200 and cbor2.loads(answer.data)["bytes"] == (which * 100).to_bytes(4, "little")
+                expected = (200, 429)
+            elif kind == 2:
+                job = {"url": str(folder / "a.h5"), "variable": f"v{which % 8}", "methods": ["sum"]}
+                answer = pool.request("POST", f"{server.url}/reduce", json={"jobs": [job]}, retries=False, timeout=120)
+                total = np.float32((which % 8 + 1) * 2000).tobytes()
+                good = answer.status == 200 and total in answer.data and b"done" in answer.data
+                expected = (200, 429)
+            elif kind == 3:
+                body = {"interface_type": "file", "url": "file:///etc/passwd", "dtype": "int32"}
+                answer = pool.request("POST", f"{server.url}/v2/max", json=body, retries=False, timeout=120)
+                good = answer.status == 403
+                expected = (403,)
+            else:
+                answer = pool.request(
+                    "POST", f"{server.url}/v2/min", body=b'{"nonsense": [1, 2', retries=False, timeout=120
+                )
+                good = answer.status == 400
+                expected = (400,)
+            if answer.status not in expected or (answer.status == 200 and not good):
+                wrong.append((kind, which, answer.status, answer.data[:200]))
+            elif good:
+                done.append(1)
+    except Exception as error:
+        wrong.append(repr(error))
+    finally:
+        pool.clear()
+
+
+def test_two_hundred_clients(archive: Path, tmp_path: Path) -> None:
+    with serving([archive], tmp_path / "log", "--memory", "0.2") as server:
+        wrong: list[Any] = []
+        done: list[int] = []
+        threads = [threading.Thread(target=visit, args=(server, archive, i, 6.0, wrong, done)) for i in range(200)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert wrong == []
+        assert len(done) > 400
+        used = psutil.Process(server.process.pid).memory_info().rss
+        assert used < 1 << 30
+        assert server.get("/ready").status == 200
+
+
+def test_a_worker_that_is_killed(archive: Path, tmp_path: Path) -> None:
+    with serving([archive], tmp_path / "log", "--workers", "2") as server:
+        array = insitu.scan(archive / "a.h5").array("v3")
+        active = Active(server.url, required=True)
+        wrong: list[Any] = []
+        stop = threading.Event()
+        done: list[int] = []
+
+        def ask() -> None:
+            while not stop.is_set():
+                try:
+                    if float(active.reduce_array(array, "sum")) != 8000:
+                        wrong.append("sum")
+                    done.append(1)
+                except Exception as error:
+                    wrong.append(repr(error))
+
+        threads = [threading.Thread(target=ask) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        time.sleep(1)
+        before = workers_of(server)
+        assert len(before) == 2
+        os.kill(before[0], signal.SIGKILL)
+        time.sleep(3)
+        reached = len(done)
+        until = time.monotonic() + 20
+        while len(set(workers_of(server)) - set(before)) < 1 and time.monotonic() < until:
+            time.sleep(0.2)
+        time.sleep(1)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert wrong == []
+        assert len(done) > reached > 0
+        assert len(workers_of(server)) == 2
+
+
+def test_a_client_that_hangs_up(archive: Path, tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(archive / "large.h5", "w") as file:
+        file.create_dataset(
+            "t", data=np.zeros((200, 1000, 300), "f4"), chunks=(10, 1000, 300), compression="gzip", compression_opts=1
+        )
+    with serving([archive], tmp_path / "log", "--memory", "0.5") as server:
+        for _ in range(6):
+            pool = urllib3.PoolManager()
+            body = {"jobs": [{"url": str(archive / "large.h5"), "variable": "t"}]}
+            answer = pool.request(
+                "POST", f"{server.url}/read", json=body, preload_content=False, retries=False, timeout=60
+            )
+            assert answer.status == 200
+            answer.read(1 << 20)
+            answer.close()
+            pool.clear()
+        client = Client(server.url)
+        items = client.ask(
+            "reduce", {"jobs": [{"url": str(archive / "large.h5"), "variable": "t", "methods": ["max"]}]}
+        )
+        assert items[-1]["done"] == 1
+        until = time.monotonic() + 15
+        while b"insitu_running 0" not in server.get("/metrics").body and time.monotonic() < until:
+            time.sleep(0.2)
+        assert b"insitu_running 0" in server.get("/metrics").body

@@ -1,0 +1,235 @@
+"""How much at once, for whom, and how it ends: admission, limits, tokens, TLS, shutdown, logs."""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import json
+import re
+import signal
+import subprocess
+import threading
+import time
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from insitu.service.admission import Admission
+from insitu.service.answers import BusyError
+from insitu.service.settings import Limits, Settings
+from service.serving import Server, serving
+
+
+def test_who_has_room_goes_first_come_first_served() -> None:
+    async def story() -> list[str]:
+        door = Admission(100, 10, 5, 8)
+        said: list[str] = []
+
+        async def visit(name: str, cost: int, seconds: float) -> None:
+            leave = await door.enter(cost)
+            said.append(f"{name} in")
+            assert door.used <= 100
+            await asyncio.sleep(seconds)
+            said.append(f"{name} out")
+            leave()
+
+        await asyncio.gather(visit("a", 60, 0.05), visit("b", 60, 0.01), visit("c", 10, 0.01), visit("d", 10**9, 0.0))
+        assert (door.used, door.running, door.waiting) == (0, 0, 0)
+        assert door.highest == 100
+        return said
+
+    said = asyncio.run(story())
+    assert said.index("a out") < said.index("b in"), "there is no room for both"
+    assert said.index("b in") < said.index("c in") < said.index("d in"), "nobody overtakes"
+
+
+def test_a_full_queue_and_a_long_wait() -> None:
+    async def story() -> None:
+        door = Admission(10, 1, 0.05, 8)
+        leave = await door.enter(10)
+        waiting = asyncio.create_task(door.enter(5))
+        await asyncio.sleep(0)
+        with pytest.raises(BusyError, match="waiting") as full:
+            await door.enter(1)
+        assert full.value.after >= 1
+        with pytest.raises(BusyError, match="too long"):
+            await waiting
+        cancelled = asyncio.create_task(door.enter(5))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        leave()
+        assert (door.used, door.running, door.waiting) == (0, 0, 0)
+        (await door.enter(10))()
+
+    asyncio.run(story())
+
+
+def test_only_so_many_at_once() -> None:
+    async def story() -> None:
+        door = Admission(10**9, 10, 5, 2)
+        first, second = await door.enter(1), await door.enter(1)
+        third = asyncio.create_task(door.enter(1))
+        await asyncio.sleep(0.01)
+        assert not third.done()
+        first()
+        (await third)()
+        second()
+
+    asyncio.run(story())
+
+
+def test_settings_travel() -> None:
+    settings = Settings(("/data",), ("t",), Limits(memory=5), True, {"s3://b": {"key": "k"}}, "/tmp/x", 3)
+    assert Settings.from_json(settings.to_json()) == settings
+
+
+class _Slow(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        time.sleep(1.2)
+        self.send_response(200)
+        self.send_header("Content-Length", "4")
+        self.end_headers()
+        self.wfile.write(b"\1\0\0\0")
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def slow() -> Iterator[str]:
+    served = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Slow)
+    threading.Thread(target=served.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{served.server_address[1]}"
+    served.shutdown()
+    served.server_close()
+
+
+def sum_of(server: Server, url: str, **headers: str) -> Any:
+    interface = "file" if url.startswith("file") else "http"
+    return server.post("/v2/sum", {"interface_type": interface, "url": url, "dtype": "int32", "size": 4}, headers)
+
+
+def test_requests_that_are_too_large_or_too_many(slow: str, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(bytes(8 << 20))
+    options = ("--max-request", "0.01", "--max-chunk", "4", "--queue", "1", "--memory", "0.05")
+    with serving([tmp_path, slow], tmp_path / "log", *options) as server:
+        answer = server.post("/v2/sum", b'{"url": "' + b"x" * 20_000 + b'"}')
+        assert answer.status == 413
+        answer = server.ask("POST", "/reduce", b"x" * 20_000)
+        assert answer.status == 413
+        large = {"interface_type": "file", "url": f"file://{tmp_path}/x", "dtype": "int32"}
+        assert "Insufficient memory" in server.post("/v2/sum", large).message
+        assert server.post("/v2/sum", {**large, "shape": [10**6, 10**6], "compression": {"id": "zlib"}}).status == 400
+        assert server.post("/v2/sum", {**large, "size": 4 << 20}).status == 200
+        # Requests that are large enough to run alone, one after the other: of many at once most are told to come again.
+        body = {
+            "interface_type": "http",
+            "url": f"{slow}/x",
+            "dtype": "int32",
+            "size": 4 << 20,
+            "option_disable_chunk_cache": True,
+        }
+        found: list[Any] = []
+        many = {**body, "shape": [1 << 20]}
+        threads = [threading.Thread(target=lambda: found.append(server.post("/v2/sum", many))) for _ in range(24)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        busy = [answer for answer in found if answer.status == 429]
+        assert busy, [answer.status for answer in found]
+        assert all(int(answer.headers["Retry-After"]) >= 1 for answer in busy)
+        assert all(answer.json["error"]["message"] for answer in busy)
+        assert server.get("/ready").status == 200
+
+
+def test_requests_that_take_too_long(slow: str, tmp_path: Path) -> None:
+    with serving([slow], tmp_path / "log", "--timeout", "0.3") as server:
+        answer = sum_of(server, f"{slow}/x")
+        assert answer.status == 503
+        assert "longer than this server allows" in answer.message
+        assert server.get("/health").status == 200
+
+
+def test_tokens(slow: str, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"\1\0\0\0")
+    (tmp_path / "tokens").write_text("# people\nfrom-a-file\n")
+    url = f"file://{tmp_path}/x"
+    with serving([tmp_path], tmp_path / "log", "--token", "hush", "--token-file", str(tmp_path / "tokens")) as server:
+        for headers in (
+            {},
+            {"Authorization": "Bearer wrong"},
+            {"Authorization": "Basic aHVzaDpodXNo"},
+            {"X-Insitu-Token": ""},
+        ):
+            answer = sum_of(server, url, **headers)
+            assert answer.status == 401
+            assert "Access Denied" in answer.message
+            assert "WWW-Authenticate" in answer.headers
+            assert server.post("/reduce", {"jobs": []}, headers).status == 401
+            assert server.get("/metrics", headers).status == 401
+        assert sum_of(server, url, Authorization="Bearer hush").status == 200
+        assert sum_of(server, url, Authorization="bearer from-a-file").status == 200
+        basic = b64encode(b"key:secret").decode()
+        assert sum_of(server, url, **{"Authorization": f"Basic {basic}", "X-Insitu-Token": "hush"}).status == 200
+        assert server.get("/health").status == 200
+        sum_of(server, url + "?sig=very-secret", Authorization="Bearer hush")
+    log = (tmp_path / "log").read_text()
+    assert "POST /v2/sum 200" in log
+    for secret in ("hush", "from-a-file", "very-secret", basic, "Bearer", "Basic"):
+        assert secret not in log
+
+
+def test_tls(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    made = subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "1", "-subj", "/CN=localhost"],
+        capture_output=True, check=False,
+    )  # fmt: skip
+    if made.returncode:
+        pytest.skip("no openssl to make a certificate")
+    (tmp_path / "x").write_bytes(b"\1\0\0\0")
+    options = ("--tls-cert", str(certificate), "--tls-key", str(key))
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a certificate that nobody signed
+        with serving([tmp_path], tmp_path / "log", *options, scheme="https") as server:
+            assert sum_of(server, f"file://{tmp_path}/x").status == 200
+
+
+def test_a_shutdown_waits_for_what_is_under_way(slow: str, tmp_path: Path) -> None:
+    with serving([slow], tmp_path / "log") as server:
+        found: list[Any] = []
+        thread = threading.Thread(target=lambda: found.append(sum_of(server, f"{slow}/x")))
+        thread.start()
+        time.sleep(0.5)
+        server.process.send_signal(signal.SIGTERM)
+        thread.join()
+        assert found[0].status == 200
+        assert server.process.wait(20) in (0, -signal.SIGTERM)
+
+
+def test_metrics_are_those_of_all_workers(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(np.arange(4, dtype="<i4").tobytes())
+    with serving([tmp_path], tmp_path / "log", "--workers", "2") as server:
+        for _ in range(20):
+            assert sum_of(server, f"file://{tmp_path}/x").status == 200
+            server.pool.clear()  # another connection, perhaps another worker
+        text = server.get("/metrics").body.decode()
+        found = re.search(r'insitu_requests_total\{route="v2/sum",status="200"\} (\d+)', text)
+        assert found is not None
+        assert int(found[1]) == 20
+        assert 'insitu_request_seconds_count{route="v2/sum"} 20' in text
+        assert re.search(r"^insitu_bytes_sent_total [1-9]", text, re.MULTILINE)
+
+
+def test_it_listens_to_this_machine_only(server: Server) -> None:
+    assert server.url.startswith("http://127.0.0.1:")
+    assert json.loads(server.get("/health").body) == {"status": "ok"}

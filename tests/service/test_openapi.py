@@ -1,0 +1,60 @@
+"""The OpenAPI document describes the server, and nothing that it describes makes the server fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from insitu.service.openapi import document
+from service.serving import Server
+
+schemathesis = pytest.importorskip("schemathesis")
+
+
+def _in_json() -> dict[str, Any]:
+    """What can be asked in JSON: schemathesis writes nothing else."""
+    described = document()
+    for methods in described["paths"].values():
+        for method in methods.values():
+            method.get("requestBody", {}).get("content", {}).pop("application/cbor", None)
+    return described
+
+
+schema = schemathesis.openapi.from_dict(_in_json())
+
+
+def test_every_route_is_described(server: Server) -> None:
+    found = server.get("/openapi.json").json
+    for operation in ("count", "max", "min", "select", "sum"):
+        assert f"/v2/{operation}" in found["paths"]
+    assert {"/reduce", "/read", "/health", "/ready", "/metrics"} <= set(found["paths"])
+    assert found == document()
+
+
+@schema.parametrize()
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
+def test_nothing_described_makes_it_fail(case: Any, server: Server, root: Path) -> None:
+    path = root / "fuzzed"
+    if not path.exists():
+        path.write_bytes(bytes(range(256)) * 16)
+    body = case.body
+    if isinstance(body, dict):  # else it would be refused for its URL, and nothing behind would be tried
+        body = (
+            {**body, "url": f"file://{path}", "interface_type": "file"}
+            if "interface_type" in body and "url" in body
+            else body
+        )
+        jobs = body.get("jobs")
+        if isinstance(jobs, list):
+            body = {
+                **body,
+                "jobs": [{**job, "url": str(path)} if isinstance(job, dict) and "url" in job else job for job in jobs],
+            }
+        case.body = body
+    answer = case.call(base_url=server.url)
+    assert answer.status_code < 500, (case.path, case.body, answer.text)
+    if answer.status_code >= 400 and answer.status_code not in (404, 405):
+        assert answer.json()["error"]["message"]
