@@ -34,6 +34,8 @@ BLOCK_BYTES = 512 << 10
 """Small parts are measured together, this many bytes at a time: little enough to stay in a core's cache."""
 STACK_BYTES = 16 << 20
 """So are larger ones that have little to reduce each."""
+STEP_BYTES = 2 << 20
+"""Larger parts are measured in slices of about this many bytes: what is made of them on the way stays small, and in the cache."""
 LITTLE = 8
 """Fewer values than this for each element of the partial are little to reduce."""
 CHUNK_BUFFER = 3
@@ -107,22 +109,21 @@ class Measuring:
     ) -> None:
         """Measure parts of equal shape, one behind the other along a first axis of their own, sorted by where they fall."""
         shadow, reduction = self.shadows[grid], self.reduction
-        values = self.meant(values, None)
         axes = tuple([axis + 1 for axis in shadow.reduced])
         if reduction.positional:
             inner = [np.arange(values.shape[axis]) * stride for axis, stride in zip(axes, shadow.strides, strict=True)]
-            partial = reduction.step(values, axes, inner)
+            partial = self.stepped(values, None, axes, inner)
             begins = [shadow.begin_at(place) for place in places]
             partial = reduction.moved(partial, np.array(begins, np.int64).reshape(-1, *[1] * (values.ndim - 1)))
             for key, first, last in _runs(keys):
                 self.add(grid, key, reduction.collapsed({name: found[first:last] for name, found in partial.items()}))
         elif len(set(keys)) == len(keys) > 1:
-            partial = reduction.step(values, axes)
+            partial = self.stepped(values, None, axes)
             for number, key in enumerate(keys):
                 self.add(grid, key, {name: found[number] for name, found in partial.items()})
         else:
             for key, first, last in _runs(keys):
-                partial = reduction.step(values[first:last], (0, *axes))
+                partial = self.stepped(values[first:last], None, (0, *axes))
                 self.add(grid, key, {name: found[0] for name, found in partial.items()})
 
     def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
@@ -173,8 +174,38 @@ class Measuring:
         """The wanted part of a chunk."""
         shadow, reduction = self.shadows[grid], self.reduction
         positions = shadow.positions(position) if reduction.positional else None
-        partial = reduction.step(self.meant(values, packing), shadow.reduced, positions)
+        partial = self.stepped(values, packing, shadow.reduced, positions)
         self.add(grid, shadow.key(position), partial, shadow.times(position))
+
+    def stepped(
+        self,
+        values: npt.NDArray[Any],
+        packing: Packing | None,
+        axes: tuple[int, ...],
+        positions: Sequence[npt.NDArray[np.int64]] | None = None,
+    ) -> Partial:
+        """The partial of stored values, in slices where they are many."""
+        along = next((axis for axis, length in enumerate(values.shape) if length > 1), None)
+        if values.nbytes <= STEP_BYTES or along is None:
+            return self.reduction.step(self.meant(values, packing), axes, positions)
+        length, reduced = values.shape[along], along in axes
+        # A slice that has little to reduce would cost more to merge than to measure.
+        least = LITTLE if reduced and any(n > 1 and axis not in axes for axis, n in enumerate(values.shape)) else 1
+        rows = max(STEP_BYTES * length // values.nbytes, least)
+        if rows >= length:
+            return self.reduction.step(self.meant(values, packing), axes, positions)
+        parts = []
+        for begin in range(0, length, rows):
+            slab = slice(begin, min(begin + rows, length))
+            where = None
+            if positions is not None:
+                where = [p[slab] if axis == along else p for p, axis in zip(positions, axes, strict=True)]
+            parts.append(self.stepped(values[(slice(None),) * along + (slab,)], packing, axes, where))
+            if reduced and len(parts) > 1:
+                parts = [self.reduction.merge(*parts)]
+        if reduced:
+            return parts[0]
+        return {name: np.concatenate([part[name] for part in parts], along) for name in parts[0]}
 
     def meant(self, values: npt.NDArray[Any], packing: Packing | None) -> npt.NDArray[Any]:
         """Stored values as meant ones, in the array's type."""

@@ -13,9 +13,11 @@ import xarray
 from insitu.combining.report import Report, Survey
 from insitu.errors import UnsupportedError
 from insitu.model import VirtualArray, VirtualGroup, byte_ranges, census
-from insitu.reducing import statistics
+from insitu.reducing import METHODS as STREAMED
+from insitu.reducing.reductions import Rules
 from insitu.xarray_bridge.lazy import LazyArray
 from insitu.xarray_bridge.ordinary import behind
+from insitu.xarray_bridge.reductions import statistics_of, streams
 from insitu.xarray_bridge.saving import decoded_group, stored_group
 
 __all__ = ["InsituAccessor"]
@@ -178,6 +180,8 @@ class InsituAccessor:
             Variables `tas_mean`, `tas_max`, …
         """
         names = [methods] if isinstance(methods, str) else list(methods)
+        if unknown := set(how) - set(TAKES):
+            raise TypeError(f"unexpected keyword argument(s): {', '.join(sorted(unknown))}")
         result: dict[str, Any] = {}
         for name, variable in self._dataset.data_vars.items():
             if variable.dtype.kind not in "biuf":
@@ -208,11 +212,32 @@ def _statistics(
     dims = [name for name in dims if name in variable.dims]
     kept = tuple(name for name in variable.dims if name not in dims)
     data = variable._data
-    if isinstance(data, LazyArray) and not data.steps:
+    if (
+        isinstance(data, LazyArray)
+        and data.size
+        and all(method in STREAMED or method == "median" for method in methods)
+    ):
         axes = tuple(variable.get_axis_num(name) for name in dims)
-        found = statistics(data.array, methods, axes=axes, storage_options=data.access.storage_options, **how)
-        return {method: xarray.Variable(kept, values) for method, values in found.items()}
-    return {method: getattr(variable, method)(dims, **how) for method in methods}
+        rules = Rules(how.get("skipna"), how.get("ddof", 0), how.get("min_count"))
+        if all(streams(data.dtype, method) for method in methods) and not (data.steps and "median" in methods):
+            found = statistics_of(data, methods, axes, rules)
+            return {method: xarray.Variable(kept, values) for method, values in found.items()}
+    return {method: _plainly(variable, method, dims, how) for method in methods}
+
+
+TAKES = {
+    "ddof": ("std", "var"),
+    "min_count": ("sum", "prod"),
+    "skipna": tuple(sorted({*STREAMED, "median"} - {"count", "any", "all"})),
+}
+"""Which methods of xarray know a keyword."""
+
+
+def _plainly(variable: xarray.Variable, method: str, dims: Sequence[Any], how: Mapping[str, Any]) -> xarray.Variable:
+    taken: xarray.Variable = getattr(variable, method)(
+        dims, **{name: value for name, value in how.items() if method in TAKES.get(name, ())}
+    )
+    return taken
 
 
 _register: Any = xarray.register_dataset_accessor

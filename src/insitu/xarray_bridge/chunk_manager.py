@@ -7,9 +7,7 @@ left to Dask.
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -18,6 +16,7 @@ from xarray.namedarray.parallelcompat import ChunkManagerEntrypoint, list_chunkm
 
 from insitu.xarray_bridge.lazy import LazyArray
 from insitu.xarray_bridge.options import options
+from insitu.xarray_bridge.pieces import boxes
 from insitu.xarray_bridge.values import computable, read_all, to_dask
 
 __all__ = ["InsituChunkManager", "register"]
@@ -140,7 +139,7 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
             sources, targets = [sources], [targets]
         regions = kwargs.get("regions") or [None] * len(sources)
         for source, target, region in zip(sources, targets, regions, strict=True):
-            for piece in _pieces(source, target):
+            for piece in boxes(source, _chunks_of(target, source)):
                 target[_within(region, piece)] = source[piece].read()
 
     def shuffle(self, x: LazyArray, indexer: list[list[int]], axis: int, chunks: Any) -> LazyArray:
@@ -202,23 +201,12 @@ def _cut(length: int, wanted: Any) -> tuple[int, ...]:
     return (size,) * full + ((rest,) if rest or not length else ())
 
 
-def _pieces(source: LazyArray, target: Any) -> Iterator[tuple[slice, ...]]:
-    """The array in boxes of about `block_bytes`, each a whole number of the target's chunks where it has some."""
-    if not source.shape:
-        yield ()
-        return
-    own = [cut[0] if cut else 1 for cut in source.chunks]
+def _chunks_of(target: Any, source: LazyArray) -> Sequence[int] | None:
+    """The chunks of what is written to, if it has some."""
     theirs = getattr(target, "chunks", None)
-    if not (isinstance(theirs, tuple) and len(theirs) == source.ndim and all(isinstance(n, int) for n in theirs)):
-        theirs = tuple(own)
-    size = [min(n, max(t, 1)) for n, t in zip(source.shape, theirs, strict=True)]
-    # From the last dimension on, as many chunks as fit: what is read together lies together, and is decoded once.
-    for axis in reversed(range(source.ndim)):
-        room = options.block_bytes // max(math.prod(size) * max(source.dtype.itemsize, 1), 1)
-        size[axis] = min(size[axis] * max(room, 1), source.shape[axis])
-    steps = [range(0, n, max(s, 1)) for n, s in zip(source.shape, size, strict=True)]
-    for corner in itertools.product(*steps):
-        yield tuple(slice(c, min(c + s, n)) for c, s, n in zip(corner, size, source.shape, strict=True))
+    if isinstance(theirs, tuple) and len(theirs) == source.ndim and all(isinstance(n, int) for n in theirs):
+        return theirs
+    return None
 
 
 def _within(region: Any, piece: tuple[slice, ...]) -> tuple[Any, ...]:

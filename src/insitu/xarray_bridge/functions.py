@@ -16,6 +16,7 @@ import numpy.typing as npt
 from insitu.model import concatenate
 from insitu.xarray_bridge.holes import with_holes
 from insitu.xarray_bridge.lazy import LazyArray
+from insitu.xarray_bridge.pieces import einsum
 from insitu.xarray_bridge.reductions import reduced
 from insitu.xarray_bridge.steps import Combined, FillNull, IsNull, Not, Rounded, Where
 from insitu.xarray_bridge.values import computable, inlined, joined_access
@@ -222,7 +223,8 @@ def reshape(a: LazyArray, shape: Any = None, order: Any = "C", **kwargs: Any) ->
     """Another shape: virtual where only lengths of 1 come or go."""
     wanted = np.reshape(np.broadcast_to(np.int8(0), a.shape), shape).shape  # spells out -1, checks the size
     if [n for n in wanted if n != 1] != [n for n in a.shape if n != 1] or 0 in wanted:
-        return np.reshape(_computable(a), wanted, order=order)
+        values = _computable(a)  # Dask's has no order
+        return np.reshape(values, wanted) if order == "C" else np.reshape(values, wanted, order=order)
     bare = _squeeze(a)
     for place, length in enumerate(wanted):
         if length == 1:
@@ -240,6 +242,16 @@ def _pad(array: LazyArray, pad_width: Any, mode: Any = "constant", **kwargs: Any
         for n, (before, after) in zip(array.shape, widths, strict=True)
     ]
     return with_holes(array, indices, kwargs.get("constant_values", 0))
+
+
+# Multiplying and adding up.
+
+
+@_does(np.einsum)
+def _einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Any:
+    if out is not None or kwargs or not isinstance(subscripts, str):
+        return NotImplemented
+    return einsum(subscripts, *operands)
 
 
 # Choosing.

@@ -1,21 +1,27 @@
-"""Which of NumPy's reductions stream through a virtual array, chunk by chunk?
+"""Which of NumPy's reductions stream through a virtual array, chunk by chunk, and where are they taken?
 
 xarray asks for `nanmean`, `nanmax`, … by name, and for sums and counts through small patterns: `sum(where(isnan(a), 0, a))` is a sum that
-skips missing values, `sum(~isnan(a))` a count. Both are recognised here; the values never exist as a whole.
+skips missing values, `sum(~isnan(a))` a count. Both are recognised here; the values never exist as a whole. `statistics_of` is the one door: whatever
+else may take a statistic (a server beside the data) is asked there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from insitu.reducing import reduce_array
+from insitu.reducing import METHODS as STREAMED
+from insitu.reducing import statistics
+from insitu.reducing.reductions import Rules
 from insitu.xarray_bridge.lazy import LazyArray
+from insitu.xarray_bridge.options import options
+from insitu.xarray_bridge.pieces import reduced_by_pieces
 from insitu.xarray_bridge.steps import FillNull, IsNull, Not
 
-__all__ = ["reduced"]
+__all__ = ["reduced", "statistics_of", "streams"]
 
 METHODS: dict[Callable[..., Any], tuple[str, bool]] = {
     np.sum: ("sum", False),
@@ -36,6 +42,8 @@ METHODS: dict[Callable[..., Any], tuple[str, bool]] = {
     np.nanprod: ("prod", True),
     np.median: ("median", False),
     np.nanmedian: ("median", True),
+    np.quantile: ("quantile", False),
+    np.nanquantile: ("quantile", True),
     np.any: ("any", False),
     np.all: ("all", False),
     np.argmin: ("argmin", False),
@@ -46,6 +54,49 @@ METHODS: dict[Callable[..., Any], tuple[str, bool]] = {
 """NumPy's function: the method, and whether missing values are left out."""
 
 NEUTRAL = {"sum": 0, "prod": 1}
+WHOLE = ("median", "quantile")
+"""Taken by blocks of the answer: every value that an answer depends on has to be there at once."""
+
+
+def streams(dtype: np.dtype[Any], method: str) -> bool:
+    """Whether a statistic of values of this type is taken piece by piece."""
+    return dtype.kind in ("biuf" if method in WHOLE else STREAMED[method].kinds.replace("S", "").replace("U", ""))
+
+
+def statistics_of(
+    array: LazyArray, methods: Sequence[str], axes: Sequence[int] | None, rules: Rules, *, keepdims: bool = False
+) -> dict[str, npt.NDArray[Any]]:
+    """Several statistics of an array in one pass, wherever they are best taken.
+
+    Parameters
+    ----------
+    array
+        What to reduce.
+    methods
+        Such that `streams` says yes; of an array with steps neither medians nor quantiles.
+    axes
+        Which to reduce; None: all.
+    rules
+        What counts.
+    keepdims
+        Whether reduced axes stay, with length 1.
+    """
+    if array.steps:
+        along = tuple(range(array.ndim)) if axes is None else tuple(axes)
+        found = reduced_by_pieces(array, methods, along, rules)
+        return found if keepdims else {name: values.squeeze(along) for name, values in found.items()}
+    return statistics(
+        array.array,
+        methods,
+        axes=axes,
+        skipna=rules.skipna,
+        ddof=rules.ddof,
+        min_count=rules.min_count,
+        q=rules.q,
+        keepdims=keepdims,
+        name=array.access.name,
+        storage_options=array.access.storage_options,
+    )
 
 
 def reduced(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -53,49 +104,49 @@ def reduced(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     if func not in METHODS or not args or not isinstance(args[0], LazyArray):
         return NotImplemented
     method, skipna = METHODS[func]
-    given: dict[str, Any] = {"axis": None, "dtype": None, "out": None, "keepdims": False, "ddof": 0}
-    order = (
-        ("axis", "out")
-        if method.startswith("arg") or method in ("min", "max", "any", "all", "median")
-        else ("axis", "dtype", "out")
-    )
-    given.update(zip(order, args[1:], strict=False))
-    given.update({name: value for name, value in kwargs.items() if value is not np._NoValue})
-    if (
-        set(given) - {"axis", "dtype", "out", "keepdims", "ddof"}
-        or given["out"] is not None
-        or len(args) > 1 + len(order)
-    ):
+    given = _given(method, args, kwargs)
+    if given is None:
         return NotImplemented
     array: LazyArray = args[0]
-    if array.steps:
-        if method in NEUTRAL and array.steps == (FillNull(NEUTRAL[method], array.array.dtype),):
-            skipna = True
-        elif method == "sum" and array.steps == (IsNull(), Not()):
-            method, skipna = "count", True
-        else:
-            return NotImplemented
-    virtual = array.array
-    if virtual.dtype.kind not in "biuf" or given["dtype"] not in (None, virtual.dtype) or not virtual.size:
+    if method in NEUTRAL and array.steps == (FillNull(NEUTRAL[method], array.array.dtype),):
+        array, skipna = LazyArray(array.array, array.access), True
+    elif method == "sum" and array.steps == (IsNull(), Not()) and streams(array.array.dtype, "count"):
+        array, method, skipna = LazyArray(array.array, array.access), "count", True
+    if not array.size or not streams(array.dtype, method) or not _same_type(array.dtype, given["dtype"]):
         return NotImplemented
-    if given["dtype"] is not None and virtual.dtype.kind != "f":
-        return NotImplemented
+    if array.steps and (method in WHOLE or array.nbytes <= options.block_bytes):
+        return NotImplemented  # small enough to be held: NumPy itself then does it
     axes = given["axis"]
     if axes is not None:
-        axes = tuple(int(axis) % virtual.ndim for axis in np.atleast_1d(axes))
-    if method.startswith("arg") and axes is not None and len(axes) != 1:
+        axes = tuple(int(axis) % array.ndim for axis in np.atleast_1d(axes))
+    if method.startswith("arg") and (len(axes) != 1 if axes is not None else array.ndim != 1) and array.steps:
         return NotImplemented
-    active = array.access.active
-    result = (reduce_array if active is None else active.reduce_array)(
-        virtual,
-        method,
-        axes=axes,
-        skipna=skipna,
-        ddof=int(given["ddof"]),
-        name=array.access.name,
-        storage_options=array.access.storage_options,
-    )
-    if given["keepdims"]:
-        kept = [1 if axes is None or i in axes else n for i, n in enumerate(virtual.shape)]
-        return np.reshape(result, kept)
-    return result[()] if isinstance(result, np.ndarray) and result.ndim == 0 else result
+    rules = Rules(skipna, given["ddof"], None, given["q"])
+    found = statistics_of(array, [method], axes, rules, keepdims=bool(given["keepdims"]))[method]
+    return found[()] if isinstance(found, np.ndarray) and found.ndim == 0 else found
+
+
+def _given(method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """The arguments by name; None if there are some that mean more than is done here."""
+    given: dict[str, Any] = {"axis": None, "dtype": None, "out": None, "keepdims": False, "ddof": 0, "q": None}
+    if method == "quantile":
+        order = ["q", "axis", "out"]
+    elif method in ("sum", "mean", "std", "var", "prod"):
+        order = ["axis", "dtype", "out"]
+    else:
+        order = ["axis", "out"]
+    if len(args) > 1 + len(order):
+        return None
+    kwargs = {name: value for name, value in kwargs.items() if value is not np._NoValue}
+    if kwargs.get("method") == "linear":  # of quantile, the default
+        del kwargs["method"]
+    if kwargs.get("overwrite_input") is False:
+        del kwargs["overwrite_input"]
+    given |= dict(zip(order, args[1:], strict=False)) | kwargs
+    known = {"axis", "dtype", "out", "keepdims", "ddof", "q"}
+    return None if set(given) - known or given["out"] is not None else given
+
+
+def _same_type(dtype: np.dtype[Any], asked: Any) -> bool:
+    """Whether the type that was asked for is the one that comes anyway."""
+    return asked is None or (np.dtype(asked) == dtype and dtype.kind == "f")
