@@ -41,21 +41,20 @@ clients: setup
 	-$(BIN)/python scripts/clients.py install
 
 check: setup
-	$(BIN)/ruff format --check src tests bench scripts setup.py
-	$(BIN)/ruff check src tests bench scripts setup.py
+	$(BIN)/ruff format --check src tests bench scripts examples setup.py
+	$(BIN)/ruff check src tests bench scripts examples setup.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: setup
-	$(BIN)/ruff format src tests bench scripts setup.py
-	$(BIN)/ruff check --fix src tests bench scripts setup.py
+	$(BIN)/ruff format src tests bench scripts examples setup.py
+	$(BIN)/ruff check --fix src tests bench scripts examples setup.py
 
-# The peers that the benchmarks run beside need their own environment; BENCH="scan_local --quick" runs one of them.
+# The peers that the benchmarks run beside need their own environment. All of them write docs/benchmarks.md; BENCH="scan_local --quick" runs one.
 bench:
 	$(MAKE) setup PYTHON=$(BENCH_PYTHON)
 	.venv-$(BENCH_PYTHON)/bin/python -m pip install --quiet --disable-pip-version-check '.[bench]'
-	set -e; for script in $(if $(BENCH),"$(BENCH)",scan_local scan_remote read); do \
-		set -- $$script; .venv-$(BENCH_PYTHON)/bin/python "bench/$$1.py" $$2 $$3; done
+	.venv-$(BENCH_PYTHON)/bin/python bench/$(if $(BENCH),$(firstword $(BENCH)).py $(wordlist 2,9,$(BENCH)),page.py)
 
 # Change bytes of HDF5 files and see that the scanner reads right or says no: MINUTES=10 make fuzz
 fuzz: setup
@@ -67,4 +66,4 @@ docs: setup
 	@echo "docs/_build/index.html"
 
 clean:
-	rm -rf .venv* build demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache src/*.egg-info
+	rm -rf .venv* .clients build demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache src/*.egg-info
