@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, Protocol
 
 from insitu.errors import FormatError, UnsupportedError
+from insitu.formats.archives import is_tar, is_zip, scan_tar, scan_zip
 from insitu.formats.dmrpp import is_dmrpp, scan_dmrpp
 from insitu.formats.fits import is_fits, scan_fits
 from insitu.formats.grib import is_grib, is_side_file, scan_by_index, scan_grib
@@ -73,6 +74,9 @@ def _behind_head(window: Window, place: int) -> bool:
 
 
 FORMATS: dict[str, Format] = {
+    # Archives before all that may begin within a file.
+    "zip": Format(is_zip, scan_zip),
+    "tar": Format(is_tar, scan_tar),
     "netcdf3": Format(is_netcdf3, scan_netcdf3),
     "tiff": Format(is_tiff, scan_tiff),
     "fits": Format(is_fits, scan_fits),
@@ -154,7 +158,6 @@ _LOOKS: tuple[tuple[bytes, str, str], ...] = (
     (b"BZh", "a bzip2 archive", "Unpack it: a compressed file cannot be read by range"),
     (b"\xfd7zXZ", "an xz archive", "Unpack it: a compressed file cannot be read by range"),
     (b"\x28\xb5\x2f\xfd", "a Zstandard archive", "Unpack it: a compressed file cannot be read by range"),
-    (b"PK\x03\x04", "a ZIP archive", "Unpack it, or give the URL of a store in it"),
     (b"PAR1", "Parquet", "Parquet holds tables, not arrays"),
     (b"version https://git-lfs", "a Git LFS pointer", "Fetch the file itself with git lfs pull"),
 )

@@ -37,13 +37,16 @@ PADDING = 4096
 
 LAYERS = 16
 """Messages of the same headers that are shown, each in a group of its own behind the first."""
+HEADING = bytes(range(0x7F))
+"""What a heading consists of: text, and the signs that tell teleprinters where it begins."""
 LEADING = 4096
 """Bytes in which the first message must begin: bulletins have a heading of some dozen."""
 
 
 def is_grib(window: Window) -> bool:
     """Whether a file begins as GRIB does, or with a bulletin's heading in front of it."""
-    return first_message(window.head[:LEADING]) >= 0
+    at = first_message(window.head[:LEADING])
+    return at == 0 or (at > 0 and not window.head[:at].strip(HEADING))
 
 
 def scan_grib(

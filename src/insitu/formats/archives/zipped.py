@@ -1,0 +1,110 @@
+"""Which members has a zip archive, and where do their bytes begin?
+
+The central directory at the end lists them (APPNOTE 4.3.12); the bytes begin behind a local header, whose length only itself tells. All local headers come in one batch.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from insitu.errors import FormatError
+from insitu.formats.archives.member import Member
+from insitu.formats.hdf5.window import Window
+from insitu.sources.protocol import read_tail
+
+__all__ = ["zip_members"]
+
+_END = struct.Struct("<4s4H2IH")
+_END64 = struct.Struct("<4sQ2H2I4Q")
+_LOCATOR = struct.Struct("<4sIQI")
+_ENTRY = struct.Struct("<4s6H3I5H2I")
+_LOCAL = 30
+TAIL = 1 << 16
+LARGEST = 1 << 28
+"""Bytes of a central directory."""
+
+
+def zip_members(window: Window) -> list[Member]:
+    """All members that are files."""
+    size, start = window.size, max(window.size - TAIL - _END.size, 0)
+    tail = window.head[start:] if len(window.head) == size else read_tail(window.source, size - start)
+    place = tail.rfind(b"PK\5\6")
+    if place < 0 or place + _END.size > len(tail):
+        raise FormatError("the zip file has no directory", url=window.url, offset=start, structure="end of directory")
+    _, _, _, _, count, length, offset, _ = _END.unpack_from(tail, place)
+    if 0xFFFF in (count,) or 0xFFFFFFFF in (length, offset):
+        count, length, offset = _large(window, tail, place, start)
+    if length > LARGEST or offset + length > size:
+        raise FormatError(
+            f"a directory of {length} bytes at {offset}", url=window.url, offset=offset, structure="directory"
+        )
+    data = tail[offset - start : offset - start + length] if offset >= start else window.source.read(offset, length)
+    entries = _entries(data, count, window.url, offset)
+    headers = window.source.read_many([(place, _LOCAL) for _, place, _, _ in entries])
+    members = []
+    for (name, place, length, hidden), header in zip(entries, headers, strict=True):
+        if len(header) != _LOCAL or header[:4] != b"PK\3\4":
+            raise FormatError(
+                f"member {name!r} is not where the directory says",
+                url=window.url,
+                offset=place,
+                structure="local file header",
+            )
+        begin = place + _LOCAL + sum(struct.unpack_from("<HH", header, 26))
+        if begin + length > size:
+            hidden = hidden or "it ends behind the end of the archive"
+        members.append(Member(name, begin, length, hidden))
+    return members
+
+
+def _large(window: Window, tail: bytes, place: int, start: int) -> tuple[int, int, int]:
+    """Zip64 (4.3.14): the numbers that are too large for the old record."""
+    at = place - _LOCATOR.size
+    if at < 0 or tail[at : at + 4] != b"PK\6\7":
+        raise FormatError("no Zip64 locator", url=window.url, offset=start + place, structure="Zip64 locator")
+    (_, _, where, _) = _LOCATOR.unpack_from(tail, at)
+    data = window.source.read(where, _END64.size) if where + _END64.size <= window.size else b""
+    if len(data) != _END64.size or data[:4] != b"PK\6\6":
+        raise FormatError("no Zip64 record", url=window.url, offset=where, structure="Zip64 end of directory")
+    found = _END64.unpack(data)
+    return found[7], found[8], found[9]
+
+
+def _entries(data: bytes, count: int, url: str, offset: int) -> list[tuple[str, int, int, str]]:
+    """Name, place of the local header, bytes, and why not."""
+    found: list[tuple[str, int, int, str]] = []
+    at = 0
+    for _ in range(count):
+        if at + _ENTRY.size > len(data) or data[at : at + 4] != b"PK\1\2":
+            raise FormatError("the directory is damaged", url=url, offset=offset + at, structure="directory")
+        entry = _ENTRY.unpack_from(data, at)
+        flags, method = entry[3], entry[4]
+        packed, full = entry[8], entry[9]
+        names, extras, comments = entry[10:13]
+        place = entry[16]
+        name = data[at + _ENTRY.size : at + _ENTRY.size + names].decode(
+            "utf-8" if flags & 0x800 else "cp437", "replace"
+        )
+        extra = data[at + _ENTRY.size + names : at + _ENTRY.size + names + extras]
+        full, packed, place = _widened(extra, full, packed, place)
+        at += _ENTRY.size + names + extras + comments
+        if name.endswith("/"):
+            continue
+        hidden = "it is encrypted" if flags & 1 else "it is compressed" if method or packed != full else ""
+        found.append((name, place, packed, hidden))
+    return found
+
+
+def _widened(extra: bytes, full: int, packed: int, place: int) -> tuple[int, int, int]:
+    """Zip64 numbers of the extra field (4.5.3): only those that are all ones in the entry, in this order."""
+    at = 0
+    while at + 4 <= len(extra):
+        tag, length = struct.unpack_from("<HH", extra, at)
+        if tag == 1:
+            rest = extra[at + 4 : at + 4 + length]
+            numbers = list(struct.unpack(f"<{len(rest) // 8}Q", rest[: len(rest) // 8 * 8]))[::-1]
+            full = numbers.pop() if full == 0xFFFFFFFF and numbers else full
+            packed = numbers.pop() if packed == 0xFFFFFFFF and numbers else packed
+            place = numbers.pop() if place == 0xFFFFFFFF and numbers else place
+        at += 4 + length
+    return full, packed, place
