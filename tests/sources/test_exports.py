@@ -9,7 +9,7 @@ def test_public_names():
     assert set(sources.__all__) == {
         "Blocks", "ByteSource", "Cached", "Counted", "DiskCache", "FileLikeSource", "FilesystemSource", "HttpSource",
         "LocalSource", "MemorySource", "Merged", "ObjectSource", "Patience", "Range", "Trace", "detach_secrets", "displayed",
-        "expand", "is_local", "merge", "open_source", "read_into", "read_tail", "request_bytes", "trace", "worthwhile_gap",
+        "expand", "is_local", "merge", "open_source", "read_all", "read_into", "read_tail", "request_bytes", "trace", "worthwhile_gap",
     }  # fmt: skip
 
 

@@ -8,13 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import TruncatedError
-from insitu.sources import ByteSource, Cached, is_local
+from insitu.sources import ByteSource, Cached, is_local, read_all
 from insitu.sources.protocol import ReadsInto
 
 __all__ = ["fetch", "filled"]
-
-UNKNOWN_BYTES = 4 << 20
-"""Asked for of an object whose size nobody told: nearly every chunk of a Zarr store comes in one request."""
 
 
 def fetch(
@@ -36,7 +33,7 @@ def fetch(
         return [memoryview(_whole(source.read(low, size), low, size))], 1, size
     if (length < 0).any():
         if (length < 0).all() and (offset == offset[0]).all() and not is_local(source):
-            whole = memoryview(_rest(source, int(offset[0])))
+            whole = memoryview(read_all(source, int(offset[0])))
             return [whole] * len(offset), 1, len(whole)
         length = np.where(length < 0, np.maximum(source.size() - offset, 0), length)
     reach = np.maximum.accumulate(offset + length)
@@ -57,14 +54,6 @@ def fetch(
     ends = inner + length
     data = [views[w][i:e] for w, i, e in zip(which.tolist(), inner.tolist(), ends.tolist(), strict=True)]
     return data, len(ranges), int(sizes.sum())
-
-
-def _rest(source: ByteSource, offset: int) -> bytes:
-    """An object from an offset on, in one request where it is not large: asking for its size first would be one more."""
-    data = source.read(offset, UNKNOWN_BYTES)
-    if len(data) < UNKNOWN_BYTES:
-        return data
-    return data + source.read(offset + len(data), max(source.size() - offset - len(data), 0))
 
 
 def filled(source: ReadsInto, offset: int, target: npt.NDArray[Any]) -> None:

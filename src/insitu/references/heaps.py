@@ -14,7 +14,7 @@ import numpy as np
 from insitu.codecs import decode
 from insitu.errors import InsituError, UnsupportedError
 from insitu.model import INLINE, Codec, Columns, Encoding, Located, Tile, VirtualArray
-from insitu.sources import open_source
+from insitu.sources import open_source, read_all
 
 __all__ = ["without_heaps"]
 
@@ -82,7 +82,7 @@ def _encoded(
     about = tile.chunks.sources[int(rows.source[row])]
     with open_source(about.url, storage_options) as source:
         try:
-            stored = source.read(begin, size if size >= 0 else source.size() - begin)
+            stored = source.read(begin, size) if size >= 0 else read_all(source, begin)
             values = decode(stored, encoding, shape, filter_mask=int(rows.filter_mask[row]), fetch=source.read_many)
         except InsituError as problem:
             raise problem.located(url=about.url, offset=begin) from None

@@ -33,7 +33,7 @@ from insitu.references.recent import Recent
 from insitu.references.target import folder, replaced_directory
 from insitu.references.urls import Base
 from insitu.references.writing import Block, Writing
-from insitu.sources import open_source
+from insitu.sources import open_source, read_all
 from insitu.sources.listing import local_path
 from insitu.sources.threads import gather
 from insitu.zarr_metadata import ArrayMetadata
@@ -128,7 +128,7 @@ class Paged:
         name = self._name(record)
         try:
             with open_source(name, self.storage_options) as source:
-                data = source.read(0, source.size())
+                data = read_all(source)
         except NotFoundError:
             if self.missing == "unwritten":
                 return None

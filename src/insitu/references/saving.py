@@ -25,7 +25,7 @@ from insitu.references.kerchunk_parquet import RECORD_SIZE, read_parquet, write_
 from insitu.references.target import writable
 from insitu.references.urls import Base, absolute, relative_to
 from insitu.references.writing import Writing
-from insitu.sources import ByteSource, open_source
+from insitu.sources import ByteSource, open_source, read_all
 from insitu.sources.gate import ask_path
 from insitu.sources.listing import local_path
 
@@ -102,7 +102,7 @@ def open_references(
     if kind == "kerchunk-parquet":
         return _open_directory(url, base, errors, missing, storage_options, sure=format is not None)
     with open_source(url, storage_options) as source:
-        data = source.read(0, source.size())
+        data = read_all(source)
     if kind == "flat-parquet":
         return read_flat(data, base, errors=errors)
     document = parse_json(data, base.url)
@@ -118,7 +118,7 @@ def _open_directory(
 ) -> VirtualGroup | None:
     try:
         with open_source(f"{url.rstrip('/')}/.zmetadata", storage_options) as source:
-            document = parse_json(source.read(0, source.size()), base.url)
+            document = parse_json(read_all(source), base.url)
     except NotFoundError:
         if sure:
             raise

@@ -32,6 +32,7 @@ from insitu.sources.protocol import ByteSource, Range, read_into, read_tail
 from insitu.sources.redact import displayed
 from insitu.sources.resolve import is_local, open_source, request_bytes
 from insitu.sources.tracing import Trace, trace
+from insitu.sources.whole import read_all
 
 if TYPE_CHECKING:
     from insitu.sources.http import HttpSource
@@ -60,6 +61,7 @@ __all__ = [
     "is_local",
     "merge",
     "open_source",
+    "read_all",
     "read_into",
     "read_tail",
     "request_bytes",

@@ -15,24 +15,13 @@ from typing import Any
 from insitu.errors import AccessError, NotFoundError, SourceError
 from insitu.formats.zarr.keyed import Keyed, beneath
 from insitu.model import Encoding
-from insitu.sources import ByteSource, open_source
+from insitu.sources import open_source, read_all
 from insitu.sources.gate import ask_path
 from insitu.sources.listing import children, local_path
 from insitu.sources.threads import gather
 from insitu.zarr_metadata import ArrayMetadata
 
-__all__ = ["Store", "whole"]
-
-_FIRST = 1 << 20
-"""Bytes asked for at first of a document whose size nobody told: nearly all come in one request."""
-
-
-def whole(source: ByteSource) -> bytes:
-    """All bytes of an object, in one request if it is small."""
-    data = source.read(0, _FIRST)
-    if len(data) < _FIRST:
-        return data
-    return data + source.read(_FIRST, source.size() - _FIRST)
+__all__ = ["Store"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +41,7 @@ class Store:
     def _fetch(self, key: str, stop: threading.Event) -> bytes | None:
         try:
             with open_source(beneath(self.url, key), self.storage_options) as source:
-                return whole(source)
+                return read_all(source)
         except NotFoundError:
             return None
 

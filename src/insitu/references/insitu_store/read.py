@@ -38,7 +38,7 @@ from insitu.references.insitu_store.rows import Page, Rows, SparseRows, Stacked,
 from insitu.references.insitu_store.values import dtype_from, unpack
 from insitu.references.recent import Recent
 from insitu.references.urls import Base
-from insitu.sources import open_source
+from insitu.sources import open_source, read_all
 from insitu.sources.listing import local_path
 from insitu.zarr_metadata.document import field as needed
 from insitu.zarr_metadata.document import integers as numbers_of
@@ -284,7 +284,7 @@ def open_store(
     if data is None:
         try:
             with open_source(f"{url}/{root.NAME}", storage_options) as source:
-                data = source.read(0, source.size())
+                data = read_all(source)
         except NotFoundError as problem:
             raise problem.located(structure=root.NAME) from None
     document = root.parse(data, url)
