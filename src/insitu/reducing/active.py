@@ -232,7 +232,7 @@ class Active:
         if self.required:
             raise problem
         reason = str(problem)
-        key = (self.url, type(problem).__name__)
+        key = (self.url, problem.kind)
         if key in _warned:
             return
         _warned.add(key)

@@ -98,7 +98,7 @@ class Client:
         if basic:
             headers["Authorization"] = "Basic " + b64encode(":".join(basic).encode()).decode()
         if time.monotonic() < self._down:
-            raise ServerError("the server could not be reached a moment ago", url=self.url)
+            raise TimedOutError("the server could not be reached a moment ago", url=self.url)
         pause = FIRST_PAUSE
         for attempt in range(1, ATTEMPTS + 1):
             try:

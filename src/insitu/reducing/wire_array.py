@@ -70,9 +70,11 @@ def array_from(data: Any, most: int = MOST_ELEMENTS) -> VirtualArray:
 
 def _source(row: Any) -> Source:
     url, size, etag, modified, optional = row
-    if not isinstance(url, str):
-        raise ModelError("a source is named by a URL")
-    return Source(url, size, etag, modified, bool(optional))
+    if not isinstance(url, str) or not isinstance(etag, (str, type(None))):
+        raise ModelError("a source is named by a URL, and its mark is a text")
+    if not isinstance(modified, (int, float, type(None))):
+        raise ModelError("a source was changed at a time")
+    return Source(url, None if size is None else whole(size), etag, modified, bool(optional))
 
 
 def _tile_to(tile: Tile, sources: dict[Source, int]) -> dict[str, Any]:

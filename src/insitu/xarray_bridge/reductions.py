@@ -85,7 +85,8 @@ def statistics_of(
         along = tuple(range(array.ndim)) if axes is None else tuple(axes)
         found = reduced_by_pieces(array, methods, along, rules)
         return found if keepdims else {name: values.squeeze(along) for name, values in found.items()}
-    return statistics(
+    active = array.access.active
+    return (statistics if active is None else active.statistics)(
         array.array,
         methods,
         axes=axes,

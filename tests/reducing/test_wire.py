@@ -1,0 +1,154 @@
+"""What travels arrives as it was; what was tampered with does not arrive at all."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from typing import Any
+
+import cbor2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from insitu.errors import InsituError, ModelError, SelectionError
+from insitu.model import Codec, Encoding, Selection
+from insitu.model.packing import Kind, Packing, Packings
+from insitu.reading import read_array
+from insitu.reducing.storage import chunk_array, encoding_of, spans_selection
+from insitu.reducing.wire import (
+    dtype_from,
+    dtype_to,
+    numbers_from,
+    numbers_to,
+    selection_from,
+    selection_said,
+    selection_to,
+    values_from,
+    values_to,
+)
+from insitu.reducing.wire_array import array_from, array_to
+from mosaics import evaluate, mosaics
+
+
+def travelled(data: Any) -> Any:
+    return cbor2.loads(cbor2.dumps(data))
+
+
+@settings(max_examples=60)
+@given(mosaics())
+def test_mosaics_travel(case: Any) -> None:
+    found = array_from(travelled(array_to(case.array)))
+    assert (found.shape, found.dtype) == (case.array.shape, case.array.dtype)
+    np.testing.assert_array_equal(evaluate(found, case.disk), case.values)
+
+
+@settings(max_examples=80)
+@given(st.lists(st.integers(-(2**62), 2**62), max_size=50), st.booleans())
+def test_columns_travel(numbers: list[int], many: bool) -> None:
+    column = np.array(numbers * (40 if many else 1), np.int64)
+    np.testing.assert_array_equal(numbers_from(travelled(numbers_to(column))), column)
+
+
+def test_a_thousand_chunks_are_small() -> None:
+    offset = np.cumsum(np.random.default_rng(0).integers(900_000, 1_100_000, 1000))
+    assert len(cbor2.dumps(numbers_to(offset))) < 4000
+    assert len(cbor2.dumps(numbers_to(np.full(100_000, 7)))) < 40
+
+
+@pytest.mark.parametrize(
+    "dtype", ["<f4", ">i2", "?", "<M8[ns]", "<U5", "S3", "<c16", [("a", "<i4"), ("b", "<f8", (2,))]]
+)
+def test_values_travel(dtype: Any) -> None:
+    values = np.zeros((2, 3), dtype)
+    if values.dtype.kind in "fiu":
+        values[...] = np.arange(6).reshape(2, 3)
+    assert dtype_from(travelled(dtype_to(values.dtype))) == values.dtype
+    found = values_from(travelled(values_to(values)))
+    np.testing.assert_array_equal(found, values)
+    assert found.dtype.newbyteorder("=") == values.dtype.newbyteorder("=")
+    texts = np.array([["a", None], [3, "b"]], object)
+    np.testing.assert_array_equal(values_from(travelled(values_to(texts))), texts)
+
+
+@pytest.mark.parametrize("key", [np.s_[...], np.s_[2, ::-1, 1:4], np.s_[[3, 0, 0], 1], np.s_[::2, [], 5]])
+def test_selections_travel(key: Any) -> None:
+    values = np.arange(6 * 5 * 7).reshape(6, 5, 7)
+    selection = Selection.of(key, values.shape)
+    for said in (selection_to(selection), selection_said(key)):
+        found = selection_from(travelled(said), values.shape)
+        assert found.result_shape == selection.result_shape
+        for one, other in zip(found.selectors, selection.selectors, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("bad", [5, ["..."] * 2, [0, 0, 0, 0], [[0, 0, 3]], [[0, 1, 99]], [[-1, 1, 2]], [{"a": 1}], [None], [True], [{"slice": [0, 1, 2, 3]}], [1.5]])  # fmt: skip
+def test_selections_that_select_nothing(bad: Any) -> None:
+    with pytest.raises((SelectionError, ModelError)):
+        selection_from(bad, (6, 5, 7))
+
+
+def test_packings_travel(tmp_path: Any) -> None:
+    kind = Kind(dtype="<f4", masked="<f4", scaled="<f4", scale_dtype="<f8", offset_dtype="<f8")
+    rows = [Packing(0.5, 1.0, (np.int16(-9),), kind), Packing(0.25, 2.0, (np.int16(-8), np.int16(-7)), kind)]
+    path = tmp_path / "x"
+    path.write_bytes(np.array([2, -9, 4, -8], "<i2").tobytes())
+    from dataclasses import replace
+
+    array = chunk_array(str(path), 0, 8, Encoding(np.dtype("<i2")), None)
+    for row in range(2):
+        tile = replace(
+            array.tiles[0], packings=Packings.of(rows), chunks=replace(array.tiles[0].chunks, packing=np.asarray(row))
+        )
+        packed = replace(array, dtype=np.dtype("f4"), tiles=(tile,))
+        np.testing.assert_array_equal(read_array(array_from(travelled(array_to(packed)))), read_array(packed))
+
+
+def _mutated(data: Any, rng: random.Random) -> Any:
+    """The same map with one thing changed somewhere."""
+    data = copy.deepcopy(data)
+    node, path = data, []
+    while isinstance(node, (dict, list)) and node and (rng.random() < 0.8 or not path):
+        key = rng.choice(list(node)) if isinstance(node, dict) else rng.randrange(len(node))
+        path.append((node, key))
+        node = node[key]
+    parent, key = path[-1]
+    parent[key] = rng.choice([None, -1, 0, 1, 2**40, 2**70, "x", b"\0\1", [], {}, [1], True, 1.5, [[1, 2], [3]]])
+    return data
+
+
+def test_tables_that_were_tampered_with(tmp_path: Any) -> None:
+    """An error of ours, or another array that can be read or not; never anything else."""
+    path = tmp_path / "x"
+    path.write_bytes(np.arange(24, dtype="<i4").tobytes())
+    array = chunk_array(str(path), 0, 96, Encoding(np.dtype("<i4"), (Codec("zlib", {"level": 1}),)), (4, 6))[:, ::2]
+    good = travelled(array_to(array))
+    rng = random.Random(3)
+    for _ in range(1500):
+        try:
+            found = array_from(_mutated(good, rng))
+            if found.size < 10_000 and not any(t.chunks.shape and max(t.chunks.shape) > 10_000 for t in found.tiles):
+                read_array(found)
+        except InsituError:
+            pass
+
+
+def test_chunks_and_spans() -> None:
+    encoding = encoding_of(
+        {
+            "dtype": "<f4",
+            "codecs": [{"id": "shuffle", "elementsize": 4}, {"name": "zlib", "configuration": {"level": 3}}],
+        }
+    )
+    assert [codec.name for codec in encoding.codecs] == ["shuffle", "zlib"]
+    assert json.dumps(dict(encoding.codecs[1].configuration)) == '{"level": 3}'
+    with pytest.raises(ModelError, match="how many elements"):
+        chunk_array("x", 0, 10, encoding, None)
+    with pytest.raises(ModelError, match="no chunk"):
+        chunk_array("x", -1, 8, Encoding(np.dtype("i4")), None)
+    with pytest.raises(SelectionError, match="leaves a chunk"):
+        spans_selection([(3, 9)], 10)
+    with pytest.raises(ModelError):
+        encoding_of({"codecs": []})
