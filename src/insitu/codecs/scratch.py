@@ -11,6 +11,7 @@ import threading
 import numpy as np
 
 from insitu.codecs.form import Octets
+from insitu.errors import CodecError
 
 __all__ = ["KEPT", "borrow"]
 
@@ -38,7 +39,11 @@ def borrow(slot: int, nbytes: int) -> Octets:
     """
     kept = _slots.buffers.get(slot)
     if kept is None or kept.size < nbytes:
-        kept = np.empty(nbytes, np.uint8)
+        try:
+            kept = np.empty(nbytes, np.uint8)
+        except MemoryError:
+            # As a rule the file claims what it does not hold.
+            raise CodecError(f"there is no memory for a chunk of {nbytes} bytes") from None
         if nbytes <= KEPT:
             _slots.buffers[slot] = kept
     return kept[:nbytes]

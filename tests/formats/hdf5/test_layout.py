@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
+import insitu
 from insitu.errors import FormatError
 from insitu.formats.hdf5.layout import ChunkedLayout, ContiguousLayout, parse_layout
 from insitu.model import Inline, Stored, Unwritten
@@ -59,3 +60,22 @@ def test_versions_1_and_2_put_the_address_first() -> None:
 def test_damaged_messages(body: bytes) -> None:
     with pytest.raises(FormatError):
         parse_layout(body + bytes(8), 8, 8)
+
+
+def test_chunks_larger_than_hdf5_allows_are_damage() -> None:
+    dims = b"".join(length.to_bytes(4, "little") for length in (1 << 20, 1 << 12, 4))
+    body = bytes([3, 2, 3]) + bytes(8) + dims
+    with pytest.raises(FormatError, match="more than HDF5 allows"):
+        parse_layout(body, 8, 8)
+
+
+def test_since_version_5_chunks_may_be_larger(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w", libver="latest") as file:
+        try:
+            file.create_dataset("x", (1 << 33,), "u1", chunks=((1 << 32) + 10,), fillvalue=3)
+        except (ValueError, OSError):
+            pytest.skip("this library has no such chunks")
+    group = insitu.scan(path)
+    assert group.arrays["x"].details["chunks"] == ((1 << 32) + 10,)
+    assert insitu.read(group, "x", slice(-2, None)).tolist() == [3, 3]

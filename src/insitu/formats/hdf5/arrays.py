@@ -113,7 +113,7 @@ def details_of(dataset: Dataset, shape: tuple[int, ...]) -> dict[str, Any]:
     elif datatype.kind == "sequence":
         details["vlen"] = "sequence"
     elif datatype.kind == "time":
-        details["time"] = "seconds since 1970-01-01"
+        details["time"] = f"{8 * datatype.size} bits"  # of seconds since 1970, if the writer means what UNIX does
     elif datatype.kind == "opaque" and datatype.note:
         details["tag"] = datatype.note
     elif datatype.kind in ("string", "text"):

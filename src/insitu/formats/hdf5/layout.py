@@ -133,7 +133,8 @@ def _chunked_v4(body: bytes, offset_size: int, length_size: int) -> ChunkedLayou
         size, mask = _uint(body, at, length_size), _uint(body, at + length_size, 4)
         at += length_size + 4
     at += _PARAMETERS[index]
-    return _chunked(dims, index, _address(body, at, offset_size), bool(flags & 1), size, mask)
+    most = 1 << 62 if body[0] == 5 else 1 << 32
+    return _chunked(dims, index, _address(body, at, offset_size), bool(flags & 1), size, mask, most)
 
 
 def _chunked(
@@ -143,10 +144,13 @@ def _chunked(
     bare_edges: bool = False,
     size: int | None = None,
     mask: int = 0,
+    most: int = 1 << 32,
 ) -> ChunkedLayout:
-    """The last of the dimensions is the size of an element."""
+    """The last of the dimensions is the size of an element. Before version 5 chunks have less than 4 GiB."""
     if not 2 <= len(dims) <= 33 or 0 in dims:
         raise FormatError(f"chunks of {dims}", structure="data layout")
+    if math.prod(dims) >= most:
+        raise FormatError(f"chunks of {math.prod(dims)} bytes, more than HDF5 allows", structure="data layout")
     return ChunkedLayout(dims[:-1], dims[-1], index, address, bare_edges, size, mask)
 
 

@@ -5,6 +5,8 @@ Format specification 3.0, II.A (superblock versions 0 to 3) and II.C (superblock
 
 from __future__ import annotations
 
+import posixpath
+import re
 from dataclasses import dataclass
 
 from insitu.errors import FormatError, UnsupportedError
@@ -12,10 +14,12 @@ from insitu.formats.hdf5.checksum import verify
 from insitu.formats.hdf5.file import File
 from insitu.formats.hdf5.walk import Walk
 
-__all__ = ["SIGNATURE", "Superblock", "find_signature", "read_superblock"]
+__all__ = ["SIGNATURE", "Superblock", "find_signature", "member_of_set", "read_superblock"]
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _WIDTHS = (2, 4, 8)
+JOIN_FAMILY = "Join its members into one file, in their order (`cat x_*.h5 > x.h5`, or h5repart)"
+REPACK_SET = "Repack the set into one file with h5repack"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +88,28 @@ def _old(file: File, data: bytes, version: int, at: int) -> Superblock:
     # Root group symbol table entry: name offset, then the object header's address (III.C).
     root = _uint(data, place + 5 * width, width)
     if driver != file.undefined:  # before the length is judged: of a set of files, one is always too short
-        raise UnsupportedError(
-            "the file is a member of a set of files (multi, split or family driver)",
-            url=file.url,
-            offset=at,
-            hint="Repack the set into one file (h5repack, h5repart)",
-        )
+        begin = driver + 8  # II.B, "Driver Information Block": version, reserved, size, then the name of the driver
+        member_of_set(file, data[begin : begin + 8], end)
     _check(file, base, end, at)
     return Superblock(version, root, None)
+
+
+def member_of_set(file: File, driver: bytes, end: int) -> None:
+    """Refuse a file that is one of a set, by the name of the driver that wrote it. A family that was joined is a file like any other.
+
+    Parameters
+    ----------
+    file
+        The file.
+    driver
+        The name.
+    end
+        How long the file says that it is.
+    """
+    if driver != b"NCSAfami":
+        file.unsupported("the file is a member of a set of files (multi or split driver)", REPACK_SET)
+    if end > file.size:
+        file.unsupported("the file is a member of a family of files", JOIN_FAMILY)
 
 
 def _new(file: File, data: bytes, version: int, at: int) -> Superblock:
@@ -112,8 +130,14 @@ def _check(file: File, base: int, end: int, at: int) -> None:
     moved = at - base
     file.base = at
     if end + moved > file.size:
-        file.fail(
-            f"says that the file has {end + moved} bytes, but it has {file.size}: it is truncated", 0, "superblock"
+        # Old families do not say that they are one: their first member looks like the beginning of a larger file, which it is.
+        family = re.search(r"(?<!\d)0+(?!\d)", posixpath.basename(file.url)) is not None
+        raise FormatError(
+            f"the superblock says that the file has {end + moved} bytes, but it has {file.size}: it is truncated",
+            url=file.url,
+            offset=at,
+            structure="superblock",
+            hint=f"If it is the first of a family of files: {JOIN_FAMILY}" if family else None,
         )
 
 

@@ -9,6 +9,7 @@ from insitu.formats.hdf5.cache_image import read_cache_image
 from insitu.formats.hdf5.file import File
 from insitu.formats.hdf5.messages import BTREE_K, CACHE_IMAGE, DRIVER_INFO, SHARED_TABLE
 from insitu.formats.hdf5.object_header import read_object_header
+from insitu.formats.hdf5.superblock import member_of_set
 from insitu.formats.hdf5.walk import Walk
 
 __all__ = ["read_extension"]
@@ -31,7 +32,4 @@ def read_extension(file: File, address: int) -> Walk[None]:
         elif message.kind == CACHE_IMAGE:
             yield from read_cache_image(file, body)
         elif message.kind == DRIVER_INFO:
-            file.unsupported(
-                "the file is a member of a set of files (multi, split or family driver)",
-                "Repack the set into one file (h5repack, h5repart)",
-            )
+            member_of_set(file, body[1:9], 0)  # that it is long enough has been seen
