@@ -158,6 +158,39 @@ class TestBadFiles:
             assert np.isnan(ds.tas.values[~there]).all()
             np.testing.assert_array_equal(ds.tas.values[there], whole.tas.values[there])
 
+    def test_a_cell_of_a_grid_without_labels(self, tmp_path: Path) -> None:
+        """Nothing but its neighbours says how large the missing cell is."""
+        grid: list[list[str]] = []
+        for row, days in enumerate((2, 3, 1)):
+            grid.append([])
+            for column, cells in enumerate((3, 2)):
+                values = np.arange(days * cells, dtype="i2").reshape(days, cells) + 100 * row + 10 * column
+                grid[row].append(str(tmp_path / f"{row}{column}.nc"))
+                xr.Dataset({"v": (("t", "x"), values)}).to_netcdf(grid[row][column], engine="h5netcdf")
+        how: dict[str, Any] = {"combine": "nested", "concat_dim": ["t", "x"]}
+        whole = open_mfdataset(grid, **how).load()
+        Path(grid[1][0]).write_bytes(b"nonsense")
+        with pytest.warns(InsituWarning, match="10.nc"):
+            found = open_mfdataset(grid, errors="warn", **how)
+        assert list(found.insitu.report().left_out) == [grid[1][0]]
+        found = found.load()
+        assert found.sizes == whole.sizes
+        gone = np.zeros(whole.v.shape, bool)
+        gone[2:5, :3] = True
+        assert np.isnan(found.v.values[gone]).all()
+        np.testing.assert_array_equal(found.v.values[~gone], whole.v.values[~gone])
+        Path(grid[1][1]).unlink()
+        with pytest.raises(CombineError, match="all files at position 1"):
+            open_mfdataset(grid, errors="skip", **how)
+
+    def test_a_place_that_the_names_leave_out(self, tmp_path: Path) -> None:
+        for member, model in ((1, "a"), (1, "b"), (2, "a")):
+            write(tmp_path / f"tas_{model}_r{member}.nc", Part(stored="i4"))
+        ds = open_mfdataset(str(tmp_path / "*.nc"), concat_dim={"model": r"_([ab])_", "member": r"_r(\d+)"})
+        assert ds.tas.dims[:2] == ("model", "member")
+        assert np.isnan(ds.tas.sel(model="b", member=2).values).all()
+        assert not np.isnan(ds.tas.sel(model="a").values).any()
+
     def test_nothing_left(self, archive: list[str]) -> None:
         with pytest.raises(CombineError, match="none of the 2 files"):
             open_mfdataset([f"{path}.none" for path in archive[:2]], errors="skip")
@@ -217,6 +250,22 @@ def test_only_some_variables(archive: list[str]) -> None:
 def test_attributes_of_another_file(tmp_path: Path) -> None:
     paths = write_all(tmp_path, [Part(first=0), Part(first=2, title="second")])
     assert open_mfdataset(paths, attrs_file=paths[1]).attrs["title"] == "second"
+
+
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+)  # Dask's sockets
+def test_dask_client(archive: list[str]) -> None:
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None, protocol="inproc://"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        ds = open_mfdataset(archive, parallel=client)
+        assert is_virtual(ds, "tas")
+    xr.testing.assert_identical(ds.load(), expected(archive))
 
 
 @pytest.mark.parametrize("kind", ["threads", "number", "processes", "dask", False])

@@ -85,6 +85,7 @@ def combine_named(
 ) -> Member:
     """Files whose names say where they stand along new dimensions; several at one place are combined by their labels first."""
     without_failures(found, errors)
+    names = names[::-1]  # what is joined last comes first
     groups: dict[Position, list[Member]] = {}
     for number, item in enumerate(found):
         if isinstance(item, Member):

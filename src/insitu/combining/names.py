@@ -19,7 +19,8 @@ from insitu.sources import detach_secrets, expand
 __all__ = ["FromNames", "found_paths", "labels_from_names", "without_secrets"]
 
 FromNames = Mapping[str, str | Callable[[str], Any] | Sequence[Any]]
-"""New dimension: how a file's name gives its label (a pattern whose first group it is, or a function), or the labels in order."""
+"""New dimension: how a file's name gives its label (a pattern whose first group it is, looked for in the
+file's name and then in its whole path; or a function of the path), or the labels in order."""
 
 
 def found_paths(paths: Any, storage_options: Mapping[str, Any] | None = None) -> Any:
@@ -75,7 +76,8 @@ def _labels(paths: Sequence[Any], dim: str, rule: Any) -> list[Any]:
         pattern = re.compile(rule)
         found = []
         for path in paths:
-            match = pattern.search(str(path))
+            # The name of the file first: folders above it may match by chance.
+            match = pattern.search(os.path.basename(str(path).rstrip("/"))) or pattern.search(str(path))
             if match is None:
                 raise CombineError(f"the pattern {rule!r} for dimension {dim!r} does not match {path}")
             found.append(match.group(1) if pattern.groups else match.group())

@@ -68,7 +68,7 @@ def open_mfdataset(
         `"by_coords"`: the labels of the dimensions say how files follow each other. `"nested"`: the lists do.
     concat_dim
         With `combine="nested"`: the dimension (one for each level of nesting). A mapping `{"member": how}` makes a new dimension from the
-        files' names: `how` is a regular expression, a function of the path, or a list of labels.
+        files' names: `how` is a regular expression (its first group is the label), a function of the path, or a list of labels.
     compat, data_vars, coords, join, combine_attrs, attrs_file
         As in xarray, with the installed xarray's defaults.
     preprocess
