@@ -22,6 +22,7 @@ from insitu.errors import CodecError, FormatError
 __all__ = ["NAME", "Fetch", "Records"]
 
 NAME = "hdf5_vlen"
+USED_AGAIN = 16
 LARGEST_COLLECTION = 1 << 32
 """A reference counts its bytes in four, so a larger collection is damage, and not worth the memory."""
 
@@ -100,6 +101,7 @@ class Records:
         address = flat["address"]
         written = (address != 0) & (address != undefined) & (flat["length"] > 0)
         heaps = self._heaps(np.unique(address[written]).tolist(), fetch)
+        _check_use(int(flat["length"][written].sum(dtype=np.int64)) * (1 if self.text else self.base.itemsize), heaps)
         values = np.empty(flat.size, object)
         for position, ((length, place, index), there) in enumerate(zip(flat.tolist(), written.tolist(), strict=True)):
             if not there:
@@ -124,6 +126,7 @@ class Records:
             if data is None:
                 raise CodecError(f"the heap collection at {place} has no object {index}", codec=NAME)
             found.append(data)
+        _check_use(sum(map(len, found)), heaps)
         return found
 
     def _value(self, data: bytes, length: int) -> Any:
@@ -158,3 +161,12 @@ class Records:
             }
         except FormatError as error:
             raise CodecError(f"the heap that the chunk points to is damaged: {error.message}", codec=NAME) from error
+
+
+def _check_use(total: int, heaps: dict[int, dict[int, bytes]]) -> None:
+    """Raise if values of so many bytes cannot be in these heaps: no object belongs to two elements, so more than there is would be read
+    again and again. (A few times as much may be: a chunk can be wanted more than once.)
+    """
+    there = sum(sum(map(len, heap.values())) for heap in heaps.values())
+    if total > USED_AGAIN * there + (1 << 20):
+        raise CodecError(f"references to {total} bytes in heaps of {there} bytes", codec=NAME)
