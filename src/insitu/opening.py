@@ -143,7 +143,14 @@ def _many(
                 references.check(found, storage_options=storage_options).raise_stale()
             return trusted(found, verify)
     if zarr.matches(url):
-        return zarr.open_zarr(url, group=group, variables=variables, errors=errors, storage_options=storage_options)
+        stored = zarr.open_zarr(url, group=group, variables=variables, errors=errors, storage_options=storage_options)
+        if stored is not None:
+            return stored
+    if url.endswith("/") and references.is_repository(url, storage_options):
+        found = references.open_references(
+            url, format="icechunk", errors=errors, allow_local=allow_local, storage_options=storage_options
+        )
+        return None if found is None else picked(below(found, group, url=url), variables, url=url)
     return None
 
 

@@ -420,3 +420,21 @@ def test_virtualizarr_reads_the_same(tmp_path: Path) -> None:
         virtual.vz.to_icechunk(session.store)
     session.commit("theirs")
     np.testing.assert_array_equal(insitu.read(tmp_path / "vz.icechunk", "v"), raw(source))
+
+
+def test_datasets_are_saved_and_appended(tmp_path: Path) -> None:
+    """By way of xarray: times of every file are counted as those of the repository."""
+    pytest.importorskip("netCDF4")
+    for number, (begin, days) in enumerate([("2020-01-01", 31), ("2020-02-01", 29)]):
+        time = (np.arange(days) + np.datetime64(begin)).astype("M8[ns]")
+        made = xr.Dataset({"t": (("time", "x"), np.arange(days * 3.0).reshape(days, 3) + number)}, {"time": time})
+        made.to_netcdf(
+            tmp_path / f"{number}.nc", engine="netcdf4", encoding={"t": {"chunksizes": (1, 3), "zlib": True}, "time": {"units": f"days since {begin}"}}
+        )  # fmt: skip
+    target = tmp_path / "x.icechunk"
+    insitu.open_dataset(tmp_path / "0.nc").insitu.save(target, message="January")
+    insitu.open_dataset(tmp_path / "1.nc").insitu.append(target, "time")
+    expected = insitu.open_mfdataset(sorted(tmp_path.glob("*.nc"))).compute()
+    xr.testing.assert_equal(insitu.open_dataset(target).compute(), expected)
+    with xr.open_zarr(repository(target).readonly_session("main").store, consolidated=False) as shown:
+        xr.testing.assert_equal(shown.compute(), expected)

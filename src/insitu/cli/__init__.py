@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.metadata import version
 
 import typer
 
@@ -25,22 +26,34 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("scan")(scan.scan)
-app.command("info")(info.info)
-app.command("read")(read.read)
-app.command("convert")(convert.convert)
-app.command("append")(append.append)
-app.command("check")(check.check)
-app.command("refresh")(refresh.refresh)
-app.command("reduce")(reduce.reduce)
-app.command("serve")(serve.serve)
-app.command("demo")(demo.demo)
+for _verb, _does in (
+    ("scan", scan.scan),
+    ("info", info.info),
+    ("read", read.read),
+    ("reduce", reduce.reduce),
+    ("convert", convert.convert),
+    ("append", append.append),
+    ("check", check.check),
+    ("refresh", refresh.refresh),
+    ("serve", serve.serve),
+    ("demo", demo.demo),
+):
+    app.command(_verb)(_does)
 
 _state = {"debug": False}
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"insitu {version('insitu')}")
+        raise typer.Exit
+
+
 @app.callback()
-def options(debug: bool = typer.Option(False, "--debug", help="Show the whole traceback of an error.")) -> None:
+def options(
+    debug: bool = typer.Option(False, "--debug", help="Show the whole traceback of an error."),
+    shown: bool = typer.Option(False, "--version", help="Show the version.", callback=_version, is_eager=True),
+) -> None:
     """Options of every verb."""
     _state["debug"] = debug
 

@@ -16,7 +16,7 @@ from rich.table import Table
 from insitu.cli.access import Options, Verbose, described, storage_options, told
 from insitu.cli.progress import bar
 from insitu.cli.resume import Resuming, journal_for
-from insitu.cli.screen import plural, problems, results, size
+from insitu.cli.screen import plural, problems, show, size
 from insitu.errors import InsituError, UnsupportedError
 from insitu.model import VirtualGroup, census
 from insitu.opening import may_be_many
@@ -79,6 +79,7 @@ def scan(
         if output is None:
             _show(files, group, variable, errors, options)
             return
+        _named(output)
         begin = time.perf_counter()
         how: dict[str, Any] = {"inline_threshold": inline} if inline else {}
         how |= {"relative": True} if relative else {}
@@ -92,6 +93,17 @@ def scan(
         markup=False,
         soft_wrap=True,
     )
+
+
+def _named(target: str) -> None:
+    """Refuse a target whose name says no form: now, not after an hour of scanning."""
+    from insitu.references import format_of
+
+    if format_of(target) is None:
+        raise typer.BadParameter(
+            f"the name {target!r} says no form: use *.insitu, *.json, *.parq, *.parquet or *.icechunk",
+            param_hint="--output",
+        )
 
 
 def _save_one(
@@ -219,7 +231,7 @@ def _show(
                 str(url), f"{arrays:,}", f"{chunks:,}", size(stored), size(virtual),
                 requests, read, f"{milliseconds:.1f}",
             )  # fmt: skip
-    results.print(table)
+    show(table)
     if failed:
         problems.print(f"{plural(failed, 'file')} left out", style="yellow")
         raise typer.Exit(1)

@@ -18,7 +18,7 @@ from insitu.reducing.reductions import Rules
 from insitu.xarray_bridge.lazy import LazyArray
 from insitu.xarray_bridge.ordinary import behind
 from insitu.xarray_bridge.reductions import statistics_of, streams
-from insitu.xarray_bridge.saving import decoded_group, stored_group
+from insitu.xarray_bridge.saving import decoded_group, encoded_like, stored_group
 
 __all__ = ["InsituAccessor"]
 
@@ -110,7 +110,7 @@ class InsituAccessor:
         Parameters
         ----------
         target
-            An insitu store that `save` wrote.
+            An insitu store that `save` wrote, or an Icechunk repository.
         dim
             Variables that have it grow; the others stay as they are.
         storage_options, **how
@@ -120,6 +120,10 @@ class InsituAccessor:
 
         options = self._options(storage_options)
         found = references.open_references(fspath(target), storage_options=options)
+        if found is not None and found.details.get("format") == "icechunk":
+            stored = stored_group(encoded_like(self._dataset, found))
+            references.append(stored, target, dim, storage_options=options, **how)
+            return
         if found is not None and found.arrays and "coordinates" not in found.details:
             raise UnsupportedError(
                 "this store was not saved from a dataset: its arrays are not decoded",

@@ -22,10 +22,27 @@ from insitu.model import VirtualArray, VirtualGroup
 from insitu.xarray_bridge.ordinary import behind
 from insitu.zarr_metadata.said import said
 
-__all__ = ["decoded_group", "stored_group"]
+__all__ = ["decoded_group", "encoded_like", "stored_group"]
 
 USED_UP = ("_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "_Encoding")
 """Attributes that decoding takes away, and that say again how stored values are meant."""
+
+
+def encoded_like(dataset: xarray.Dataset, like: VirtualGroup) -> xarray.Dataset:
+    """The dataset whose times in memory will be counted as those of an archive that holds stored values."""
+    changed = dataset.copy()
+    for name, variable in changed.variables.items():
+        known = like.arrays.get(str(name))
+        if (
+            known is None
+            or behind(variable) is not None
+            or "units" not in known.attributes
+            or variable.dtype.kind not in "mMO"
+        ):
+            continue
+        told = {key: known.attributes[key] for key in ("units", "calendar") if key in known.attributes}
+        variable.encoding = {**told, "dtype": known.dtype}
+    return changed
 
 
 def decoded_group(dataset: xarray.Dataset, like: VirtualGroup | None = None) -> VirtualGroup:

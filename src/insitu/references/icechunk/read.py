@@ -85,9 +85,9 @@ def opened(version: Version, storage_options: Mapping[str, Any] | None = None) -
         config = icechunk.Repository.fetch_config(place)
         prefixes = [*(config.virtual_chunk_containers or {})] if config is not None else []
         access = {prefix: credentials_for(prefix, storage_options) for prefix in prefixes}
-        return icechunk.Repository.open(place, authorize_virtual_chunk_access=access).readonly_session(
-            **version.arguments
-        )
+        return icechunk.Repository.open(
+            place, authorize_virtual_chunk_access=icechunk.containers_credentials(access)
+        ).readonly_session(**version.arguments)
     except (icechunk.IcechunkError, ValueError) as problem:
         raise ours(problem, version) from None
 

@@ -141,7 +141,7 @@ def repository(version: Version, writing: Writing, storage_options: Mapping[str,
         split = _splitting(icechunk, writing.arrays)
         if split:
             config.manifest = icechunk.ManifestConfig(splitting=icechunk.ManifestSplittingConfig.from_dict(split))
-        found = found.reopen(config, authorize_virtual_chunk_access=access)
+        found = found.reopen(config, authorize_virtual_chunk_access=icechunk.containers_credentials(access))
         found.save_config()
         if version.name not in found.list_branches():
             found.create_branch(version.name, found.lookup_branch("main"))
