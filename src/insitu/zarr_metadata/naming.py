@@ -17,13 +17,15 @@ _NUMCODECS = frozenset({
 """Codecs that numcodecs registers: what readers of V2 have."""
 _IMAGECODECS = "imagecodecs_"
 """What `imagecodecs.numcodecs.register_codecs()` adds to them: the codecs of TIFF files, as tifffile and kerchunk name them."""
+_KERCHUNK = {"grib": frozenset({"var", "dtype"})}
+"""Codecs that kerchunk registers with numcodecs, and the options that they know."""
 _PREDICTORS = frozenset(
     {"imagecodecs_delta", "imagecodecs_floatpred", "imagecodecs_packints", "imagecodecs_byteshuffle"}
 )
 _OVER_ARRAYS = frozenset({"astype", "bitround", "delta", "fixedscaleoffset", "packbits", "quantize"})
 _TO_BYTES = frozenset({"vlen-utf8", "vlen-bytes", "vlen-array", "zfpy", "pcodec"})
 _NATIVE = frozenset({"gzip", "zstd", "blosc", "crc32c", "vlen-utf8", "vlen-bytes"})
-_COMPRESSORS = frozenset({"blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd", "zfpy", "pcodec"})
+_COMPRESSORS = frozenset({"blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd", "zfpy", "pcodec", "grib"})
 _SHUFFLES = {0: "noshuffle", 1: "shuffle", 2: "bitshuffle"}
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "zlib": {"level": 1}, "gzip": {"level": 5}, "zstd": {"level": 0}, "bz2": {"level": 1}, "lz4": {"acceleration": 1},
@@ -68,7 +70,7 @@ def to_v3(encoding: Encoding) -> list[dict[str, Any]]:
 
 def _v3(codec: Codec, encoding: Encoding) -> dict[str, Any]:
     name = _known(codec)
-    if name.startswith(_IMAGECODECS):
+    if name.startswith(_IMAGECODECS) or name in _KERCHUNK:
         raise UnsupportedError(f"Zarr V3 has no name for its codec {name!r} (V2 has)")
     configuration = _configured(codec)
     if name == "zstd":
@@ -101,6 +103,8 @@ def _configured(codec: Codec) -> dict[str, Any]:
 
 def _known(codec: Codec) -> str:
     name = codec.name.removeprefix("numcodecs.")
-    if name not in _NUMCODECS and not name.startswith(_IMAGECODECS):
+    if not codec.configuration.keys() <= _KERCHUNK.get(name, codec.configuration.keys()):
+        raise UnsupportedError(f"kerchunk's codec {name!r} knows nothing of {', '.join(codec.configuration)}")
+    if name not in _NUMCODECS and name not in _KERCHUNK and not name.startswith(_IMAGECODECS):
         raise UnsupportedError(f"no other reader of Zarr decodes its codec {name!r}")
     return name
