@@ -153,5 +153,5 @@ def test_one_object_used_again_and_again_is_damage(tmp_path, record):
     configuration = {"kind": "record", "type": told} if record else {"kind": "string"}
     chain = Encoding(kind if record else np.dtype(object), (Codec("hdf5_vlen", configuration),))
     assert decode(data, chain, shape, fetch=File(tmp_path / "x.h5")).shape == (1000,)
-    with pytest.raises(CodecError, match="references to 50000000 bytes"):
+    with pytest.raises(CodecError, match="again and again"):
         decode(data[:16] * 1000, chain, shape, fetch=File(tmp_path / "x.h5"))

@@ -101,17 +101,17 @@ class Records:
         address = flat["address"]
         written = (address != 0) & (address != undefined) & (flat["length"] > 0)
         heaps = self._heaps(np.unique(address[written]).tolist(), fetch)
-        _check_use(int(flat["length"][written].sum(dtype=np.int64)) * (1 if self.text else self.base.itemsize), heaps)
+        most, total = _most_values(heaps), 0
         values = np.empty(flat.size, object)
         for position, ((length, place, index), there) in enumerate(zip(flat.tolist(), written.tolist(), strict=True)):
             if not there:
                 values[position] = "" if self.text else np.empty(0, self.base)
                 continue
-            try:
-                data = heaps[place][index]
-            except KeyError:
-                raise CodecError(f"the heap collection at {place} has no object {index}", codec=NAME) from None
-            values[position] = self._value(data, length)
+            data = self._held(heaps[place], place, index, length)
+            total += len(data)
+            if total > most:
+                raise _used_again(total)
+            values[position] = self._value(data)
         return values.reshape(references.shape)
 
     def _objects(self, references: NDArray[Any], fetch: Fetch) -> list[bytes]:
@@ -126,17 +126,26 @@ class Records:
             if data is None:
                 raise CodecError(f"the heap collection at {place} has no object {index}", codec=NAME)
             found.append(data)
-        _check_use(sum(map(len, found)), heaps)
+        total = sum(map(len, found))
+        if total > _most_values(heaps):
+            raise _used_again(total)
         return found
 
-    def _value(self, data: bytes, length: int) -> Any:
+    def _held(self, heap: dict[int, bytes], place: int, index: int, length: int) -> bytes:
+        """The bytes of one value."""
+        data = heap.get(index)
+        if data is None:
+            raise CodecError(f"the heap collection at {place} has no object {index}", codec=NAME)
         size = length if self.text else length * self.base.itemsize
         if len(data) < size:
             raise CodecError(f"an object of {len(data)} bytes in the heap, {size} are needed", codec=NAME)
+        return data[:size]
+
+    def _value(self, data: bytes) -> Any:
         if self.text:
             # Some writers count the closing zero; the library shows a C string, which ends at the first one.
-            return data[:size].split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
-        return np.frombuffer(data[:size], self.base).copy()
+            return data.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
+        return np.frombuffer(data, self.base).copy()
 
     def _heaps(self, addresses: list[int], fetch: Fetch) -> dict[int, dict[int, bytes]]:
         """Read and take apart the collections at `addresses`."""
@@ -163,10 +172,12 @@ class Records:
             raise CodecError(f"the heap that the chunk points to is damaged: {error.message}", codec=NAME) from error
 
 
-def _check_use(total: int, heaps: dict[int, dict[int, bytes]]) -> None:
-    """Raise if values of so many bytes cannot be in these heaps: no object belongs to two elements, so more than there is would be read
-    again and again. (A few times as much may be: a chunk can be wanted more than once.)
-    """
-    there = sum(sum(map(len, heap.values())) for heap in heaps.values())
-    if total > USED_AGAIN * there + (1 << 20):
-        raise CodecError(f"references to {total} bytes in heaps of {there} bytes", codec=NAME)
+def _most_values(heaps: dict[int, dict[int, bytes]]) -> int:
+    """Bytes of values that can be in heaps: no object belongs to two elements. A few times as much, as a chunk can be wanted more than once."""
+    return USED_AGAIN * sum(sum(map(len, heap.values())) for heap in heaps.values()) + (1 << 20)
+
+
+def _used_again(total: int) -> CodecError:
+    return CodecError(
+        f"references to {total} bytes and more, which use the same objects of a heap again and again", codec=NAME
+    )
