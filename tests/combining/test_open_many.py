@@ -191,6 +191,32 @@ class TestBadFiles:
         assert np.isnan(ds.tas.sel(model="b", member=2).values).all()
         assert not np.isnan(ds.tas.sel(model="a").values).any()
 
+    def test_what_the_neighbours_know(self, tmp_path: Path) -> None:
+        """Bounds of time are those of the row; a scalar that differs from file to file is known to nobody."""
+        parts = [
+            Part(first=2 * i, lon_first=4 * j, stored="i4", level=float(i + j)) for i in range(2) for j in range(2)
+        ]
+        paths = write_all(tmp_path, parts)
+        how: dict[str, Any] = {
+            "combine": "nested",
+            "concat_dim": ["time", "lon"],
+            "coords": "different",
+            "join": "outer",
+        }
+        how |= {"compat": "equals", "data_vars": "minimal"}
+        whole = open_mfdataset([paths[:2], paths[2:]], **how).load()
+        Path(paths[0]).write_bytes(b"nonsense")
+        found = open_mfdataset([paths[:2], paths[2:]], errors="skip", **how).load()
+        xr.testing.assert_identical(found.time_bnds.variable, whole.time_bnds.variable)
+        assert found.level.dims == whole.level.dims
+        gone = np.zeros(whole.tas.shape, bool)
+        gone[:2, :, :4] = True
+        for name in ("tas", "level"):
+            hole = gone if name == "tas" else gone.any(axis=1)
+            hole = hole if hole.shape == found[name].shape else hole.T
+            assert np.isnan(found[name].values[hole]).all(), name
+            np.testing.assert_array_equal(found[name].values[~hole], whole[name].values[~hole])
+
     def test_nothing_left(self, archive: list[str]) -> None:
         with pytest.raises(CombineError, match="none of the 2 files"):
             open_mfdataset([f"{path}.none" for path in archive[:2]], errors="skip")

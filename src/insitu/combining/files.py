@@ -14,6 +14,7 @@ import numpy as np
 
 from insitu.combining.align import with_dtype
 from insitu.combining.combine import ConcatDim, by_coords, nested
+from insitu.combining.equality import all_same
 from insitu.combining.member import CombineError, Member, Variable
 from insitu.combining.order import Position
 from insitu.combining.promotion import type_with_holes
@@ -72,7 +73,7 @@ def combine_files(
         dims = [_labels_without(dim, [place[0] for place in missing], len(places)) for dim in dims]
         grid = {(number,): member for number, (_, member) in enumerate(sorted(grid.items(), key=lambda item: item[0]))}
     elif missing:
-        grid = {**grid, **{place: _absent(place, grid, dims) for place in missing}}
+        grid = {**grid, **{place: _absent(place, grid, dims, rules) for place in missing}}
         grid = {place: grid[place] for place in places}
     return nested(grid, dims, rules)
 
@@ -98,7 +99,7 @@ def combine_named(
         dims = [_labels_without(dims[0], [place[0] for place in missing], len(wanted))]
         grid = {(number,): member for number, (_, member) in enumerate(sorted(grid.items(), key=lambda item: item[0]))}
     elif missing:
-        holes = {place: _absent(place, grid, dims) for place in missing}
+        holes = {place: _absent(place, grid, dims, rules) for place in missing}
         grid = {place: {**grid, **holes}[place] for place in wanted}
     return nested(grid, dims, rules)
 
@@ -110,8 +111,8 @@ def _labels_without(dim: ConcatDim, missing: Sequence[int], count: int) -> Conca
     return dim
 
 
-def _absent(place: Position, grid: Mapping[Position, Member], dims: Sequence[ConcatDim]) -> Member:
-    """What would stand in a cell of a grid of files: shapes and labels from its neighbours, no values."""
+def _absent(place: Position, grid: Mapping[Position, Member], dims: Sequence[ConcatDim], rules: Rules) -> Member:
+    """What would stand in a cell of a grid of files: what its neighbours determine, and nothing where they do not."""
     along: dict[str, Member] = {}
     for axis, dim in enumerate(dims):
         name = dim[0] if isinstance(dim, tuple) else dim
@@ -121,19 +122,35 @@ def _absent(place: Position, grid: Mapping[Position, Member], dims: Sequence[Con
         if neighbour is None:
             raise CombineError(f"all files at position {place[axis]} of dimension {name!r} are missing")
         along[name] = neighbour
-    template = next(iter(grid.values()))
+    members = list(grid.values())
+    template = members[0]
     variables: dict[str, Variable] = {}
     for name, variable in template.variables.items():
         mine = [dim for dim in variable.dims if dim in along]
-        if not mine:
-            variables[name] = variable
-        elif len(mine) == 1 and name in template.coords:
-            variables[name] = along[mine[0]].variables[name]
-        else:
+        others = [dim for dim in along if dim not in mine]
+        if name in along:
+            variables[name] = along[name].variables[name]
+        elif len(mine) > 1 or any(_spreads(name, dim, members, rules) for dim in others):
             sizes = {dim: along[dim].sizes[dim] for dim in mine}
             shape = tuple(sizes.get(dim, length) for dim, length in zip(variable.dims, variable.shape, strict=True))
             variables[name] = variable.with_data(_hole(variable, shape))
+        else:
+            variables[name] = along[mine[0]].variables[name] if mine else variable
     return Member(variables, template.coords, template.attributes, {}, None, template.unindexed)
+
+
+def _spreads(name: str, dim: str, members: Sequence[Member], rules: Rules) -> bool:
+    """Whether a variable that a dimension does not appear in gets it, so that each file along it has a value of its own."""
+    first = members[0]
+    if first.index(name) is not None:
+        return False
+    option = rules.coords if name in first.coords else rules.data_vars
+    if option is None:
+        option = "minimal" if dim in first.sizes else "all"
+    if option == "different":
+        variables = [member.variables[name] for member in members if name in member.variables]
+        return not all_same(variables, rules.compat, rules.load)
+    return option == "all" if isinstance(option, str) else name in option
 
 
 def _hole(variable: Variable, shape: tuple[int, ...]) -> VirtualArray:
