@@ -268,3 +268,19 @@ def test_the_gate_looks_at_what_was_opened(tmp_path: Path) -> None:
         with pytest.raises(AccessError, match="may not read from there"):
             open_source("s3://somewhere/else", {"anon": True})
     assert LocalSource(tmp_path / "secret").read(0, 9) == b"secret"
+
+
+def test_what_others_know_by_a_url_lies_here(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "x y").write_bytes(SECRET.tobytes())
+    (tmp_path / "secret").write_bytes(SECRET.tobytes())
+    found = Allowed([f"https://data.invalid/era5={folder}"])
+    assert found.near("https://data.invalid/era5/a/b%20c") == str(folder / "a" / "b c")
+    assert found.near("https://data.invalid/other") == "https://data.invalid/other"
+    with serving([f"https://data.invalid/era5={folder}"], tmp_path / "log") as server:
+        answer = chunk(server, "https://data.invalid/era5/x%20y", "https")
+        assert answer.status == 200
+        assert answer.cbor["count"] == [8]
+        never(chunk(server, "https://data.invalid/era5/../secret", "https"))
+        never(chunk(server, f"file://{tmp_path}/secret"))

@@ -19,7 +19,7 @@ def serve(
     roots: Annotated[
         list[str] | None,
         typer.Argument(
-            help="What may be read: folders, files, prefixes of http://, https://, s3:// URLs. Nothing else is."
+            help="What may be read: folders, files, prefixes of http://, https://, s3:// URLs. URL=FOLDER: what others know by that URL lies in that folder."
         ),
     ] = None,
     host: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0 for everybody.")] = "127.0.0.1",

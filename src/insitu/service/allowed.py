@@ -72,17 +72,26 @@ class Allowed:
     ----------
     roots
         Folders, files, `file://`, `http(s)://` and `s3://` (`gs://`, `az://`) prefixes. A web address is also that of an S3 endpoint, with
-        or without a bucket.
+        or without a bucket. `URL=FOLDER`: what others know by that URL lies here in that folder, and is read from there.
     """
 
     def __init__(self, roots: Sequence[str]) -> None:
         self.paths: list[str] = []
         self.webs: list[_Web] = []
         self.buckets: list[_Bucket] = []
+        self.nearby: list[tuple[_Web, str]] = []
         for root in roots:
             self._add(root)
 
     def _add(self, root: str) -> None:
+        url, equals, folder = root.partition("=")
+        if equals and (known := _Web.of(url)) is not None:
+            if not os.path.isdir(folder):
+                raise SourceError("there is no such folder", url=folder)
+            self.webs.append(known)
+            self.paths.append(os.path.realpath(folder))
+            self.nearby.append((known, os.path.realpath(folder)))
+            return
         local = local_path(root)
         if local is not None:
             if not os.path.exists(local):
@@ -126,6 +135,14 @@ class Allowed:
             (root.kind, root.bucket) == (kind, bucket) and segments[: len(root.segments)] == root.segments
             for root in self.buckets
         )
+
+    def near(self, url: str) -> str:
+        """Where a URL is read from: the folder that it stands for, or itself."""
+        if self.nearby and (found := _Web.of(url)) is not None:
+            for root, folder in self.nearby:
+                if root.covers(found):
+                    return os.path.join(folder, *found.segments[len(root.segments) :])
+        return url
 
     def check(self, url: str, options: dict[str, Any] | None = None) -> None:
         """Refuse a URL of a request that lies elsewhere. What it leads to finds the same gate again when it is opened."""

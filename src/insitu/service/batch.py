@@ -120,7 +120,8 @@ def _prepare(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> 
             assert job.url is not None
             assert job.variable is not None
             worker.allowed.check(job.url, options)
-            array = worker.scans.array(job.url, job.variable, decoded=job.decode, options=options, who=f"{who.digest} {sorted(batch.options.items())}")  # fmt: skip
+            place, whose = worker.allowed.near(job.url), f"{who.digest} {sorted(batch.options.items())}"
+            array = worker.scans.array(place, job.variable, decoded=job.decode, options=options, who=whose)
         else:
             array = job.array()
         for url in {source.url for tile in array.tiles for source in _named(tile.chunks.sources)}:
@@ -194,7 +195,7 @@ def _done(tally: Tally, count: int) -> bytes:
 def _reduce(worker: Worker, ready: Ready, deadline: Deadline) -> Iterator[bytes]:
     tally = Tally()
     try:
-        with Leased(ready.options, deadline) as opened:
+        with Leased(ready.options, deadline, worker.allowed.near) as opened:
             for number, task in enumerate(ready.tasks):
                 found = _reduced(task, opened, tally)
                 name = "partial" if task.job.partial else "values"
@@ -228,7 +229,7 @@ def _reduced(task: Task, opened: Leased, tally: Tally) -> dict[str, npt.NDArray[
 def _read(worker: Worker, ready: Ready, deadline: Deadline) -> Iterator[bytes]:
     tally = Tally()
     try:
-        with Leased(ready.options, deadline) as opened:
+        with Leased(ready.options, deadline, worker.allowed.near) as opened:
             for number, task in enumerate(ready.tasks):
                 yield cbor2.dumps({"job": number, "dtype": dtype_to(_little(task.array.dtype)), "shape": list(task.selection.result_shape)})  # fmt: skip
                 for values in _blocks(task, opened, tally):

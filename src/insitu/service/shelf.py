@@ -56,8 +56,8 @@ class Deadline:
 class Leased(Opened):
     """Open sources of one request: `Opened`, with a deadline."""
 
-    def __init__(self, options: Mapping[str, Any], deadline: Deadline) -> None:
-        super().__init__(options)
+    def __init__(self, options: Mapping[str, Any], deadline: Deadline, near: Callable[[str], str]) -> None:
+        super().__init__(opener=lambda source: open_near(source, options, near))
         self._deadline = deadline
 
     @contextmanager
@@ -68,10 +68,24 @@ class Leased(Opened):
             yield found
 
 
-class Shelf:
-    """Open sources of all clients."""
+def open_near(source: Source, options: Mapping[str, Any], near: Callable[[str], str]) -> ByteSource:
+    """A source from where it lies; a copy that lies nearer has another mark and time, but the same size."""
+    url = near(source.url)
+    expected = source if url == source.url else Source(url, source.size)
+    return open_source(url, options, expected=expected)
 
-    def __init__(self) -> None:
+
+class Shelf:
+    """Open sources of all clients.
+
+    Parameters
+    ----------
+    near
+        Where a URL is read from.
+    """
+
+    def __init__(self, near: Callable[[str], str]) -> None:
+        self._near = near
         self._lock = threading.Lock()
         self._drawers: OrderedDict[Any, _Fresh] = OrderedDict()
 
@@ -86,9 +100,7 @@ class Shelf:
                 found = None
             if found is None:
                 given = dict(options)
-                found = self._drawers[key] = _Fresh(
-                    opener=lambda source: open_source(source.url, given, expected=source)
-                )
+                found = self._drawers[key] = _Fresh(lambda source: open_near(source, given, self._near), self._near)
             self._drawers.move_to_end(key)
             if len(self._drawers) > DRAWERS:
                 old = self._drawers.popitem(last=False)[1]
@@ -122,13 +134,14 @@ class Shelf:
 class _Fresh(Opened):
     """`Opened`, but files of this machine are not kept: a file of the same name may be another one by the next request."""
 
-    def __init__(self, opener: Callable[[Source], ByteSource]) -> None:
+    def __init__(self, opener: Callable[[Source], ByteSource], near: Callable[[str], str]) -> None:
         super().__init__(opener=opener)
         self.since = time.monotonic()
+        self._near = near
 
     @contextmanager
     def lease(self, source: Source) -> Iterator[ByteSource]:
-        if is_remote(source.url):
+        if is_remote(self._near(source.url)):
             with super().lease(source) as found:
                 yield found
             return

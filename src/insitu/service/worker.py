@@ -34,9 +34,9 @@ class Worker:
         limits = settings.limits
         self.settings, self.limits = settings, limits
         self.allowed = Allowed(settings.roots)
-        self.shelf = Shelf()
+        self.shelf = Shelf(self.allowed.near)
         self.cache = ChunkCache(limits.cache)
-        self.loader = Loader(self.shelf, self.cache, limits)
+        self.loader = Loader(self.shelf, self.cache, limits, self.allowed.near)
         self.metrics = Metrics(settings.metrics)
         self.scans = Scans(limits.scans, limits.fresh, self.metrics)
         threads = settings.threads or THREADS_FOR_CORE * (os.cpu_count() or 1)

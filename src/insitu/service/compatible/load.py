@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -50,10 +51,12 @@ class Loader:
         Decoded chunks.
     limits
         How large a chunk may be.
+    near
+        Where a URL is read from.
     """
 
-    def __init__(self, shelf: Shelf, cache: ChunkCache, limits: Limits) -> None:
-        self.shelf, self.cache, self.limits = shelf, cache, limits
+    def __init__(self, shelf: Shelf, cache: ChunkCache, limits: Limits, near: Callable[[str], str]) -> None:
+        self.shelf, self.cache, self.limits, self.near = shelf, cache, limits, near
 
     def cost(self, request: ChunkRequest) -> int:
         """About how much memory the request takes, as far as it tells."""
@@ -76,7 +79,7 @@ class Loader:
             if not request.cached or not self.cache.max_bytes:
                 return self._decoded(request, found)
             version: Any
-            if is_remote(request.place.url):
+            if is_remote(self.near(request.place.url)):
                 version = int(time.monotonic() / max(self.limits.fresh, 1e-3))
             else:
                 version = found.describe().etag
