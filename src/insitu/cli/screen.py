@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich.console import Console
+from rich.table import Table
 
 from insitu.model import Encoding, VirtualArray
 
-__all__ = ["chain", "chunk_shape", "plural", "problems", "results", "size"]
+__all__ = ["chain", "chunk_shape", "plural", "problems", "results", "show", "size"]
 
 results = Console(highlight=False)
 problems = Console(stderr=True)
+
+
+def show(table: Table) -> None:
+    """Print a table; into a file or a pipe as wide as it is, so that no name is broken."""
+    if results.is_terminal:
+        results.print(table)
+        return
+    wide = results.measure(table, options=results.options.update(max_width=1_000_000)).maximum
+    Console(highlight=False, width=wide).print(table)
 
 
 def size(count: int) -> str:

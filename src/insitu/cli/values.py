@@ -13,7 +13,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from insitu.cli.screen import plural, results
+from insitu.cli.screen import plural, results, show
 from insitu.errors import UnsupportedError
 
 __all__ = ["FORMS", "form_of", "rows", "show_table", "write_csv", "write_netcdf", "write_npy"]
@@ -81,7 +81,7 @@ def show_table(array: Any) -> None:
         table.add_column(heading, justify="right")
     for row in islice(rows(array), _MOST_ROWS):
         table.add_row(*(f"{value:.6g}" if isinstance(value, float) else str(value) for value in row))
-    results.print(table)
+    show(table)
     if array.size > _MOST_ROWS:
         results.print(f"… and {plural(array.size - _MOST_ROWS, 'row')} more", style="dim")
 
