@@ -14,6 +14,7 @@ from insitu.formats.archives import is_tar, is_zip, scan_tar, scan_zip
 from insitu.formats.dmrpp import is_dmrpp, scan_dmrpp
 from insitu.formats.fits import is_fits, scan_fits
 from insitu.formats.grib import is_grib, is_side_file, scan_by_index, scan_grib
+from insitu.formats.hdf4 import is_hdf4, scan_hdf4
 from insitu.formats.hdf5.scan import scan_hdf5
 from insitu.formats.hdf5.superblock import SIGNATURE
 from insitu.formats.hdf5.window import Window
@@ -80,6 +81,7 @@ FORMATS: dict[str, Format] = {
     "netcdf3": Format(is_netcdf3, scan_netcdf3),
     "tiff": Format(is_tiff, scan_tiff),
     "fits": Format(is_fits, scan_fits),
+    "hdf4": Format(is_hdf4, scan_hdf4),
     "dmrpp": Format(is_dmrpp, scan_dmrpp),
     "grib": Format(is_grib, scan_grib),
     "grib_index": Format(is_side_file, scan_by_index),
@@ -153,7 +155,6 @@ def scan_format(
 # First bytes of files that people mistake for HDF5, and what to do about them.
 _LOOKS: tuple[tuple[bytes, str, str], ...] = (
     (b"BUFR", "BUFR", "BUFR holds messages, not arrays"),
-    (b"\x0e\x03\x13\x01", "HDF4", "Convert it with h4toh5"),
     (b"\x1f\x8b", "a gzip archive", "Unpack it: a compressed file cannot be read by range"),
     (b"BZh", "a bzip2 archive", "Unpack it: a compressed file cannot be read by range"),
     (b"\xfd7zXZ", "an xz archive", "Unpack it: a compressed file cannot be read by range"),

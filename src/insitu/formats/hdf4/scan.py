@@ -1,0 +1,262 @@
+"""What is in an HDF4 file?
+
+The datasets of its SD interface (SDS), all in the root, with the attributes and dimensions that Vgroups and Vdatas give them. Raster images and tables are not read.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from insitu.errors import FormatError, InsituError, UnsupportedError
+from insitu.formats.choosing import no_groups, picked
+from insitu.formats.hdf4.descriptors import MAGIC, Descriptors, read_descriptors
+from insitu.formats.hdf4.storage import DATA, VDATA, VDATA_HEADER, Chunked, Pieces, read_bytes, read_storage
+from insitu.formats.hdf4.vsets import TYPES, Vdata, Vgroup, parse_vdata, parse_vgroup, value_of
+from insitu.formats.hdf5.walk import DAMAGE, Exact, Side, Walk, damaged, run
+from insitu.formats.hdf5.window import Window
+from insitu.formats.problems import Problems
+from insitu.model import Axis, ChunkTable, Codec, Columns, Encoding, Source, Tile, VirtualArray, VirtualGroup, scatter
+
+__all__ = ["is_hdf4", "scan_hdf4"]
+
+VGROUP, NUMERIC_GROUP, DIMENSIONS, NUMBER_TYPE = 1965, 720, 701, 106
+LITTLE_ENDIAN = 4
+LARGEST = 2**62
+
+
+def is_hdf4(window: Window) -> bool:
+    """Whether a file begins as HDF4 does."""
+    return window.head[:4] == MAGIC
+
+
+def scan_hdf4(
+    window: Window,
+    *,
+    group: str | None = None,
+    variables: Collection[str] | None = None,
+    errors: str = "raise",
+) -> VirtualGroup:
+    """Scan an HDF4 file.
+
+    Parameters
+    ----------
+    window
+        The file's bytes.
+    group
+        None: datasets of HDF4 have no groups.
+    variables
+        Only these datasets, and those of the names of their dimensions.
+    errors
+        "raise" or "warn".
+    """
+    no_groups(group, url=window.url)
+    problems = Problems(errors)
+    asked = None if variables is None else {name.strip("/") for name in variables}
+    attributes, datasets = run(_file(window.size, window.url), window)
+    source = window.source.describe()
+    arrays: dict[str, VirtualArray] = {}
+    for name, dataset in datasets.items():
+        try:
+            if isinstance(dataset, InsituError):
+                raise dataset
+            arrays[name] = _array(dataset, source)
+        except (InsituError, *DAMAGE) as problem:
+            if asked is None or name in asked:
+                problems.leave_out(
+                    name, damaged(problem, url=window.url, structure="HDF4 dataset").located(url=window.url)
+                )
+            else:
+                problems.note(name, str(problem))
+    return picked(VirtualGroup(arrays, {}, attributes, {"format": "hdf4"}, problems.found), variables, url=window.url)
+
+
+class Dataset(NamedTuple):
+    """One SDS."""
+
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    attributes: dict[str, Any]
+    stored: Pieces | Chunked | None
+    """None: never written."""
+
+
+def _file(size: int, url: str) -> Walk[tuple[dict[str, Any], dict[str, Dataset | InsituError]]]:
+    """All that the file says."""
+    found: Descriptors = yield from read_descriptors(size, url)
+    groups = yield from _all(found, VGROUP, parse_vgroup)
+    tables = yield from _all(found, VDATA_HEADER, parse_vdata)
+    roots = [group for group in groups.values() if group.kind == "CDF0.0"]
+    wanted = {member for root in roots for member in root.members}
+    own = [group for ref, group in groups.items() if group.kind == "Var0.0" and (not roots or (VGROUP, ref) in wanted)]
+    attributes: dict[str, Any] = {}
+    for root in roots:
+        attributes |= yield from _attributes(found, root, tables)
+    results = yield Side([_dataset(found, group, groups, tables) for group in own], keep=True)
+    datasets: dict[str, Dataset | InsituError] = {}
+    for group, result in zip(own, results, strict=True):
+        _put(datasets, group.name, result)
+    named = {ref for group in own for tag, ref in group.members if tag == NUMERIC_GROUP}
+    # Written by the interface before SD: without names.
+    old = [ref for ref in found.refs(NUMERIC_GROUP) if ref not in named]
+    results = yield Side([_numeric(found, ref, [], {}) for ref in old], keep=True)
+    for ref, result in zip(old, results, strict=True):
+        _put(datasets, f"Data-Set-{ref}", result)
+    return attributes, datasets
+
+
+def _put(datasets: dict[str, Dataset | InsituError], name: str, result: Dataset | InsituError) -> None:
+    base = name.replace("/", "_") or "unnamed"
+    free, number = base, 2
+    while free in datasets:
+        free, number = f"{base}_{number}", number + 1
+    datasets[free] = result
+
+
+def _all(found: Descriptors, tag: int, parse: Any) -> Walk[dict[int, Any]]:
+    """All objects of a kind, read in one batch."""
+    refs = found.refs(tag)
+    blocks = yield Side([read_bytes(found, place) for ref in refs if (place := found.find(tag, ref)) is not None])
+    return {ref: parse(block) for ref, block in zip(refs, blocks, strict=True)}
+
+
+def _attributes(found: Descriptors, group: Vgroup, tables: dict[int, Vdata]) -> Walk[dict[str, Any]]:
+    """The attributes of the file, of a dataset or of a dimension."""
+    refs = [
+        ref for tag, ref in group.members if tag == VDATA_HEADER and ref in tables and tables[ref].kind == "Attr0.0"
+    ]
+    places = [(ref, place) for ref in refs if (place := found.find(VDATA, ref)) is not None]
+    blocks = yield Side([read_bytes(found, place) for _, place in places])
+    return {tables[ref].name: value_of(tables[ref], block) for (ref, _), block in zip(places, blocks, strict=True)}
+
+
+def _dataset(found: Descriptors, group: Vgroup, groups: dict[int, Vgroup], tables: dict[int, Vdata]) -> Walk[Dataset]:
+    refs = [ref for tag, ref in group.members if tag == NUMERIC_GROUP]
+    if not refs:
+        raise UnsupportedError("a dataset without numbers", url=found.url, structure="Var0.0")
+    attributes = yield from _attributes(found, group, tables)
+    dims = [
+        groups[ref].name
+        for tag, ref in group.members
+        if tag == VGROUP and ref in groups and groups[ref].kind in ("Dim0.0", "UDim0.0")
+    ]
+    dataset: Dataset = yield from _numeric(found, refs[0], dims, attributes)
+    return dataset
+
+
+def _numeric(found: Descriptors, ref: int, dims: list[str], attributes: dict[str, Any]) -> Walk[Dataset]:
+    """A numeric data group: dimensions, type, data."""
+    place = found.find(NUMERIC_GROUP, ref)
+    if place is None:
+        raise FormatError("the group of a dataset is missing", url=found.url, structure="numeric data group")
+    data = yield from read_bytes(found, place)
+    members = dict(struct.iter_unpack(">HH", data[: len(data) // 4 * 4]))
+    record = found.find(DIMENSIONS, members.get(DIMENSIONS, 0))
+    if record is None:
+        raise FormatError(
+            "a dataset without dimensions", url=found.url, offset=place.offset, structure="numeric data group"
+        )
+    (said,) = yield Exact([(record.offset, record.length)])
+    (rank,) = struct.unpack_from(">H", said)
+    if rank > 32:
+        raise FormatError(
+            f"a dataset of {rank} dimensions", url=found.url, offset=record.offset, structure="dimensions"
+        )
+    shape = struct.unpack_from(f">{rank}i", said, 2)
+    _, number = struct.unpack_from(">HH", said, 2 + 4 * rank)
+    kind = found.find(NUMBER_TYPE, number)
+    if kind is None or kind.length < 4:
+        raise FormatError("a dataset without a type", url=found.url, offset=record.offset, structure="number type")
+    (told,) = yield Exact([(kind.offset, 4)])
+    dtype = _dtype(told, found, kind.offset)
+    values = found.find(DATA, members.get(DATA, 0))
+    stored = None if values is None else (yield from read_storage(found, values))
+    if rank and not shape[0] and isinstance(stored, Pieces):  # along the unlimited dimension: as many as were written
+        row = math.prod(shape[1:]) * dtype.itemsize
+        shape = (sum(length for _, length in stored.ranges) // row if row else 0, *shape[1:])
+    if isinstance(stored, Chunked):
+        shape = stored.shape
+    if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize > LARGEST:
+        raise FormatError(f"a dataset of {shape}", url=found.url, offset=record.offset, structure="dimensions")
+    names = [*dims, *(f"fakeDim{number}" for number in range(len(dims), rank))][:rank]
+    return Dataset(_unique(names), tuple(shape), dtype, attributes, stored)
+
+
+def _unique(names: list[str]) -> tuple[str, ...]:
+    """A dataset may have one dimension twice; xarray wants names that differ."""
+    found: list[str] = []
+    for name in names:
+        free, number = name, 2
+        while free in found:
+            free, number = f"{name}_{number}", number + 1
+        found.append(free)
+    return tuple(found)
+
+
+def _dtype(told: bytes, found: Descriptors, offset: int) -> np.dtype[Any]:
+    """Version, type, bits, and a class: for numbers the byte order."""
+    name = TYPES.get(told[1])
+    if name is None:
+        raise UnsupportedError(
+            f"numbers of type {told[1]} are not read", url=found.url, offset=offset, structure="number type"
+        )
+    return np.dtype(name).newbyteorder("<" if told[3] == LITTLE_ENDIAN else ">")
+
+
+def _array(dataset: Dataset, source: Source) -> VirtualArray:
+    attributes, dtype, stored, shape = dataset.attributes, dataset.dtype, dataset.stored, dataset.shape
+    fill = _fill(attributes, dtype)
+    chunks: ChunkTable
+    encodings: tuple[Encoding, ...] = (Encoding(dtype, fill=fill),)
+    if isinstance(stored, Chunked):
+        axes = tuple(Axis.regular(n, cut) for n, cut in zip(shape, stored.chunk, strict=True))
+        grid = tuple(axis.count for axis in axes)
+        fill = stored.fill if len(stored.fill) == dtype.itemsize else fill
+        kinds = sorted(set(stored.codecs), key=str) or [None]
+        encodings = tuple(Encoding(dtype, (Codec(kind),) if kind else (), fill=fill) for kind in kinds)
+        if len(kinds) > 1:
+            raise UnsupportedError("chunks that are compressed, and others that are not", structure="chunked element")
+        chunks = scatter(grid, (source,), stored.cells, stored.offset, stored.length)
+    else:
+        axes, chunks, encodings = _pieces(stored, shape, dtype, fill, source)
+    return VirtualArray.of(Tile(axes, encodings, chunks), dims=dataset.dims, attributes=attributes)
+
+
+def _pieces(
+    stored: Pieces | None, shape: tuple[int, ...], dtype: np.dtype[Any], fill: bytes | None, source: Source
+) -> tuple[tuple[Axis, ...], Columns, tuple[Encoding, ...]]:
+    """One cell, or one for each block if whole rows lie in it."""
+    axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
+    grid = tuple(axis.count for axis in axes)
+    plain = (Encoding(dtype, fill=fill),)
+    if stored is None or not stored.ranges or 0 in grid:
+        return axes, Columns.unwritten(grid), plain
+    nbytes = math.prod(shape) * dtype.itemsize
+    if len(stored.ranges) == 1:
+        offset, length = stored.ranges[0]
+        if stored.codec is None and length < nbytes:
+            raise FormatError(f"{length} bytes for a dataset of {nbytes}", offset=offset, structure="HDF4 data")
+        codecs = (Codec(stored.codec),) if stored.codec else ()
+        here = Columns(grid, (source,), np.asarray(0), np.asarray(offset), np.asarray(length if codecs else nbytes))
+        return axes, here, (Encoding(dtype, codecs, fill=fill),)
+    row = math.prod(shape[1:]) * dtype.itemsize
+    lengths = np.array([length for _, length in stored.ranges], np.int64)
+    if stored.codec is not None or not shape or (lengths % row).any() or lengths.sum() != nbytes:
+        raise UnsupportedError("data in blocks that are no whole rows", structure="linked blocks")
+    along = (-1, *(1,) * (len(shape) - 1))
+    axes = (Axis.irregular(lengths // row, stored=lengths // row), *axes[1:])
+    offsets = np.array([offset for offset, _ in stored.ranges], np.int64).reshape(along)
+    grid = tuple(axis.count for axis in axes)
+    return axes, Columns(grid, (source,), np.asarray(0), offsets, lengths.reshape(along)), plain
+
+
+def _fill(attributes: dict[str, Any], dtype: np.dtype[Any]) -> bytes | None:
+    said = attributes.get("_FillValue")
+    if said is None or isinstance(said, str) or np.size(said) != 1:
+        return None
+    return np.asarray(said).astype(dtype).tobytes()

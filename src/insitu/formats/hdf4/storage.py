@@ -1,0 +1,200 @@
+"""How is the data of an HDF4 dataset stored?
+
+In one piece; compressed in one piece; in linked blocks; or in chunks, each of which may be compressed (HDF4 specification, chapter 10). Each special object begins with its code and a header of its own.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import FormatError, UnsupportedError
+from insitu.formats.hdf4.descriptors import Descriptors, Place
+from insitu.formats.hdf4.vsets import parse_vdata
+from insitu.formats.hdf5.walk import Exact, Walk
+
+__all__ = ["COMPRESSIONS", "Chunked", "Pieces", "read_bytes", "read_storage"]
+
+LINKED, EXTERNAL, COMPRESSED, CHUNKED = 1, 2, 3, 5
+DATA, LINK, COMPRESSED_DATA, CHUNK, VDATA_HEADER, VDATA = 702, 20, 40, 61, 1962, 1963
+COMPRESSIONS = {0: None, 4: "zlib"}
+NAMES = {1: "run lengths", 2: "n-bit", 3: "skipping Huffman", 5: "szip", 7: "JPEG"}
+LARGEST_TABLE = 1 << 28
+BLOCKS_LIMIT = 1 << 20
+
+
+class Pieces(NamedTuple):
+    """Data in one or several ranges, one after the other."""
+
+    ranges: list[tuple[int, int]]
+    codec: str | None
+
+
+class Chunked(NamedTuple):
+    """Data in chunks."""
+
+    shape: tuple[int, ...]
+    chunk: tuple[int, ...]
+    cells: npt.NDArray[np.int64]
+    """(chunks, axes): the place of each in the grid."""
+    offset: npt.NDArray[np.int64]
+    length: npt.NDArray[np.int64]
+    codecs: list[str | None]
+    """Of each chunk."""
+    fill: bytes
+
+
+def read_storage(found: Descriptors, place: Place) -> Walk[Pieces | Chunked]:
+    """Where the data of an object is."""
+    if not place.special:
+        return Pieces([(place.offset, place.length)], None)
+    (head,) = yield Exact([(place.offset, place.length)])
+    (code,) = struct.unpack_from(">H", head)
+    if code == LINKED:
+        ranges = yield from _linked(found, head)
+        return Pieces(ranges, None)
+    if code == COMPRESSED:
+        ref, codec = _compression(head, found.url, place.offset)
+        data = found.find(COMPRESSED_DATA, ref)
+        if data is None:
+            return Pieces([], codec)
+        inner = yield from _plain(found, data)
+        return Pieces(inner, codec)
+    if code == CHUNKED:
+        chunks = yield from _chunked(found, head, place.offset)
+        return chunks
+    what = "in another file" if code == EXTERNAL else f"in a special way ({code})"
+    raise UnsupportedError(f"data {what} is not read", url=found.url, offset=place.offset, structure="special element")
+
+
+def read_bytes(found: Descriptors, place: Place) -> Walk[bytes]:
+    """The bytes of a small object that is not compressed."""
+    ranges = yield from _plain(found, place)
+    if sum(length for _, length in ranges) > LARGEST_TABLE:
+        raise FormatError("a table is too large", url=found.url, offset=place.offset, structure="Vdata")
+    blocks = yield Exact(ranges)
+    return b"".join(blocks)
+
+
+def _plain(found: Descriptors, place: Place) -> Walk[list[tuple[int, int]]]:
+    """The ranges of an object that is not compressed."""
+    stored = yield from read_storage(found, place) if place.special else _whole(place)
+    if not isinstance(stored, Pieces) or stored.codec is not None:
+        raise UnsupportedError("a table that is compressed", url=found.url, offset=place.offset, structure="Vdata")
+    return stored.ranges
+
+
+def _whole(place: Place) -> Walk[Pieces]:
+    return Pieces([(place.offset, place.length)], None)
+    yield
+
+
+def _compression(head: bytes, url: str, offset: int) -> tuple[int, str | None]:
+    """Where the compressed bytes are, and how they were compressed."""
+    _, _, _, ref, _, coder = struct.unpack_from(">HHiHHH", head)
+    if coder not in COMPRESSIONS:
+        raise UnsupportedError(
+            f"compression by {NAMES.get(coder, f'method {coder}')} is not read",
+            url=url,
+            offset=offset,
+            structure="compressed element",
+        )
+    return ref, COMPRESSIONS[coder]
+
+
+def _linked(found: Descriptors, head: bytes) -> Walk[list[tuple[int, int]]]:
+    """Blocks of data, listed by tables that are chained."""
+    total, _, count, ref = struct.unpack_from(">iiiH", head, 2)
+    if not 0 < count <= BLOCKS_LIMIT:
+        raise FormatError(f"tables of {count} blocks", url=found.url, structure="linked blocks")
+    ranges: list[tuple[int, int]] = []
+    seen: set[int] = set()
+    while ref and total > 0:
+        table = found.find(LINK, ref)
+        if table is None or ref in seen or table.special:
+            raise FormatError("the chain of block tables is broken", url=found.url, structure="linked blocks")
+        seen.add(ref)
+        (data,) = yield Exact([(table.offset, table.length)])
+        refs = struct.unpack_from(f">{min(count, len(data) // 2 - 1)}H", data, 2)
+        (ref,) = struct.unpack_from(">H", data)
+        for number in refs:
+            if not number or total <= 0:
+                continue
+            block = found.find(LINK, number)
+            if block is None:
+                raise FormatError("a block is missing", url=found.url, structure="linked blocks")
+            length = min(block.length, total)
+            if ranges and sum(ranges[-1]) == block.offset:
+                ranges[-1] = (ranges[-1][0], ranges[-1][1] + length)
+            else:
+                ranges.append((block.offset, length))
+            total -= length
+    return ranges
+
+
+def _chunked(found: Descriptors, head: bytes, offset: int) -> Walk[Chunked]:
+    """The chunks by their table, and the header of each that is compressed."""
+    at = 2 + 4 + 1 + 4 + 4 + 4 + 4
+    tag, ref, _, _, ndim = struct.unpack_from(">HHHHi", head, at)
+    if not 0 < ndim <= 32 or tag != VDATA_HEADER:
+        raise FormatError(f"chunks of {ndim} axes", url=found.url, offset=offset, structure="chunked element")
+    at += 12
+    axes = [struct.unpack_from(">iii", head, at + 12 * number) for number in range(ndim)]
+    at += 12 * ndim
+    (filled,) = struct.unpack_from(">i", head, at)
+    fill = head[at + 4 : at + 4 + max(filled, 0)]
+    shape, chunk = tuple(axis[1] for axis in axes), tuple(axis[2] for axis in axes)
+    if min(chunk) < 1 or min(shape) < 0:
+        raise FormatError(f"chunks of {chunk} for {shape}", url=found.url, offset=offset, structure="chunked element")
+    header, values = found.find(VDATA_HEADER, ref), found.find(VDATA, ref)
+    empty = np.zeros(0, np.int64)
+    if header is None or values is None:
+        return Chunked(shape, chunk, empty.reshape(0, ndim), empty, empty, [], fill)
+    table = parse_vdata((yield from read_bytes(found, header)))
+    data = yield from read_bytes(found, values)
+    row = np.dtype([("origin", ">i4", (ndim,)), ("tag", ">u2"), ("ref", ">u2")])
+    if table.size != row.itemsize or table.records * row.itemsize > len(data):
+        raise FormatError(
+            "the table of chunks is damaged", url=found.url, offset=values.offset, structure="chunk table"
+        )
+    rows = np.frombuffer(data, row, table.records)
+    places = [(number, place) for number, ref in enumerate(rows["ref"].tolist()) if (place := found.find(CHUNK, ref))]
+    heads = iter((yield Exact([(place.offset, min(place.length, 18)) for _, place in places if place.special])))
+    kept: list[int] = []
+    ranges: list[tuple[int, int]] = []
+    codecs: list[str | None] = []
+    for number, place in places:
+        codec: str | None = None
+        if place.special:
+            begin = next(heads)
+            if struct.unpack_from(">H", begin)[0] != COMPRESSED:
+                raise UnsupportedError("a chunk in blocks", url=found.url, offset=place.offset, structure="chunk")
+            inner, codec = _compression(begin, found.url, place.offset)
+            stored = found.find(COMPRESSED_DATA, inner)
+            if stored is None:
+                continue
+            if stored.special:
+                (span,) = yield from _one(found, stored)
+            else:
+                span = (stored.offset, stored.length)
+        else:
+            span = (place.offset, place.length)
+        kept.append(number)
+        ranges.append(span)
+        codecs.append(codec)
+    spans = np.array(ranges, np.int64).reshape(-1, 2)
+    index = rows["origin"][kept].astype(np.int64).reshape(-1, ndim)
+    return Chunked(shape, chunk, index, spans[:, 0], spans[:, 1], codecs, fill)
+
+
+def _one(found: Descriptors, place: Place) -> Walk[list[tuple[int, int]]]:
+    """The one range of a chunk that was written in blocks."""
+    ranges = yield from _plain(found, place)
+    if len(ranges) != 1:
+        raise UnsupportedError(
+            "a compressed chunk in several pieces", url=found.url, offset=place.offset, structure="chunk"
+        )
+    return ranges

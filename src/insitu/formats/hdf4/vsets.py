@@ -1,0 +1,96 @@
+"""What do Vgroups and Vdatas hold?
+
+A Vgroup is a list of objects with a name and a class; a Vdata is a table, whose header lists its fields (HDF4 specification, 6.7). Datasets, dimensions and attributes of the SD interface are made of both.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from insitu.errors import FormatError
+
+__all__ = ["TYPES", "Vdata", "Vgroup", "parse_vdata", "parse_vgroup", "value_of"]
+
+TYPES = {
+    # DFNT_* of hntdefs.h
+    3: "S1", 4: "S1", 5: "f4", 6: "f8", 20: "i1", 21: "u1", 22: "i2", 23: "u2", 24: "i4", 25: "u4", 26: "i8", 27: "u8",
+}  # fmt: skip
+LITTLE, NATIVE = 0x4000, 0x1000
+
+
+class Vgroup(NamedTuple):
+    """A list of objects."""
+
+    name: str
+    kind: str
+    """Its class."""
+    members: list[tuple[int, int]]
+    """Tag and reference number of each."""
+
+
+class Vdata(NamedTuple):
+    """The header of a table."""
+
+    name: str
+    kind: str
+    records: int
+    size: int
+    """Bytes of a record."""
+    fields: list[tuple[str, int, int]]
+    """Name, type, and number of values of each."""
+
+
+def parse_vgroup(data: bytes) -> Vgroup:
+    """A Vgroup."""
+    (count,) = struct.unpack_from(">H", data)
+    tags = struct.unpack_from(f">{count}H", data, 2)
+    refs = struct.unpack_from(f">{count}H", data, 2 + 2 * count)
+    name, at = _text(data, 2 + 4 * count)
+    kind, _ = _text(data, at)
+    return Vgroup(name, kind, list(zip(tags, refs, strict=True)))
+
+
+def parse_vdata(data: bytes) -> Vdata:
+    """The header of a Vdata."""
+    _, records, size, count = struct.unpack_from(">hiHh", data)
+    if count < 0 or records < 0:
+        raise FormatError(f"a table of {count} fields and {records} records", structure="Vdata")
+    at = 10
+    types = struct.unpack_from(f">{count}h", data, at)
+    orders = struct.unpack_from(f">{count}H", data, at + 6 * count)
+    at += 8 * count
+    fields = []
+    for kind, order in zip(types, orders, strict=True):
+        name, at = _text(data, at)
+        fields.append((name, kind, order))
+    name, at = _text(data, at)
+    kind, _ = _text(data, at)
+    return Vdata(name, kind, records, size, fields)
+
+
+def _text(data: bytes, at: int) -> tuple[str, int]:
+    (length,) = struct.unpack_from(">H", data, at)
+    if at + 2 + length > len(data):
+        raise FormatError("a name ends behind its object", structure="Vgroup")
+    return data[at + 2 : at + 2 + length].split(b"\0", 1)[0].decode("utf-8", "replace"), at + 2 + length
+
+
+def value_of(table: Vdata, data: bytes) -> Any:
+    """The value of an attribute: a table of one field, of many values in one record, or of many records."""
+    if len(table.fields) != 1:
+        raise FormatError(f"an attribute of {len(table.fields)} fields", structure="Vdata")
+    _, kind, order = table.fields[0]
+    name = TYPES.get(kind & 0xFF)
+    if name is None:
+        raise FormatError(f"an attribute of type {kind}", structure="Vdata")
+    count = table.records * order
+    dtype = np.dtype(name).newbyteorder("<" if kind & LITTLE else ">")
+    if count * dtype.itemsize > len(data):
+        raise FormatError(f"an attribute of {count} values in {len(data)} bytes", structure="Vdata")
+    if name == "S1":
+        return data[:count].rstrip(b"\0").decode("utf-8", "replace")
+    values = np.frombuffer(data, dtype, count).astype(dtype.newbyteorder("="))
+    return values[0] if values.size == 1 else values

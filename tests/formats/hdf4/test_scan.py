@@ -1,0 +1,195 @@
+"""Are the datasets of HDF4 files found, however they are stored?"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import insitu
+from insitu.errors import InsituError, UnsupportedError, VariableError
+from insitu.formats import InsituWarning, scan_format
+from insitu.sources import Counted
+from insitu.sources.local import LocalSource
+
+SD = pytest.importorskip("pyhdf.SD")
+
+TYPES = {
+    "i1": SD.SDC.INT8, "u1": SD.SDC.UINT8, "i2": SD.SDC.INT16, "u2": SD.SDC.UINT16, "i4": SD.SDC.INT32, "u4": SD.SDC.UINT32, "f4": SD.SDC.FLOAT32,
+    "f8": SD.SDC.FLOAT64,
+}  # fmt: skip
+
+
+def _values(shape: tuple[int, ...], kind: str) -> np.ndarray[Any, Any]:
+    return (np.random.default_rng(1).normal(50, 10, shape)).astype(kind)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("deflated", [False, True])
+def test_types_names_and_attributes(tmp_path: Path, kind: str, deflated: bool) -> None:
+    path = tmp_path / "a.hdf"
+    file = SD.SD(str(path), SD.SDC.WRITE | SD.SDC.CREATE)
+    file.title = "a title"
+    file.attr("numbers").set(SD.SDC.INT32, [1, 2, 3])
+    dataset = file.create("Cloud_Fraction", TYPES[kind], (20, 31))
+    for number, name in enumerate(("Along:Swath", "Across")):
+        dataset.dim(number).setname(name)
+    dataset.units = "K"
+    dataset.attr("scale_factor").set(SD.SDC.FLOAT64, 0.01)
+    dataset.attr("_FillValue").set(TYPES[kind], 7)
+    if deflated:
+        dataset.setcompress(SD.SDC.COMP_DEFLATE, 5)
+    values = _values((20, 31), kind)
+    dataset[:] = values
+    dataset.endaccess()
+    other = file.create("other", SD.SDC.FLOAT32, (5,))
+    other[:] = np.arange(5, dtype="f4")
+    other.endaccess()
+    file.end()
+    group = insitu.scan(path)
+    assert list(group.arrays) == ["Cloud_Fraction", "other"]
+    array = group.arrays["Cloud_Fraction"]
+    assert array.dims == ("Along:Swath", "Across")
+    assert array.dtype.newbyteorder("=") == np.dtype(kind)
+    assert array.attributes["units"] == "K"
+    assert array.attributes["scale_factor"] == 0.01
+    assert array.attributes["_FillValue"] == 7
+    assert group.attributes["title"] == "a title"
+    np.testing.assert_array_equal(group.attributes["numbers"], [1, 2, 3])
+    np.testing.assert_array_equal(insitu.read(group, "Cloud_Fraction"), values)
+    np.testing.assert_array_equal(insitu.read(group, "Cloud_Fraction", np.s_[3:17:2, ::-3]), values[3:17:2, ::-3])
+    np.testing.assert_array_equal(insitu.read(group, "other"), np.arange(5))
+
+
+def test_never_written(tmp_path: Path) -> None:
+    file = SD.SD(str(tmp_path / "a.hdf"), SD.SDC.WRITE | SD.SDC.CREATE)
+    dataset = file.create("empty", SD.SDC.INT16, (4, 5))
+    dataset.setfillvalue(-9)
+    dataset.endaccess()
+    file.end()
+    assert (insitu.read(tmp_path / "a.hdf", "empty") == -9).all()
+
+
+def test_unlimited(tmp_path: Path) -> None:
+    file = SD.SD(str(tmp_path / "a.hdf"), SD.SDC.WRITE | SD.SDC.CREATE)
+    one = file.create("one", SD.SDC.FLOAT32, (SD.SDC.UNLIMITED, 6))
+    two = file.create("two", SD.SDC.INT32, (SD.SDC.UNLIMITED, 3))
+    first, second = _values((40, 6), "f4"), _values((40, 3), "i4")
+    for begin in range(0, 40, 8):
+        one[begin : begin + 8] = first[begin : begin + 8]
+        two[begin : begin + 8] = second[begin : begin + 8]
+    one.endaccess()
+    two.endaccess()
+    file.end()
+    for name, values in (("one", first), ("two", second)):
+        np.testing.assert_array_equal(insitu.read(tmp_path / "a.hdf", name), values)
+
+
+def _chunked(path: Path, deflated: bool, kind: str = "i2") -> np.ndarray[Any, Any]:
+    """pyhdf sets no chunks itself: the C library behind it does."""
+    import ctypes
+
+    import pyhdf._hdfext as ext
+
+    library = ctypes.CDLL(ext.__file__)
+    values = _values((50, 70), kind)
+    file = SD.SD(str(path), SD.SDC.WRITE | SD.SDC.CREATE)
+    dataset = file.create("data", TYPES[kind], values.shape)
+
+    class Definition(ctypes.Structure):
+        _fields_ = (("lengths", ctypes.c_int32 * 32), ("rest", ctypes.c_int32 * 64))
+
+    definition = Definition()
+    definition.lengths[0], definition.lengths[1] = 16, 20
+    if deflated:  # comp_type and cinfo.deflate.level follow the lengths
+        definition.rest[0], definition.rest[2] = 4, 5
+        definition.rest[1] = 5
+    flags = 0x1 | (0x2 if deflated else 0)
+    if not hasattr(library, "SDsetchunk"):
+        pytest.skip("the library does not show SDsetchunk")
+    library.SDsetchunk.argtypes = [ctypes.c_int32, Definition, ctypes.c_int32]
+    assert library.SDsetchunk(dataset._id, definition, flags) == 0
+    dataset[:] = values
+    dataset.endaccess()
+    file.end()
+    return values
+
+
+@pytest.mark.parametrize("deflated", [False, True])
+def test_chunks(tmp_path: Path, deflated: bool) -> None:
+    values = _chunked(tmp_path / "a.hdf", deflated)
+    group = insitu.scan(tmp_path / "a.hdf")
+    tile = group.arrays["data"].tiles[0]
+    assert tile.chunks.shape == (4, 4)
+    assert bool(tile.encodings[0].codecs) == deflated
+    np.testing.assert_array_equal(insitu.read(group, "data"), values)
+    np.testing.assert_array_equal(insitu.read(group, "data", np.s_[10:40:7, 60]), values[10:40:7, 60])
+
+
+def test_what_is_not_read_is_named(tmp_path: Path) -> None:
+    file = SD.SD(str(tmp_path / "a.hdf"), SD.SDC.WRITE | SD.SDC.CREATE)
+    for name, how in (("plain", None), ("runs", SD.SDC.COMP_RLE)):
+        dataset = file.create(name, SD.SDC.INT16, (100,))
+        if how is not None:
+            dataset.setcompress(how)
+        dataset[:] = np.arange(100, dtype="i2")
+        dataset.endaccess()
+    file.end()
+    with pytest.raises(UnsupportedError, match="run lengths"):
+        insitu.scan(tmp_path / "a.hdf")
+    with pytest.warns(InsituWarning, match="runs"):
+        group = insitu.scan(tmp_path / "a.hdf", errors="warn")
+    assert list(group.arrays) == ["plain"]
+    np.testing.assert_array_equal(insitu.read(tmp_path / "a.hdf", "plain"), np.arange(100))
+    with pytest.raises(VariableError, match="plain"):
+        insitu.scan(tmp_path / "a.hdf", variables=["nothing"], errors="warn")
+
+
+def test_few_requests(tmp_path: Path) -> None:
+    file = SD.SD(str(tmp_path / "a.hdf"), SD.SDC.WRITE | SD.SDC.CREATE)
+    for number in range(40):
+        dataset = file.create(f"d{number}", SD.SDC.FLOAT64, (100, 100))
+        dataset.units = "m"
+        dataset[:] = np.full((100, 100), float(number))
+        dataset.endaccess()
+    file.end()
+
+    class Remote(LocalSource):
+        @property
+        def url(self) -> str:
+            return "https://example.org/a.hdf"
+
+    source = Counted(Remote(tmp_path / "a.hdf"))
+    assert len(scan_format(source).arrays) == 40
+    assert source.batches < 60
+    assert source.bytes < 2 << 20
+
+
+def test_as_a_dataset(tmp_path: Path) -> None:
+    _chunked(tmp_path / "a.hdf", False, "f4")
+    assert insitu.open_dataset(tmp_path / "a.hdf")["data"].mean() > 0
+
+
+def test_truncated_and_flipped(tmp_path: Path) -> None:
+    values = _chunked(tmp_path / "a.hdf", True)
+    good = (tmp_path / "a.hdf").read_bytes()
+    random = np.random.default_rng(0)
+    places = [*range(0, 700, 7), *random.integers(0, len(good), 60)]
+    for place in places:
+        bad = bytearray(good)
+        bad[place] ^= 1 << int(random.integers(0, 8))
+        for data in (bytes(bad), good[:place]):
+            (tmp_path / "bad.hdf").write_bytes(data)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                try:
+                    group = insitu.scan(tmp_path / "bad.hdf", errors="warn", format="hdf4")
+                    for _, array in group.all_arrays():
+                        if array.size < 1 << 20:
+                            insitu.read(array)
+                except InsituError:
+                    continue
+    assert values.size
