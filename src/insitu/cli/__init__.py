@@ -66,7 +66,7 @@ def main() -> None:
     except InsituError as problem:
         if _state["debug"]:
             raise
-        _say(problem.kind, str(problem))
+        _say(problem.kind, " ".join([str(problem), *(f"({note})" for note in getattr(problem, "__notes__", ()))]))
         sys.exit(1)
     except BrokenPipeError:  # `insitu info … | head`
         sys.stderr.close()
