@@ -35,6 +35,7 @@ TABLE: dict[str, str] = {
     "deflate": "deflate.deflate",
     "delta": "numeric.delta",
     "fixedscaleoffset": "numeric.fixedscaleoffset",
+    "fits_quantized": "quantized.fits_quantized",
     "fletcher32": "checksums.fletcher32",
     "grib": "grib.grib",
     "gzip": "deflate.gzip",

@@ -260,3 +260,23 @@ def test_errors_say_where(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="before the image does") as caught:
         insitu.scan(MemorySource(data[:2890]))
     assert caught.value.offset == 2890
+
+
+@pytest.mark.parametrize("method", ["RICE_1", "GZIP_1", "GZIP_2"])
+@pytest.mark.parametrize("quantize", [-1, 1, 2])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_rounded_floats(tmp_path: Path, method: str, quantize: int, dtype: str) -> None:
+    values = np.random.default_rng(3).normal(1000, 5, (90, 130)).astype(dtype)
+    values[3, 4:9] = np.nan
+    values[10:12] = 0
+    values[20] = 7  # a constant row cannot be rounded: it is kept as it is
+    how = {"compression_type": method, "quantize_method": quantize, "quantize_level": 16, "dither_seed": 77}
+    for number, tile in enumerate([(1, 130), (32, 50)]):
+        path = tmp_path / f"{number}.fits"
+        fits.HDUList([fits.PrimaryHDU(), fits.CompImageHDU(values, tile_shape=tile, **how)]).writeto(path)
+        with fits.open(path) as file:
+            expected = file[1].data
+            name = file[1].name
+        found = insitu.read(path, name)
+        assert found.dtype.newbyteorder("=") == expected.dtype.newbyteorder("=")
+        np.testing.assert_array_equal(found, expected)

@@ -1,12 +1,13 @@
 """Which virtual array is an image that was compressed tile by tile?
 
 Such an image lies in a binary table (ZIMAGE; section 10): each row is a tile, its column COMPRESSED_DATA says where in the heap behind the table its bytes lie. Read are
-integers by Rice and gzip codes, and floats that gzip keeps as they are; floats that were rounded to integers first, and HCOMPRESS and PLIO, are refused by name.
+integers by Rice and gzip codes, floats that gzip keeps as they are, and floats that were rounded to integers first; HCOMPRESS and PLIO are refused by name.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,11 @@ __all__ = ["Packed"]
 OWN = re.compile(r"Z(IMAGE|CMPTYPE|BITPIX|NAXIS\d*|TILE\d+|NAME\d+|VAL\d+|QUANTIZ|DITHER0|SIMPLE|TENSION|EXTEND|BLOCKED|PCOUNT|GCOUNT|HECKSUM|DATASUM|BLANK)"
     r"|T(TYPE|FORM|UNIT|NULL|SCAL|ZERO)\d+|TFIELDS|THEAP|EXTNAME")  # fmt: skip
 SIZES = {"B": 1, "I": 2, "J": 4}
+WIDTHS = {"L": 1, "B": 1, "A": 1, "I": 2, "J": 4, "E": 4, "K": 8, "D": 8, "C": 8, "M": 16, "P": 8, "Q": 16}
+NUMBERS = {"B": "u1", "I": ">i2", "J": ">i4", "K": ">i8", "E": ">f4", "D": ">f8"}
+DITHERS = {"NO_DITHER": 0, "NONE": 0, "": 0, "SUBTRACTIVE_DITHER_1": 1, "SUBTRACTIVE_DITHER_2": 2}
+MOST_TILES = 1 << 16
+"""Of an image whose tiles have an encoding each."""
 
 
 class Packed:
@@ -58,24 +64,48 @@ class Packed:
         )
         grid = tuple(axis.count for axis in axes)
         numbers = numbers_of(stored, *(image.cards.get(word) for word in ("BSCALE", "BZERO", "BLANK")))
-        encodings = (
-            Encoding(numbers.dtype, (*numbers.codecs, *self._codecs(stored))),
+        rounded = stored.kind == "f" and self._column("ZSCALE") is not None
+        first = () if rounded else self._codecs(stored)
+        encodings: tuple[Encoding, ...] = (
+            Encoding(numbers.dtype, (*numbers.codecs, *first)),
             Encoding(numbers.dtype, (*numbers.codecs, Codec("gzip"))),
             Encoding(numbers.dtype, numbers.codecs),
         )
-        chunks = self._table(grid, source) if 0 not in grid else Columns.unwritten(grid)
+        chunks = Columns.unwritten(grid)
+        if 0 not in grid:
+            data = self._rows(grid)
+            chunks = self._table(grid, source, data)
+            if rounded:
+                encodings, chunks = self._rounded(stored, data, encodings, chunks)
         return VirtualArray.of(
             Tile(axes, encodings, chunks), dims=dims, attributes={**described(image), **numbers.attributes}
         )
 
+    def _rounded(
+        self, stored: np.dtype[Any], data: npt.NDArray[np.uint8], encodings: tuple[Encoding, ...], chunks: Columns
+    ) -> tuple[tuple[Encoding, ...], Columns]:
+        """Floats that were rounded to integers: each tile by a scale of its own, so each has an encoding of its own."""
+        method = str(self.unit.cards.get("ZQUANTIZ", "NO_DITHER")).strip()
+        if method not in DITHERS or len(data) > MOST_TILES:
+            raise self._refused(f"an image of {len(data)} tiles rounded by {method}")
+        scale, zero = self._numbers(data, "ZSCALE"), self._numbers(data, "ZZERO")
+        blank = self.unit.cards.get("ZBLANK")
+        blanks = self._numbers(data, "ZBLANK").tolist() if self._column("ZBLANK") is not None else [blank] * len(data)
+        start = self.unit.whole("ZDITHER0", 1, most=10000)
+        inner = self._codecs(np.dtype(">i4"))
+        state = np.array(np.broadcast_to(chunks.encoding, chunks.shape), np.int64).reshape(-1)
+        more: list[Encoding] = []
+        for row in np.flatnonzero(state == 0).tolist():
+            said: dict[str, Any] = {"scale": float(scale[row]), "zero": float(zero[row]), "blank": blanks[row]}
+            if DITHERS[method]:
+                said |= {"dither": DITHERS[method], "seed": (row + start - 1) % 10000}
+            state[row] = len(encodings) + len(more)
+            more.append(Encoding(stored, (Codec("fits_quantized", said), *inner)))
+        return (*encodings, *more), replace(chunks, encoding=state.reshape(chunks.shape))
+
     def _codecs(self, stored: np.dtype[Any]) -> tuple[Codec, ...]:
         """The codecs of the column COMPRESSED_DATA."""
-        cards = self.unit.cards
-        method = str(cards.get("ZCMPTYPE", "")).strip()
-        if stored.kind == "f" and any(
-            "ZSCALE" in str(value) for name, value in cards.items() if name.startswith("TTYPE")
-        ):
-            raise self._refused("a compressed image of rounded floats")
+        method = str(self.unit.cards.get("ZCMPTYPE", "")).strip()
         if method == "GZIP_1":
             return (*((Codec("any_width"),) if stored.kind in "iu" else ()), Codec("gzip"))
         if method == "GZIP_2":
@@ -102,21 +132,25 @@ class Packed:
                 return self.unit.whole(f"ZVAL{keyword[5:]}", default, most=1 << 20)
         return default
 
-    def _table(self, grid: tuple[int, ...], source: Source) -> Columns:
-        """Where the tiles lie: the rows of the table, read in one piece."""
+    def _rows(self, grid: tuple[int, ...]) -> npt.NDArray[np.uint8]:
+        """The rows of the table, read in one piece."""
         unit, window = self.unit, self.window
         width, rows = unit.whole("NAXIS1", least=1), unit.whole("NAXIS2")
         if rows != int(np.prod(grid, dtype=object)):
             raise FormatError(
                 f"{rows} rows for a grid of {grid} tiles", url=unit.url, offset=unit.offset, structure="ZTILE"
             )
-        heap = unit.data + unit.whole("THEAP", width * rows)
-        end = unit.data + width * rows
-        if end > window.size:
+        if unit.data + width * rows > window.size:
             raise FormatError(
                 "the file ends before the table does", url=unit.url, offset=window.size, structure="FITS data"
             )
-        data = np.frombuffer(window.source.read(unit.data, width * rows), np.uint8).reshape(rows, width)
+        return np.frombuffer(window.source.read(unit.data, width * rows), np.uint8).reshape(rows, width)
+
+    def _table(self, grid: tuple[int, ...], source: Source, data: npt.NDArray[np.uint8]) -> Columns:
+        """Where the tiles lie."""
+        unit, window = self.unit, self.window
+        rows, width = data.shape
+        heap = unit.data + unit.whole("THEAP", width * rows)
         state = np.full(rows, -1, np.int64)
         offset, length = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
         for encoding, name in enumerate(("COMPRESSED_DATA", "GZIP_COMPRESSED_DATA", "UNCOMPRESSED_DATA")):
@@ -135,6 +169,30 @@ class Packed:
         self, data: npt.NDArray[np.uint8], name: str
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
         """Bytes and heap offset of every row of a column of varying length; None if there is no such column."""
+        column = self._column(name)
+        if column is None or column[1] not in "PQ":
+            return None
+        skip, kind, element = column
+        size = 4 if kind == "P" else 8
+        pair = data[:, skip : skip + 2 * size]
+        if pair.shape[1] != 2 * size:
+            return None
+        values = np.ascontiguousarray(pair).view(f">i{size}").astype(np.int64)
+        return values[:, 0] * SIZES.get(element, 1), values[:, 1]
+
+    def _numbers(self, data: npt.NDArray[np.uint8], name: str) -> npt.NDArray[np.float64]:
+        """A column of one number a row."""
+        column = self._column(name)
+        if column is None or column[1] not in NUMBERS:
+            raise self._refused(f"an image without {name}")
+        dtype = np.dtype(NUMBERS[column[1]])
+        part = data[:, column[0] : column[0] + dtype.itemsize]
+        if part.shape[1] != dtype.itemsize:
+            raise self._refused(f"an image without {name}")
+        return np.ascontiguousarray(part).view(dtype).reshape(-1).astype(np.float64)
+
+    def _column(self, name: str) -> tuple[int, str, str] | None:
+        """Where a column begins in a row, its type, and that of the elements of a varying length; None if there is no such column."""
         cards, skip = self.unit.cards, 0
         for number in range(1, self.unit.whole("TFIELDS", most=999) + 1):
             form = re.match(r"\s*(\d*)([LXBIJKAEDCMPQ])([BIJ]?)", str(cards.get(f"TFORM{number}", "")))
@@ -142,28 +200,8 @@ class Packed:
                 raise FormatError(
                     f"TFORM{number} is nonsense", url=self.unit.url, offset=self.unit.offset, structure="TFORM"
                 )
-            size = 4 if form[2] == "P" else 8
-            if str(cards.get(f"TTYPE{number}", "")).strip() == name and form[2] in "PQ":
-                pair = data[:, skip : skip + 2 * size]
-                if pair.shape[1] != 2 * size:
-                    break
-                values = np.ascontiguousarray(pair).view(f">i{size}").astype(np.int64)
-                return values[:, 0] * SIZES.get(form[3], 1), values[:, 1]
-            sizes = {
-                "L": 1,
-                "X": 0,
-                "B": 1,
-                "A": 1,
-                "I": 2,
-                "J": 4,
-                "E": 4,
-                "K": 8,
-                "D": 8,
-                "C": 8,
-                "M": 16,
-                "P": 8,
-                "Q": 16,
-            }
+            if str(cards.get(f"TTYPE{number}", "")).strip() == name:
+                return skip, form[2], form[3]
             repeat = int(form[1] or 1)
-            skip += -(-repeat // 8) if form[2] == "X" else repeat * sizes[form[2]]
+            skip += -(-repeat // 8) if form[2] == "X" else repeat * WIDTHS[form[2]]
         return None
