@@ -81,7 +81,7 @@ def alike(found: Any, wanted: Any, why: object) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Degrees of freedom", "ignore:All-NaN", "ignore:Mean of empty", "ignore:overflow")
-@pytest.mark.filterwarnings("ignore:invalid value", "ignore:divide by zero")
+@pytest.mark.filterwarnings("ignore:invalid value", "ignore:divide by zero", "ignore:The 'generic' unit")
 @pytest.mark.parametrize("method", METHODS)
 def test_every_type_and_dimension(several: Path, method: str) -> None:
     virtual, loaded = open_dataset(several), open_dataset(several).load()
