@@ -247,6 +247,10 @@ def _box(array: VirtualArray, start: Sequence[int] | None, count: Sequence[int] 
     return Selection.box(corner, extent, array.shape)
 
 
+_VIEW_CACHE = 128 << 20
+"""Bytes of decoded chunks that a Zarr view keeps: neighbouring chunks of a mosaic that was cut anew need the same ones."""
+
+
 def zarr_store(
     url: Location | VirtualGroup,
     *,
@@ -293,4 +297,5 @@ def zarr_store(
         tree = below(url, group, url="this archive")
     else:
         tree = scan(url, group=group, errors="warn", storage_options=storage_options)
-    return InsituStore(ZarrTree(tree, zarr_format, compression, portable, storage_options))
+    kept = ChunkCache(_VIEW_CACHE)
+    return InsituStore(ZarrTree(tree, zarr_format, compression, portable, storage_options, kept))

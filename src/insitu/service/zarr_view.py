@@ -165,7 +165,9 @@ class _View:
             self.worker.metrics.add("insitu_scans_total", 1)
             compression = "gzip" if zarr_format == 3 else "zlib"
             found = scan(url, errors="warn", storage_options=options)
-            tree = ZarrTree(found, zarr_format, compression, portable=True, storage_options=options)
+            tree = ZarrTree(
+                found, zarr_format, compression, portable=True, storage_options=options, cache=self.worker.cache
+            )
             tree.documents  # noqa: B018  now, while only those wait who want it
             with self._lock:
                 made = self._trees[key] = _Kept(tree, version, time.monotonic(), next(self._numbers))

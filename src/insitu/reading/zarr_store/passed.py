@@ -14,6 +14,7 @@ import numpy as np
 
 from insitu.errors import NotFoundError, TruncatedError, UnsupportedError
 from insitu.model import INLINE, VirtualArray
+from insitu.reading.cache import ChunkCache
 from insitu.reading.opened import Opened
 from insitu.reading.zarr_store.span import ALL, Span
 from insitu.zarr_metadata import write
@@ -45,8 +46,10 @@ class Passed:
         """Chunks along each dimension."""
         return self.array.grid
 
-    def chunk(self, cell: tuple[int, ...], opened: Opened, span: Span = ALL) -> bytes | None:
-        """The bytes of a chunk; None if it was never written."""
+    def chunk(
+        self, cell: tuple[int, ...], opened: Opened, span: Span = ALL, cache: ChunkCache | None = None
+    ) -> bytes | None:
+        """The bytes of a chunk; None if it was never written. Nothing is decoded, so there is nothing to keep."""
         tile = self.array.tile
         index = [np.zeros(1, np.int64)] * len(tile.axes)
         for dimension, axis in enumerate(tile.dimensions):

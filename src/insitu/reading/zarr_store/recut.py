@@ -16,6 +16,7 @@ import numpy as np
 
 from insitu.errors import UnsupportedError
 from insitu.model import Axis, Codec, Columns, Encoding, Selection, Tile, VirtualArray
+from insitu.reading.cache import ChunkCache
 from insitu.reading.execute import execute
 from insitu.reading.opened import Opened
 from insitu.reading.plan import plan
@@ -52,13 +53,15 @@ class Recut:
         """Chunks along each dimension."""
         return tuple(-(-length // size) for length, size in zip(self.array.shape, self.chunks, strict=True))
 
-    def chunk(self, cell: tuple[int, ...], opened: Opened, span: Span = ALL) -> bytes | None:
-        """The bytes of a chunk: there always are some."""
+    def chunk(
+        self, cell: tuple[int, ...], opened: Opened, span: Span = ALL, cache: ChunkCache | None = None
+    ) -> bytes | None:
+        """The bytes of a chunk: there always are some. Stored chunks that several of ours need are decoded once, with a cache."""
         corner = [at * size for at, size in zip(cell, self.chunks, strict=True)]
         shape = [min(n - at, size) for n, at, size in zip(self.array.shape, corner, self.chunks, strict=True)]
         box = Selection.box(corner, shape, self.array.shape)
         values = np.empty(shape, self.array.dtype)
-        execute(plan(self.array, box), values, opened, self.name)
+        execute(plan(self.array, box), values, opened, self.name, None, cache)
         return span.of(self._encoded(self.form.convert(values)))
 
     def _encoded(self, values: np.ndarray[Any, np.dtype[Any]]) -> bytes:

@@ -14,6 +14,7 @@ from typing import Any
 
 from insitu.errors import InsituError, UnsupportedError
 from insitu.model import VirtualArray, VirtualGroup
+from insitu.reading.cache import ChunkCache
 from insitu.reading.opened import Opened
 from insitu.reading.zarr_store.passed import Passed, passed
 from insitu.reading.zarr_store.recut import Recut, recut
@@ -36,6 +37,8 @@ class ZarrTree:
     portable: bool = False
     """Whether chunks are passed on only if readers other than zarr-python know their codecs."""
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    cache: ChunkCache | None = field(default=None, repr=False)
+    """Keeps decoded chunks that several chunks of the view need."""
     problems: dict[str, str] = field(default_factory=dict, repr=False)
     """Arrays that are left out: why."""
     _views: dict[str, Passed | Recut] | None = field(default=None, repr=False)
@@ -49,7 +52,14 @@ class ZarrTree:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Open files do not travel; a copy elsewhere opens for itself.
-        return ZarrTree, (self.group, self.zarr_format, self.compression, self.portable, self.storage_options)
+        return ZarrTree, (
+            self.group,
+            self.zarr_format,
+            self.compression,
+            self.portable,
+            self.storage_options,
+            self.cache,
+        )
 
     @property
     def views(self) -> dict[str, Passed | Recut]:
@@ -103,7 +113,7 @@ class ZarrTree:
             return None
         path, cell = place
         try:
-            return self.views[path].chunk(cell, self._sources(), span)
+            return self.views[path].chunk(cell, self._sources(), span, self.cache)
         except InsituError as problem:
             raise problem.located(variable=path, chunk=cell) from problem.__cause__
 
