@@ -165,3 +165,52 @@ def test_virtualizarrs_references(archive: Path, tmp_path: Path, form: str) -> N
     target = tmp_path / ("v.json" if form == "json" else "v.parq")
     dataset.vz.to_kerchunk(str(target), format=form)
     same(open_references(str(target), missing="unwritten"), archive)
+
+
+@pytest.mark.parametrize("threshold", [0, 10_000])
+def test_kerchunks_combination_of_files(tmp_path: Path, threshold: int) -> None:
+    """Three files along time, joined by kerchunk: what xarray makes of the files, we make of its references."""
+    xr = pytest.importorskip("xarray")
+    combine = pytest.importorskip("kerchunk.combine")
+    paths = []
+    for number in range(3):
+        path = tmp_path / f"{number}.nc"
+        data = np.random.default_rng(number).random((4, 5)).astype("f4")
+        variables = {"t": (("time", "x"), data, {"units": "K"}), "flag": (("x",), np.arange(5, dtype="i2"))}
+        days = {"time": ("time", np.arange(4) + 4 * number, {"units": "days since 2001-01-01"})}
+        encoding = {"t": {"zlib": True, "chunksizes": (2, 5)}}
+        xr.Dataset(variables, days).to_netcdf(path, engine="h5netcdf", encoding=encoding)
+        paths.append(str(path))
+    parts = [kerchunked(Path(path)) for path in paths]
+    joined = combine.MultiZarrToZarr(
+        parts, concat_dims=["time"], identical_dims=["x", "flag"], remote_protocol="file", inline_threshold=threshold
+    ).translate()
+    (tmp_path / "k.json").write_text(json.dumps(joined))
+    with xr.open_mfdataset(paths, engine="h5netcdf", data_vars="minimal") as files:
+        xr.testing.assert_identical(insitu.open_dataset(tmp_path / "k.json").load(), files.load())
+
+
+def test_kerchunks_netcdf3(tmp_path: Path) -> None:
+    """Record variables, which kerchunk takes out of whole records by a codec of its own."""
+    netcdf3 = pytest.importorskip("kerchunk.netCDF3")
+    scipy = pytest.importorskip("scipy.io")
+    path = tmp_path / "a.nc"
+    with scipy.netcdf_file(str(path), "w") as file:
+        file.createDimension("time", None)
+        file.createDimension("x", 3)
+        for name, kind in (("a", "f4"), ("b", "i2"), ("c", "f8")):
+            file.createVariable(name, kind, ("time", "x"))[:5] = np.arange(15).reshape(5, 3)
+        file.createVariable("still", "f8", ("x",))[:] = [1, 2, 3]
+    refs = netcdf3.NetCDF3ToZarr(str(path), inline_threshold=0).translate()
+    (tmp_path / "k.json").write_text(json.dumps(refs))
+    found = open_references(str(tmp_path / "k.json"))
+    assert found is not None
+    ours = insitu.scan(path)
+    for name in ("a", "b", "c", "still"):
+        assert read_array(found.array(name)).tolist() == read_array(ours.array(name)).tolist(), name
+    # And the other way round: kerchunk's codec reads what we say.
+    save(ours, tmp_path / "x.json")
+    files = fsspec.filesystem("reference", fo=str(tmp_path / "x.json"), remote_protocol="file")
+    group = zarr.open_group(files.get_mapper(""), mode="r")
+    for name in ("a", "b", "c", "still"):
+        assert group[name][...].tolist() == read_array(ours.array(name)).tolist(), name

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.codecs import decode
 from insitu.errors import InsituError, TruncatedError, UnsupportedError
 from insitu.model import INLINE, UNWRITTEN, Located, VirtualGroup
 from insitu.model.axis import Indices
-from insitu.references.heaps import without_heaps
+from insitu.references.portable import portable
 from insitu.sources import open_source
 from insitu.zarr_metadata import naming, write
 from insitu.zarr_metadata.said import Said, said
@@ -105,13 +106,13 @@ class Writing:
         documents: dict[str, Any]
         for path, array in group.all_arrays():
             try:
-                known = said(without_heaps(array, storage_options), rectilinear=rectilinear)
+                known = said(portable(array, storage_options), rectilinear=rectilinear)
                 for _ in known.blocks():
                     pass
                 arrays[path] = known
             except UnsupportedError as problem:
                 reasons[path] = problem.message
-        refusals: dict[str, list[str]] = {path: [reason] for path, reason in reasons.items()}
+        attempts: list[dict[str, str]] = []
         for number in formats:
             worse, documents, filled = dict(reasons), {}, {}
             for path, known in arrays.items():
@@ -121,14 +122,16 @@ class Writing:
                     spelled = _spelled_out(known, number)
                     if spelled is None:
                         worse[path] = problem.message
-                        refusals.setdefault(path, []).append(problem.message)
                         continue
                     documents |= {f"{path}/{name}": value for name, value in spelled[0].items()}
                     filled[path] = spelled[1]
             if not worse:
                 name = named or (lambda url: url)
                 return cls(group, arrays, number, documents, inline_threshold, name, storage_options, filled)
-        raise _refused({path: "; ".join(dict.fromkeys(why)) for path, why in refusals.items()}, what)
+            attempts.append(worse)
+        # What the version that can say most cannot say, and why none of them can.
+        every = {path: [worse[path] for worse in attempts if path in worse] for path in min(attempts, key=len)}
+        raise _refused({path: "; ".join(dict.fromkeys(why)) for path, why in every.items()}, what)
 
     def documents(self) -> dict[str, Any]:
         """The Zarr documents of the tree, by key."""
@@ -240,7 +243,17 @@ def fill_chunk(array: Said) -> bytes | None:
     except (ValueError, TypeError, ImportError, NotImplementedError):
         return None
     data = data.tobytes() if isinstance(data, np.ndarray) else bytes(data)
-    return data if len(data) <= _LARGEST_FILL else None
+    return data if len(data) <= _LARGEST_FILL and _says(data, array) else None
+
+
+def _says(data: bytes, array: Said) -> bool:
+    """Whether an encoded chunk decodes to the fill value everywhere: some codecs cannot encode, and pass on what they are given."""
+    encoding = array.encoding
+    try:
+        found = decode(data, encoding, array.chunks)
+    except InsituError:
+        return False
+    return found.tobytes() == np.full(array.chunks, encoding.fill_value(), encoding.dtype).tobytes()
 
 
 def _url(url: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from insitu.errors import UnsupportedError
 from insitu.model import Codec, Encoding
 
-__all__ = ["to_v2", "to_v3"]
+__all__ = ["is_known", "to_v2", "to_v3"]
 
 _NUMCODECS = frozenset({
     "adler32", "astype", "base64", "bitround", "blosc", "bz2", "crc32", "crc32c", "delta", "fixedscaleoffset", "fletcher32", "gzip",
@@ -17,7 +17,7 @@ _NUMCODECS = frozenset({
 """Codecs that numcodecs registers: what readers of V2 have."""
 _IMAGECODECS = "imagecodecs_"
 """What `imagecodecs.numcodecs.register_codecs()` adds to them: the codecs of TIFF files, as tifffile and kerchunk name them."""
-_KERCHUNK = {"grib": frozenset({"var", "dtype"})}
+_KERCHUNK = {"grib": frozenset({"var", "dtype"}), "record_member": frozenset({"member", "dtype"})}
 """Codecs that kerchunk registers with numcodecs, and the options that they know."""
 _PREDICTORS = frozenset(
     {"imagecodecs_delta", "imagecodecs_floatpred", "imagecodecs_packints", "imagecodecs_byteshuffle"}
@@ -31,6 +31,16 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "zlib": {"level": 1}, "gzip": {"level": 5}, "zstd": {"level": 0}, "bz2": {"level": 1}, "lz4": {"acceleration": 1},
     "blosc": {"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0},
 }  # fmt: skip
+
+
+def is_known(encoding: Encoding) -> bool:
+    """Whether other readers can decode all of an encoding's codecs."""
+    try:
+        for codec in encoding.codecs:
+            _known(codec)
+    except UnsupportedError:
+        return False
+    return True
 
 
 def to_v2(encoding: Encoding) -> tuple[list[dict[str, Any]] | None, dict[str, Any] | None]:

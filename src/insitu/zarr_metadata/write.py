@@ -115,7 +115,7 @@ def _fill_v2(said: Said, encoding: Encoding, attributes: dict[str, Any]) -> Any:
     if masks is None:
         if needed is None or not any(needed):
             return None
-        if encoding.dtype.kind in "OSU":
+        if encoding.dtype.kind in "OSU" or _is_nan(needed, encoding.dtype):  # what is masked is what it was
             return fill.to_json(needed, encoding.dtype, zarr_format=2, text_values=text_values)
         raise UnsupportedError(
             f"chunks that were never written hold {_shown(needed, encoding.dtype)}, which is not declared as missing: "
@@ -128,6 +128,10 @@ def _fill_v2(said: Said, encoding: Encoding, attributes: dict[str, Any]) -> Any:
             "Zarr V2 has one value for both (V3 has two)"
         )
     return fill.to_json(raw, encoding.dtype, zarr_format=2, text_values=text_values)
+
+
+def _is_nan(raw: bytes, dtype: np.dtype[Any]) -> bool:
+    return dtype.kind == "f" and bool(np.isnan(np.frombuffer(raw, dtype, count=1)[0]))
 
 
 def _missing_fill(said: Said, encoding: Encoding) -> bytes | None:

@@ -129,6 +129,7 @@ class Part:
             raise StaleSourceError(
                 "a file of the store is gone: it was written anew, or not copied in full",
                 url=self.url,
+                structure="part",
                 hint="Open it again",
             ) from None
         if len(data) != length:

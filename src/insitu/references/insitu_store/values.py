@@ -1,4 +1,4 @@
-"""How are values kept in JSON so that they come back the same?
+r"""How are values kept in JSON so that they come back the same?
 
 JSON knows numbers, not `float32`. What it cannot tell is marked by an object whose keys begin with `$`; everything else stays readable.
 
@@ -7,6 +7,7 @@ JSON knows numbers, not `float32`. What it cannot tell is marked by an object wh
 | None, bool, int, str, finite float, list, dict | as they are |
 | NaN, infinities | `{"$float": "NaN"}` |
 | NumPy scalar, array | `{"$dtype": "<f4", "$value": 1.5}`, `{"$dtype": "<f4", "$shape": [2], "$base64": …}` |
+| a record, or records, with texts or sequences in them | `{"$dtype": [["a", "\|O"]], "$records": [["x"]]}`, `{"$dtype": …, "$shape": [2], "$records": [["x"], ["y"]]}` |
 | bytes, complex, tuple, a dtype | `{"$bytes": base64}`, `{"$complex": [re, im]}`, `{"$tuple": […]}`, `{"$type": "<f4"}` |
 """
 
@@ -35,6 +36,11 @@ def pack(value: Any) -> Any:
         if math.isfinite(value):
             return value
         return {"$float": "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}
+    if isinstance(value, np.ndarray | np.void) and value.dtype.names is not None and value.dtype.hasobject:
+        names = value.dtype.names
+        records = [[pack(record[name]) for name in names] for record in np.asarray(value).reshape(-1)]
+        shape = {"$shape": list(value.shape)} if isinstance(value, np.ndarray) else {}
+        return {"$dtype": dtype_to(value.dtype), **shape, "$records": records}
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             return {"$objects": [pack(item) for item in value.reshape(-1).tolist()], "$shape": list(value.shape)}
@@ -95,6 +101,8 @@ def _marked(value: dict[str, Any]) -> Any:
         return items.reshape(value["$shape"])
     if "$dtype" in value:
         dtype = dtype_from(value["$dtype"])
+        if "$records" in value:
+            return _records(value, dtype)
         if "$value" in value:
             return dtype.type(unpack(value["$value"]))
         data = np.frombuffer(base64.b64decode(value["$base64"]), dtype)
@@ -113,6 +121,14 @@ def _marked(value: dict[str, Any]) -> Any:
     if "$dict" in value:
         return {unpack(key): unpack(item) for key, item in value["$dict"]}
     raise FormatError(f"{next(iter(value))!r} is no kind of value")
+
+
+def _records(value: Mapping[str, Any], dtype: np.dtype[Any]) -> Any:
+    made = np.zeros(len(value["$records"]), dtype)
+    for at, record in enumerate(value["$records"]):
+        for name, field in zip(dtype.names or (), record, strict=True):
+            made[name][at] = unpack(field)
+    return made.reshape(value["$shape"]) if "$shape" in value else made[0]
 
 
 def dtype_to(dtype: np.dtype[Any]) -> Any:
