@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import pickle
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -260,6 +262,27 @@ def test_a_million_chunks_take_six_bytes_each(tmp_path: Path) -> None:
     # And anybody can query it.
     table = pq.read_table(next(target.glob("chunks-*")), filters=[("cell", "==", 777_713)])
     assert table.to_pylist()[0]["offset"] == int(back.locate(cell).offset[0])
+
+
+def test_a_store_is_written_in_bounded_memory(tmp_path: Path) -> None:
+    """Ten times as many chunks take no more memory: rows go out group by group."""
+    peaks = []
+    for rows in (300, 3000):
+        axes = (Axis.regular(rows, 1), Axis.regular(1000, 1))
+        array = VirtualArray.of(Tile(axes, (Encoding(np.dtype("f4")),), Computed((rows, 1000))), dims=("t", "x"))
+        pool = pa.system_memory_pool()
+        before = pa.default_memory_pool()
+        pa.set_memory_pool(pool)
+        tracemalloc.start()
+        try:
+            save(VirtualGroup({"a": array}), tmp_path / f"{rows}.insitu")
+            peaks.append((tracemalloc.get_traced_memory()[1], pa.total_allocated_bytes()))
+        finally:
+            tracemalloc.stop()
+            pa.set_memory_pool(before)
+    assert peaks[1][0] < 1.5 * peaks[0][0] + (4 << 20)
+    assert peaks[1][0] < 64 << 20  # the columns alone would be twice that
+    assert peaks[1][1] < 16 << 20
 
 
 DAMAGE = {
