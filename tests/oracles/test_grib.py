@@ -34,8 +34,6 @@ WRONG_GRID = {"regular_gg_wrong_increment.grib"}
 NO_ORACLE = {
     # cfgrib fails
     "polar_stereographic.grb2", "template_4_65535.grb2", "regular_gg_wrong_increment.grib",
-    # asked for the points of these grids, as cfgrib does, ecCodes 2.50 corrupts its memory
-    "albers_equal_area.grb2", "spherical_harmonics.grib",
     # one parameter number for all that the tables do not know: cfgrib lays them over each other
     "broken_combined_grib2_grib1.grb2",
 }  # fmt: skip

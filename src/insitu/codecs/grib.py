@@ -7,8 +7,9 @@ configuration.
 
 from __future__ import annotations
 
+import importlib
 import threading
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from typing import Any
 
@@ -37,6 +38,9 @@ def eccodes() -> Any:
     UnknownCodecError
         If it is not installed.
     """
+    # ecCodes' wheel shows its own PROJ to the whole process: pyproj, imported behind it, takes that one and crashes when the process ends.
+    with suppress(ImportError):
+        importlib.import_module("pyproj")
     try:
         import eccodes as library
     except (ImportError, RuntimeError, OSError) as problem:  # RuntimeError: the package is there, the C library is not

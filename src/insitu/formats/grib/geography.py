@@ -24,8 +24,6 @@ __all__ = ["Geography", "geography_of"]
 KEPT_POINTS = 1 << 16
 """Points of a grid whose latitudes and longitudes are kept, half a MiB each."""
 MEMORY = 64
-NOWHERE = ("sh", "albers")
-"""Grids for which ecCodes knows no points; being asked for those of an Albers projection, version 2.50 corrupts its memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +119,7 @@ def _asked(first: Field) -> Geography:
         else:
             dims, shape_ = ("values",), (_count(asked, "numberOfPoints"),)
         points = int(np.prod(shape_, dtype=np.int64))
-        if kind in NOWHERE:
+        if kind == "sh":  # spherical harmonics: coefficients are nowhere
             return Geography(dims, shape_)
         if points > KEPT_POINTS:
             return Geography(dims, shape_, {}, ("latitude", "longitude"))
