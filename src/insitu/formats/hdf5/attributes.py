@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from insitu.codecs.hdf5_heap import COLLECTION_GUESS, HEADER_SIZE, collection_size, parse_collection
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.hdf5.btree_v2 import read_records
+from insitu.formats.hdf5.btree_v2 import near_records, read_records
 from insitu.formats.hdf5.dataspace import Dataspace, parse_dataspace
 from insitu.formats.hdf5.datatype import Datatype, parse_datatype
 from insitu.formats.hdf5.file import File
-from insitu.formats.hdf5.fractal_heap import read_heap_objects
+from insitu.formats.hdf5.fractal_heap import near_heap_objects, read_heap_objects
 from insitu.formats.hdf5.memo import recall, remember, remembered
 from insitu.formats.hdf5.messages import ATTRIBUTE, ATTRIBUTE_INFO, DATASPACE, DATATYPE, Message
 from insitu.formats.hdf5.shared import read_shared, shared_in_heap, unshared
@@ -92,9 +92,14 @@ def _dense(file: File, body: bytes) -> Walk[list[tuple[int, bytes]]]:
     tree = int.from_bytes(body[at + width : at + 2 * width], "little")
     if heap == file.undefined or tree == file.undefined:
         return []
-    records = yield from read_records(file, tree, (8,))
+    # Nearly always all of it is in memory: then without a walk.
+    records = near_records(file, tree, (8,))
+    if records is None:
+        records = yield from read_records(file, tree, (8,))
     own, shared, orders = _told_apart(records)
-    bodies = yield from read_heap_objects(file, heap, own)
+    bodies = near_heap_objects(file, heap, own)
+    if bodies is None:
+        bodies = yield from read_heap_objects(file, heap, own)
     if shared:
         bodies += yield from shared_in_heap(file, ATTRIBUTE, shared)
     return list(zip(orders, bodies, strict=True))
@@ -126,23 +131,35 @@ def _name(body: bytes) -> bytes:
 def _parse(body: bytes, length_size: int, datatype: bytes | None, space: bytes | None) -> Attribute:
     """Parse an attribute message; shared parts are given as they are."""
     begin, *sizes = _sizes(body)
-    name = _name(body).decode("utf-8", "surrogateescape")
-    steps = [(size + 7) // 8 * 8 if body[0] == 1 else size for size in sizes]
-    at_type = begin + steps[0]
-    at_space = at_type + steps[1]
-    at_data = at_space + steps[2]
+    at_data = begin + sum([(size + 7) // 8 * 8 for size in sizes] if body[0] == 1 else sizes)
+    # What comes before the data is often known, even where the data (an address) is not.
+    name, kind, extent, problem = remembered(_parse_head, body[:at_data], length_size, datatype, space)
     if at_data > len(body):
         raise FormatError(f"attribute {name!r} is cut off", structure="attribute")
-    extent = remembered(parse_dataspace, space or body[at_space : at_space + sizes[2]], length_size)
-    try:
-        kind = remembered(parse_datatype, datatype or body[at_type : at_type + sizes[1]])
-    except UnsupportedError as problem:
-        return Attribute(name, None, extent, b"", problem=problem.message)
+    if kind is None:
+        return Attribute(name, None, extent, b"", problem=problem)
     length = extent.count * kind.size
     if at_data + length > len(body):
         raise FormatError(f"attribute {name!r} is cut off", structure="attribute")
     data = body[at_data : at_data + length]
     return Attribute(name, kind, extent, data, plain_value(name, kind, extent, data))
+
+
+def _parse_head(
+    body: bytes, length_size: int, datatype: bytes | None, space: bytes | None
+) -> tuple[str, Datatype | None, Dataspace, str]:
+    """Name, type, extent and, of a type that is not read, which it is."""
+    begin, *sizes = _sizes(body)
+    name = _name(body).decode("utf-8", "surrogateescape")
+    steps = [(size + 7) // 8 * 8 if body[0] == 1 else size for size in sizes]
+    at_type = begin + steps[0]
+    at_space = at_type + steps[1]
+    extent = remembered(parse_dataspace, space or body[at_space : at_space + sizes[2]], length_size)
+    try:
+        kind = remembered(parse_datatype, datatype or body[at_type : at_type + sizes[1]])
+    except UnsupportedError as problem:
+        return name, None, extent, problem.message
+    return name, kind, extent, ""
 
 
 def _with_shared_parts(file: File, body: bytes) -> Walk[Attribute]:

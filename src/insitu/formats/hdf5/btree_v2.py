@@ -5,7 +5,9 @@ Format specification 3.0, III.A.2. Unlike version 1, inner nodes hold records to
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -16,7 +18,7 @@ from insitu.formats.hdf5.file import File
 from insitu.formats.hdf5.memo import remembered
 from insitu.formats.hdf5.walk import Exact, Walk
 
-__all__ = ["read_records", "read_tree"]
+__all__ = ["near_records", "read_records", "read_tree"]
 
 T = TypeVar("T")
 Records = npt.NDArray[np.uint8]
@@ -44,15 +46,15 @@ def read_records(file: File, address: int, kinds: tuple[int, ...]) -> Walk[tuple
     kinds
         The record types (III.A.2) that are expected.
     """
-    near = _one_leaf(file, address, kinds)
+    near = near_records(file, address, kinds)
     if near is not None:
         return near
     parts = yield from read_tree(file, address, kinds, _rows, exact=False)
     return parts[0] if len(parts) == 1 else tuple(row for part in parts for row in part)
 
 
-def _one_leaf(file: File, address: int, kinds: tuple[int, ...]) -> tuple[bytes, ...] | None:
-    """The records of a tree of one leaf that is in memory, as those of a few attributes mostly are."""
+def near_records(file: File, address: int, kinds: tuple[int, ...]) -> tuple[bytes, ...] | None:
+    """The records of a tree of one leaf that is in memory, as those of a few attributes mostly are; else None."""
     data = file.near(*file.range(address, 22 + file.offset_size + file.length_size, "B-tree header"))
     if data is None:
         return None
@@ -138,19 +140,18 @@ def read_tree(
         nodes, level = below, level - 1
 
 
+@lru_cache(maxsize=4)
+def _form(width: int) -> struct.Struct:
+    return struct.Struct(f"<BIHHBB{ {2: 'H', 4: 'I', 8: 'Q'}[width] }H")
+
+
 def _header(file: File, data: bytes, address: int, kinds: tuple[int, ...]) -> _Header:
     if data[:4] != b"BTHD" or data[4] != 0:
         file.fail("has no signature", address, "B-tree header")
     verify(file, data, address, "B-tree header")
-    width = file.offset_size
-    header = _Header(
-        kind=data[5],
-        node_size=int.from_bytes(data[6:10], "little"),
-        record_size=int.from_bytes(data[10:12], "little"),
-        depth=int.from_bytes(data[12:14], "little"),
-        root=int.from_bytes(data[16 : 16 + width], "little"),
-        root_records=int.from_bytes(data[16 + width : 18 + width], "little"),
-    )
+    # Type, node size, record size, depth, when to split and to merge, root, its records.
+    kind, node_size, record_size, depth, _, _, root, count = _form(file.offset_size).unpack_from(data, 5)
+    header = _Header(kind, node_size, record_size, depth, root, count)
     if header.kind not in kinds:
         file.fail(f"is of type {header.kind}, not {kinds}", address, "B-tree header")
     if not header.record_size or header.node_size < _OVERHEAD + header.record_size or header.depth > 64:

@@ -21,7 +21,7 @@ from insitu.formats.hdf5.memo import remembered
 from insitu.formats.hdf5.pipeline import Filter, parse_filters
 from insitu.formats.hdf5.walk import Walk
 
-__all__ = ["read_heap_objects"]
+__all__ = ["near_heap_objects", "read_heap_objects"]
 
 _Wanted = tuple[tuple[int, int, int], ...]
 """Objects in blocks: where in the heap's address space they begin, their length, and which of the ids asked for it is."""
@@ -97,6 +97,28 @@ def read_heap_objects(file: File, address: int, ids: tuple[bytes, ...]) -> Walk[
         yield from _read_managed(file, heap, managed, out)
     if huge:
         yield from _read_huge(file, heap, [(number, ids[number]) for number in huge], out)
+    return out
+
+
+def near_heap_objects(file: File, address: int, ids: tuple[bytes, ...]) -> list[bytes] | None:
+    """The objects with these ids, if all of the heap is one block that is in memory, as it is of a few attributes; else None."""
+    if not ids:
+        return []
+    place = file.guess(address, 256, 26 + 12 * file.length_size + 3 * file.offset_size, "fractal heap")
+    data = file.near(*place)
+    if data is None:
+        return None
+    heap = _header(file, data, address)
+    if heap.root_rows or heap.filters or heap.root == file.undefined:
+        return None
+    managed, huge, tiny = _told_apart(ids, heap.id_length, heap.offset_bytes, heap.length_bytes)
+    if huge or tiny:
+        return None
+    data = file.near(*file.range(heap.root, heap.first, "fractal heap block"))
+    if data is None:
+        return None
+    out: list[bytes] = [b""] * len(ids)
+    _cut(file, heap, _Block(heap.root, 0, heap.first, 0, heap.first, 0), data, managed, out)
     return out
 
 
@@ -183,12 +205,6 @@ def _read_managed(file: File, heap: _Heap, wanted: _Wanted, out: list[bytes]) ->
     """Objects in direct blocks: down from the root, all blocks of a level at once."""
     if heap.root == file.undefined:
         file.fail("has no blocks, but ids", heap.address, "fractal heap")
-    if not heap.root_rows and not heap.filters:
-        # The usual heap of a few attributes: one block.
-        data = file.near(*file.range(heap.root, heap.first, "fractal heap block"))
-        if data is not None:
-            _cut(file, heap, _Block(heap.root, 0, heap.first, 0, heap.first, 0), data, wanted, out)
-            return
     if heap.root_rows:
         blocks = {_Block(heap.root, 0, 0, heap.root_rows, _indirect_size(file, heap, heap.root_rows), 0): wanted}
     else:

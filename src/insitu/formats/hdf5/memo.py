@@ -19,9 +19,8 @@ LARGEST = 2048  # bytes of a message worth keeping
 _answers: dict[Hashable, Any] = {}
 
 
-def recall(key: Hashable) -> Any:
-    """What is remembered under a key, or None."""
-    return _answers.get(key)
+recall: Callable[[Hashable], Any] = _answers.get
+"""What is remembered under a key, or None. (Not a function of ours: a file asks a hundred times.)"""
 
 
 def remember(key: Hashable, size: int, answer: T) -> T:

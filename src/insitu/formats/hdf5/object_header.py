@@ -9,7 +9,8 @@ from typing import NoReturn
 
 from insitu.formats.hdf5.checksum import verify
 from insitu.formats.hdf5.file import File
-from insitu.formats.hdf5.messages import CONTINUATION, LAST_KNOWN, Message
+from insitu.formats.hdf5.memo import recall, remember
+from insitu.formats.hdf5.messages import CONTINUATION, LAST_KNOWN, LAYOUT, Message
 from insitu.formats.hdf5.walk import Walk
 
 __all__ = ["read_object_header"]
@@ -30,8 +31,15 @@ def read_object_header(file: File, address: int) -> Walk[list[Message]]:
         tracked, start, length = _prefix_v2(file, data, address)
         if start + length > len(data):
             (data,) = yield [file.range(address, start + length, "object header")]
-        verify(file, data[: start + length], address, "object header")
-        waiting = _parse_v2(file, data, start, start + length - 4, tracked, address, messages)
+        whole = data[: start + length]
+        known = recall((read_object_header, whole))
+        if known is not None:
+            return list(known)
+        verify(file, whole, address, "object header")
+        waiting = _parse_v2(file, whole, start, start + length - 4, tracked, address, messages)
+        if not waiting and not any(m.kind == LAYOUT and _may_be_compact(m.body) for m in messages):
+            # Files of one archive often have the same headers, addresses included. (Of compact data the place may matter.)
+            remember((read_object_header, whole), len(whole), tuple(messages))
         second = True
     elif data[0] == 1:
         length = int.from_bytes(data[8:12], "little")
@@ -59,6 +67,10 @@ def read_object_header(file: File, address: int) -> Walk[list[Message]]:
             verify(file, block, place, "object header continuation")
             waiting += _parse_v2(file, block, 4, len(block) - 4, tracked, place, messages)
     return messages
+
+
+def _may_be_compact(layout: bytes) -> bool:
+    return len(layout) < 2 or layout[0] < 3 or layout[1] == 0  # the version, the class
 
 
 def _prefix_v2(file: File, data: bytes, address: int) -> tuple[bool, int, int]:
