@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from insitu.codecs.hdf5_heap import COLLECTION_GUESS, HEADER_SIZE, collection_size, parse_collection
@@ -80,7 +81,7 @@ def read_attributes(file: File, messages: list[Message]) -> Walk[list[Attribute]
                 if told is None or not (told.heaped or told.kind == "reference" or told.deep):
                     remember(key, len(body), attribute)
         found.append((order, attribute))
-    found.sort(key=lambda item: item[0])
+    found.sort(key=itemgetter(0))
     return [attribute for _, attribute in found]
 
 

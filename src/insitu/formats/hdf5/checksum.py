@@ -6,8 +6,6 @@ numcodecs has it compiled: under a microsecond for a header, so every structure 
 
 from __future__ import annotations
 
-from typing import cast
-
 from numcodecs.jenkins import jenkins_lookup3
 
 from insitu.formats.hdf5.file import File
@@ -17,7 +15,8 @@ __all__ = ["lookup3", "verify"]
 
 def lookup3(data: bytes) -> int:
     """The checksum of some bytes."""
-    return cast(int, jenkins_lookup3(data, 0))
+    found: int = jenkins_lookup3(data, 0)
+    return found
 
 
 def verify(file: File, data: bytes, address: int, structure: str) -> None:

@@ -7,7 +7,7 @@ file after file. So parsers of messages remember their answers by the raw bytes,
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 __all__ = ["recall", "remember", "remembered"]
 
@@ -39,7 +39,5 @@ def remember(key: Hashable, size: int, answer: T) -> T:
 def remembered(parse: Callable[..., T], body: bytes, *context: Hashable) -> T:
     """What `parse(body, *context)` returns, from memory if it was asked before."""
     key = (parse, body, context)
-    answer = _answers.get(key)
-    if answer is None:
-        answer = remember(key, len(body), parse(body, *context))
-    return cast(T, answer)
+    answer: T | None = _answers.get(key)
+    return remember(key, len(body), parse(body, *context)) if answer is None else answer
