@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
+from multiprocessing import get_context
 from typing import Annotated, Any
 
 import typer
@@ -195,7 +196,8 @@ def _executor(files: Sequence[Any], workers: int | None, dask: str | None) -> It
     if workers is None or workers == 1:
         yield None
         return
-    with ProcessPoolExecutor(workers) as processes:
+    # Not by fork: this process has threads, and a lock that one of them holds would stay locked in a copy.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as processes:
         yield processes
 
 
