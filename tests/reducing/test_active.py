@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import pickle
+import re
+import threading
 import warnings
 import zlib
 from collections.abc import Iterator
@@ -21,6 +25,26 @@ from insitu.reducing import statistics
 from insitu.reducing.active import Active, ActiveWarning
 from insitu.reducing.client import Client, ServerError, client_of
 from service.serving import Server, free_port, serving
+
+
+class _Ranged(http.server.SimpleHTTPRequestHandler):
+    """Serves files, whole or by range."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        data = Path(self.translate_path(self.path)).read_bytes()
+        found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        part = data[int(found[1]) : int(found[2]) + 1] if found else data
+        self.send_response(206 if found else 200)
+        if found:
+            self.send_header("Content-Range", f"bytes {found[1]}-{int(found[1]) + len(part) - 1}/{len(data)}")
+        self.send_header("Content-Length", str(len(part)))
+        self.end_headers()
+        self.wfile.write(part)
+
+    def log_message(self, *args: Any) -> None:
+        pass
 
 
 @pytest.fixture(scope="module")
@@ -193,3 +217,40 @@ def test_the_command_line(archive: Path, server: Server) -> None:
         assert done.exit_code == 0, done.output
         want = xr.load_dataset(archive / "0.nc", engine="netcdf4").n[::2, 3].max().item()
         assert str(want) in done.output
+
+
+def test_the_server_knows_where_chunks_lie(archive: Path, tmp_path: Path) -> None:
+    """A remote archive is not scanned by the client: it reads its coordinates and nothing else."""
+    place = f"http://127.0.0.1:{free_port()}/data"
+    with serving([f"{place}={archive}"], tmp_path / "log") as server:
+        group = Active(server.url, required=True).scan(f"{place}/0.nc")
+        assert group is not None
+        here = insitu.scan(archive / "0.nc")
+        assert list(group.arrays) == list(here.arrays)
+        assert {source.url for source in group.sources} == {f"{place}/0.nc"}
+        for name, array in here.arrays.items():
+            found = group.arrays[name]
+            assert (found.shape, found.dims, found.dtype) == (array.shape, array.dims, array.dtype)
+            assert list(found.attributes) == list(array.attributes)
+            for key, value in array.attributes.items():
+                np.testing.assert_array_equal(found.attributes[key], value)
+        found = Active(server.url, required=True).reduce_array(group.arrays["t"], "max", axes=0)
+        np.testing.assert_array_equal(found, statistics(here.arrays["t"], ["max"], axes=0)["max"])
+        assert Active(server.url).scan("http://127.0.0.1:9/x.nc") is None
+
+
+def test_a_remote_archive_is_the_same_with_a_server(archive: Path, tmp_path: Path) -> None:
+    handler = functools.partial(_Ranged, directory=str(archive))
+    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=web.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{web.server_address[1]}"
+    try:
+        with serving([f"{url}={archive}"], tmp_path / "log") as server:
+            there = insitu.open_dataset(f"{url}/1.nc", active=server.url, active_required=True)
+            plain = insitu.open_dataset(f"{url}/1.nc")
+            assert client_of(server.url).traffic.requests == 1
+            xr.testing.assert_identical(there.t.mean("time").load(), plain.t.mean("time").load())
+            xr.testing.assert_identical(there.load(), plain.load())
+    finally:
+        web.shutdown()
+        web.server_close()

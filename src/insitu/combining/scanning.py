@@ -80,9 +80,23 @@ def loader(storage_options: Mapping[str, Any] | None) -> Callable[[list[VirtualA
     return load
 
 
-def scan_member(url: Any, job: Job, memory: Memory | None = None) -> Member:
-    """One group of whatever lies at a URL, decoded."""
+def scan_member(url: Any, job: Job, memory: Memory | None = None, told: VirtualGroup | None = None) -> Member:
+    """One group of whatever lies at a URL, decoded.
+
+    Parameters
+    ----------
+    url, job
+        What, and how.
+    memory
+        What was found out about files like it.
+    told
+        The group, where somebody else has scanned it.
+    """
     load = loader(job.storage_options)
+    if told is not None:
+        group = trusted(told, job.verify)
+        group = located(meant(group, load) if is_matlab(group) else group)
+        return member_of(group, job.how, load, memory=memory, url=fspath(url), only=job.variables)
     if _collected(url, job):
         return member_of(_scan(url, job), job.how, load, memory=memory, url=fspath(url), only=job.variables)
     with open_source(url, job.storage_options) as source:

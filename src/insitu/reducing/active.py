@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import InsituError, SourceError, UnsupportedError
-from insitu.model import Selection, VirtualArray
+from insitu.model import Selection, VirtualArray, VirtualGroup
 from insitu.model.selection import Stride
 from insitu.reading import Tally, read_array
 from insitu.reducing.client import ServerError, client_of
@@ -29,6 +29,7 @@ from insitu.reducing.reduce import statistics as here
 from insitu.reducing.reductions import METHODS, Reduction, Rules
 from insitu.reducing.wire import dtype_from, selection_said, values_from, values_to
 from insitu.reducing.wire_array import array_to
+from insitu.reducing.wire_group import group_from
 from insitu.sources.options import options_for
 
 __all__ = ["Active", "ActiveWarning"]
@@ -128,6 +129,17 @@ class Active:
         options, basic = _credentials(url, storage_options)
         items = client_of(self.url, self.token).ask("reduce", {"jobs": [job], "options": options}, basic)
         return _named(items[0]["values"]), items[-1]
+
+    def scan(
+        self, url: str, *, group: str | None = None, storage_options: Mapping[str, Any] | None = None
+    ) -> VirtualGroup | None:
+        """Where the chunks of an archive lie, as the server sees it; None if it cannot say, and then one looks oneself."""
+        options, basic = _credentials(url, storage_options)
+        try:
+            items = client_of(self.url, self.token).ask("scan", {"url": url, "group": group, "options": options}, basic)
+            return group_from(items[0]["group"])
+        except (InsituError, KeyError, TypeError):
+            return None
 
     def read(
         self,

@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from insitu.errors import SourceError
 from insitu.sources.address import bucket_address, scheme_of
@@ -143,6 +143,16 @@ class Allowed:
                 if root.covers(found):
                     return os.path.join(folder, *found.segments[len(root.segments) :])
         return url
+
+    def known(self, path: str) -> str:
+        """The URL by which others know a path, where there is one."""
+        for root, folder in self.nearby:
+            if path.startswith(folder + os.sep):
+                port = "" if root.port == PORTS[root.scheme] else f":{root.port}"
+                host = f"[{root.host}]" if ":" in root.host else root.host
+                rest = path[len(folder) + 1 :].split(os.sep)
+                return f"{root.scheme}://{host}{port}/{'/'.join(quote(part) for part in (*root.segments, *rest))}"
+        return path
 
     def check(self, url: str, options: dict[str, Any] | None = None) -> None:
         """Refuse a URL of a request that lies elsewhere. What it leads to finds the same gate again when it is opened."""

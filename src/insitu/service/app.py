@@ -19,6 +19,7 @@ from insitu.service.batch import batch_routes
 from insitu.service.compatible.routes import compatible_routes
 from insitu.service.credentials import TokenError, credentials_of
 from insitu.service.openapi import document
+from insitu.service.scanning import scan_routes
 from insitu.service.settings import Settings
 from insitu.service.worker import Worker
 from insitu.service.zarr_view import zarr_routes
@@ -29,7 +30,7 @@ __all__ = ["ROUTES", "create_app", "from_environment"]
 log = logging.getLogger("insitu.access")
 errors = logging.getLogger("insitu.serve")
 
-ROUTES: list[Callable[[Worker], Sequence[BaseRoute]]] = [compatible_routes, batch_routes, zarr_routes]
+ROUTES: list[Callable[[Worker], Sequence[BaseRoute]]] = [compatible_routes, batch_routes, scan_routes, zarr_routes]
 """Each makes the routes of one capability; append to add another."""
 
 

@@ -22,7 +22,7 @@ from insitu.reducing.wire import selection_from, values_from
 from insitu.reducing.wire_array import array_from
 from insitu.service.answers import RequestError
 
-__all__ = ["BLOCKWISE", "Batch", "Job", "batch_of"]
+__all__ = ["BLOCKWISE", "Batch", "Job", "batch_of", "scan_of"]
 
 MOST_JOBS = 10_000
 BLOCKWISE = ("median", "quantile")
@@ -96,10 +96,25 @@ def batch_of(body: bytes, content_type: str, *, reducing: bool) -> Batch:
         raise RequestError("a request is a map of jobs (a list) and perhaps options (a map)")
     if not 1 <= len(jobs) <= MOST_JOBS:
         raise RequestError(f"a request has 1 to {MOST_JOBS} jobs")
+    return Batch(tuple(_job(job, reducing) for job in jobs), _options(options))
+
+
+def scan_of(body: bytes, content_type: str) -> tuple[str, str | None, dict[str, Any]]:
+    """What a request for metadata asks for: a URL, a group of it, options."""
+    data = _decoded(body, content_type)
+    if not isinstance(data, dict) or set(data) - {"url", "group", "options"} or not isinstance(data.get("url"), str):
+        raise RequestError("a request is a map of url, and perhaps group and options")
+    group, options = data.get("group"), data.get("options") or {}
+    if not isinstance(group, (str, type(None))) or not isinstance(options, dict):
+        raise RequestError("a group is a text, options are a map")
+    return data["url"], group, _options(options)
+
+
+def _options(options: dict[Any, Any]) -> dict[str, Any]:
     for name, value in options.items():
         if name not in CLIENT_OPTIONS or not isinstance(value, (str, bool, type(None))):
             raise RequestError(f"options are {', '.join(CLIENT_OPTIONS)}, not {str(name)[:60]!r}")
-    return Batch(tuple(_job(job, reducing) for job in jobs), dict(options))
+    return dict(options)
 
 
 def _decoded(body: bytes, content_type: str) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 __all__ = ["ROUTES", "Metrics"]
 
 ROUTES = (
-    "v2/count", "v2/max", "v2/min", "v2/select", "v2/sum", "reduce", "read", "zarr", "health", "ready", "metrics", "openapi", "other",
+    "v2/count", "v2/max", "v2/min", "v2/select", "v2/sum", "reduce", "read", "scan", "zarr", "health", "ready", "metrics", "openapi", "other",
 )  # fmt: skip
 STATUSES = (200, 206, 304, 400, 401, 403, 404, 405, 409, 413, 422, 429, 500, 502, 503, 504, 0)
 """0: any other."""

@@ -167,6 +167,18 @@ def _batch(reducing: bool) -> Schema:
     }
 
 
+SCAN: Schema = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["url"],
+    "properties": {
+        "url": {"type": "string"},
+        "group": _maybe({"type": "string"}),
+        "options": _batch(True)["properties"]["options"],
+    },
+}
+
+
 def _failures(*codes: int) -> Schema:
     said = {
         400: "The request is not valid.", 401: "Credentials are missing or bad.", 403: "The URL is not under a root.",
@@ -209,6 +221,16 @@ def document() -> Schema:
                 "responses": {**_answer("A sequence of CBOR items.", "application/cbor-seq"), **batch},
             }
         }
+    paths["/scan"] = {
+        "post": {
+            "summary": "Where the chunks of an archive lie",
+            "requestBody": {
+                "required": True,
+                "content": {"application/json": {"schema": SCAN}, "application/cbor": {"schema": {}}},
+            },
+            "responses": {**_answer("A sequence of CBOR items.", "application/cbor-seq"), **batch},
+        }
+    }
     plain = {"type": "object"}
     paths["/health"] = {"get": {"summary": "Is it alive?", "responses": _answer("Yes.", "application/json", plain)}}
     paths["/ready"] = {

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ __all__ = ["Scans"]
 
 @dataclass(slots=True)
 class _Kept:
-    array: VirtualArray
+    found: Any
     version: Any
     checked: float
 
@@ -64,7 +64,16 @@ class Scans:
         who
             For whom: what one client may see another may not.
         """
-        key = (who, url, variable, decoded)
+
+        def make() -> VirtualArray:
+            return _decoded(url, variable, options) if decoded else scan_array(url, variable, options)
+
+        found: VirtualArray = self.get((who, url, variable, decoded), url, make)
+        return found
+
+    def get(self, key: Any, url: str, make: Callable[[], Any]) -> Any:
+        """What is known by a key about the archive at a URL; made anew when that has changed."""
+        key = repr(key)
         version = _version(url)
         with self._lock:
             making = self._making.setdefault(key, threading.Lock())
@@ -73,14 +82,14 @@ class Scans:
                 kept = self._kept.get(key)
                 if kept is not None and kept.version == version and self._believed(kept, url):
                     self._kept.move_to_end(key)
-                    return kept.array
+                    return kept.found
             self.metrics.add("insitu_scans_total", 1)
-            array = _decoded(url, variable, options) if decoded else scan_array(url, variable, options)
+            found = make()
             with self._lock:
-                self._kept[key] = _Kept(array, version, time.monotonic())
+                self._kept[key] = _Kept(found, version, time.monotonic())
                 while len(self._kept) > self.most:
                     self._making.pop(self._kept.popitem(last=False)[0], None)
-            return array
+            return found
 
     def _believed(self, kept: _Kept, url: str) -> bool:
         path = local_path(url)

@@ -15,6 +15,7 @@ from insitu.opening import Verify
 from insitu.reading import ChunkCache
 from insitu.reducing.active import Active
 from insitu.sources import open_source
+from insitu.sources.address import is_remote
 from insitu.xarray_bridge.dataset import dataset_of
 from insitu.xarray_bridge.lazy import Access, LazyArray
 from insitu.xarray_bridge.values import to_dask
@@ -79,7 +80,10 @@ def open_dataset(
     names = None if variables is None else ((variables,) if isinstance(variables, str) else tuple(variables))
     (url,), access = access_to([url], storage_options, cache, active, active_required)
     job = _job(access, decode, group=group, format=format, variables=names, verify=verify, allow_local=allow_local)
-    dataset = dataset_of(scan_member(url, job), access)
+    told = None
+    if access.active is not None and isinstance(url, str) and is_remote(url) and format is None:
+        told = access.active.scan(url, group=group, storage_options=access.storage_options)
+    dataset = dataset_of(scan_member(url, job, told=told), access)
     return dataset if chunks is None else chunked(dataset, chunks)
 
 

@@ -1,0 +1,55 @@
+"""How does a client learn where the chunks of an archive lie, without reading it? From the server, which has scanned it."""
+
+from __future__ import annotations
+
+import cbor2
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from insitu.errors import InsituError
+from insitu.opening import scan
+from insitu.reducing.wire_group import group_to
+from insitu.service.answers import RequestError, failure
+from insitu.service.batch import storage_options
+from insitu.service.body import body_of
+from insitu.service.credentials import Credentials, credentials_of
+from insitu.service.jobs import Batch, scan_of
+from insitu.service.worker import Worker
+
+__all__ = ["scan_routes"]
+
+COST = 32 << 20
+"""Counted for a scan: metadata of one archive."""
+
+
+def scan_routes(worker: Worker) -> list[BaseRoute]:
+    """`/scan`."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            who = credentials_of(request.headers, worker.settings.tokens)
+            body = await body_of(request, worker.limits.request)
+            kind = request.headers.get("content-type", "")
+            data = await worker.run(COST, lambda deadline: _scan(worker, body, kind, who))
+        except InsituError as error:
+            return failure(error)
+        return Response(data, media_type="application/cbor-seq")
+
+    return [Route("/scan", answer, methods=["POST"])]
+
+
+def _scan(worker: Worker, body: bytes, kind: str, who: Credentials) -> bytes:
+    url, group, options = scan_of(body, kind)
+    chosen = storage_options(worker, Batch((), options), who)
+    worker.allowed.check(url, chosen)
+    place = worker.allowed.near(url)
+
+    def make() -> bytes:
+        found = scan(place, group=group, errors="warn", storage_options=chosen)
+        return cbor2.dumps({"group": group_to(found, worker.allowed.known)}) + cbor2.dumps({"done": 1})
+
+    data: bytes = worker.scans.get((who.digest, sorted(options.items()), url, group), place, make)
+    if len(data) > worker.limits.memory // 4:
+        raise RequestError("the metadata of this archive is too large to send")
+    return data
