@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 from xarray.backends import plugins
 
+from insitu.sources import trace
 from insitu.xarray_bridge import LazyArray, open_dataset, open_datatree, options
 from insitu.xarray_bridge.engine import InsituBackendEntrypoint
 from insitu.xarray_bridge.values import TooLargeError
@@ -195,6 +196,19 @@ class TestShowing:
         assert "virtual" in ds._repr_html_()
         assert "<svg" in ds.tas._repr_html_()
         assert "in 1 file" in repr(ds.insitu)
+
+    def test_a_look_reads_nothing(self, varied: Path, tmp_path: Path) -> None:
+        """Tables that are paged in, or computed, are not counted for it."""
+        ds = open_dataset(varied)[["tas", "packed"]]
+        ds.insitu.save(tmp_path / "refs.insitu")
+        ds.load().drop_encoding().to_zarr(tmp_path / "copy.zarr", zarr_format=2, consolidated=False)
+        for name in ("refs.insitu", "copy.zarr"):
+            found = open_dataset(tmp_path / name)
+            with trace() as cost:
+                shown = repr(found) + repr(found.tas) + found._repr_html_() + found.tas._repr_html_()
+            assert cost.bytes == 0
+            assert "virtual" in shown
+            assert "object" in shown or "file" in shown
 
     def test_what_is_behind(self, varied: Path) -> None:
         ds = open_dataset(varied)

@@ -1,16 +1,23 @@
-"""What does a person see of a virtual array? That it is virtual, how it is cut, how many files and bytes lie behind it."""
+"""What does a person see of a virtual array? That it is virtual, how it is cut, how many files and bytes lie behind it.
+
+To look costs next to nothing: chunks are counted where their table is in memory and not too long; a table that is paged in or computed is left alone.
+"""
 
 from __future__ import annotations
 
+import math
 from html import escape
 
 import numpy as np
 
-from insitu.model import census
+from insitu.model import Census, ChunkTable, Columns, Sparse, census
+from insitu.model.derived import Expanded, Joined, Selected
 from insitu.xarray_bridge.lazy import LazyArray
 
 __all__ = ["html", "line", "readable", "text"]
 
+MOST_CELLS = 2_000_000
+"""Chunks that are counted to be shown: more would take longer than one likes to wait for a look."""
 _MAX_LINES = 40
 """Of the chunk picture, along each side."""
 
@@ -30,10 +37,37 @@ def _chunk_text(array: LazyArray) -> str:
     return "×".join(map(str, sizes)) or "scalar"
 
 
+def _files(array: LazyArray) -> str:
+    """How many files lie behind it; where each chunk is an object of its own, how many of these."""
+    pools = {id(tile.chunks.sources): tile.chunks.sources for tile in array.array.tiles}.values()
+    if all(isinstance(pool, tuple) for pool in pools):
+        return _many(len({source for pool in pools for source in pool}), "file")
+    return _many(sum(len(pool) for pool in pools), "object")
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' if count != 1 else ''}"
+
+
+def _counted(array: LazyArray) -> Census | None:
+    """The chunks by state; None if that would take long, or reading."""
+    tables = [tile.chunks for tile in array.array.tiles]
+    if sum(math.prod(table.shape) for table in tables) > MOST_CELLS or not all(map(_is_in_memory, tables)):
+        return None
+    return census(array.array)
+
+
+def _is_in_memory(table: ChunkTable) -> bool:
+    if isinstance(table, (Selected, Expanded)):
+        return _is_in_memory(table.table)
+    if isinstance(table, Joined):
+        return all(map(_is_in_memory, table.tables))
+    return isinstance(table, (Columns, Sparse))
+
+
 def line(array: LazyArray, max_width: int = 80) -> str:
     """One line, in the list of a dataset's variables."""
-    files = len(array.array.sources)
-    whole = f"virtual, chunks {_chunk_text(array)}, {files} file{'s' if files != 1 else ''}"
+    whole = f"virtual, chunks {_chunk_text(array)}, {_files(array)}"
     if len(whole) <= max_width:
         return whole
     short = f"virtual {_chunk_text(array)}"
@@ -42,16 +76,17 @@ def line(array: LazyArray, max_width: int = 80) -> str:
 
 def text(array: LazyArray) -> str:
     """A few words between angle brackets."""
-    counted = census(array.array)
-    files = len(array.array.sources)
-    parts = [
-        f"shape={array.shape}, dtype={array.dtype}",
-        f"chunks={_chunk_text(array)}",
-        f"{counted.stored + counted.inline:,} chunk{'s' if counted.stored + counted.inline != 1 else ''} in {files} file{'s' if files != 1 else ''}",
-        f"{readable(counted.nbytes)} stored, {readable(array.nbytes)} virtual",
-    ]
-    if counted.unwritten:
-        parts.append(f"{counted.unwritten:,} never written")
+    counted = _counted(array)
+    parts = [f"shape={array.shape}, dtype={array.dtype}", f"chunks={_chunk_text(array)}"]
+    if counted is None:
+        parts += [_files(array), f"{readable(array.nbytes)} virtual"]
+    else:
+        parts += [
+            f"{_many(counted.stored + counted.inline, 'chunk')} in {_files(array)}",
+            f"{readable(counted.nbytes)} stored, {readable(array.nbytes)} virtual",
+        ]
+        if counted.unwritten:
+            parts.append(f"{counted.unwritten:,} never written")
     if len(array.array.tiles) > 1:
         parts.append(f"{len(array.array.tiles)} tiles")
     if array.steps:
@@ -61,16 +96,21 @@ def text(array: LazyArray) -> str:
 
 def html(array: LazyArray) -> str:
     """A table, and a picture of how the last two dimensions are cut."""
-    counted = census(array.array)
+    counted = _counted(array)
+    cells = sum(math.prod(tile.chunks.shape) for tile in array.array.tiles)
+    stored = (
+        ("not counted", f"in {_files(array)}") if counted is None else (readable(counted.nbytes), f"in {_files(array)}")
+    )
+    written = (
+        f"{cells:,} at most"
+        if counted is None
+        else f"{counted.stored + counted.inline:,} written, {counted.unwritten:,} never written"
+    )
     rows = [
         ("Virtual", readable(array.nbytes), "what reading all of it gives"),
-        ("Stored", readable(counted.nbytes), f"in {len(array.array.sources):,} file(s)"),
+        ("Stored", *stored),
         ("Shape", " × ".join(map(str, array.shape)) or "scalar", str(array.dtype)),
-        (
-            "Chunks",
-            _chunk_text(array),
-            f"{counted.stored + counted.inline:,} written, {counted.unwritten:,} never written",
-        ),
+        ("Chunks", _chunk_text(array), written),
         ("Tiles", f"{len(array.array.tiles):,}", "grids of chunks that are cut alike"),
     ]
     body = "".join(
