@@ -157,7 +157,8 @@ def _many(
 @contextmanager
 def _source(url: Location, storage_options: Mapping[str, Any] | None) -> Iterator[ByteSource]:
     """An open source; one that the caller opened stays open."""
-    if isinstance(url, ByteSource):
+    # A text first: to ask a protocol takes longer than to open a file.
+    if not isinstance(url, str) and isinstance(url, ByteSource):
         yield url
         return
     with open_source(url, storage_options) as source:
