@@ -161,3 +161,15 @@ def test_one_heap_object_used_again_and_again_is_damage(tmp_path: Path, scan) ->
     path.write_bytes(data[:first] + data[first : first + 16] * 2001 + data[first + 16 * 2001 :])
     with pytest.raises(FormatError, match="again and again"):
         scan(path)
+
+
+def test_a_name_ends_before_its_last_byte(tmp_path: Path, scan) -> None:
+    """The library takes all but the last byte of a name, whatever that is: it should be a zero."""
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file.attrs["name"] = 5
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"name\0", b"name\4"))
+    with h5py.File(path) as file:
+        assert list(file.attrs) == ["name"]
+    assert dict(scan(path).attributes) == {"name": 5}

@@ -105,3 +105,10 @@ def test_many_that_are_far_away_are_opened_at_once(tmp_path: Path, monkeypatch) 
     group = insitu.scan(tmp_path / "virtual.h5")
     assert [len(batch) for batch in batches] == [8]
     assert insitu.read(group, "virtual")[:, 0].tolist() == list(range(8))
+
+
+def test_names_that_are_no_text() -> None:
+    assert neighbours.places_beside("https://host/a/b.h5", "x\udce6 y.h5") == ["https://host/a/x%E6%20y.h5"]
+    assert neighbours.places_beside("s3://bucket/a/b.h5", "x\udce6.h5") == []
+    assert neighbours.places_beside("s3://bucket/a/b.h5", "ü y.h5") == ["s3://bucket/a/ü y.h5"]
+    assert neighbours.places_beside("/data/b.h5", "x\udce6.h5")[0] == "/data/x\udce6.h5"
