@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from insitu.codecs import cf
 from insitu.errors import FormatError, NotFoundError, StaleSourceError, VariableError
@@ -148,7 +149,7 @@ def _renewed(
     renewed: dict[str, VirtualArray] = {}
     for path, array in group.all_arrays():
         tiles = [
-            _renewed_tile(path, array, tile, origin, fresh, spans)
+            _renewed_tile(path, array, tile, origin, fresh, spans, options)
             for tile, origin in zip(array.tiles, array.origins.tolist(), strict=True)
         ]
         renewed[path] = replace(array, tiles=tuple(tiles))
@@ -173,6 +174,7 @@ def _renewed_tile(
     origin: Sequence[int],
     fresh: Mapping[Source, VirtualGroup],
     spans: dict[tuple[str, Source], tuple[int, int]],
+    options: Mapping[str, Any] | None,
 ) -> Tile:
     """A tile with the cells of changed sources located anew; the same tile if it has none."""
     table = _columns(tile)
@@ -202,7 +204,7 @@ def _renewed_tile(
             columns[name][box] = np.broadcast_to(getattr(new, name), new.shape).reshape(shape)
         columns["encoding"][box] = _number(encodings, part.encodings[0])
         if not tile.packings.identity:
-            packing = cf.decoded(now, name=path).array.tiles[0].packings[0]
+            packing = _decoded(now, path, options).tiles[0].packings[0]
             columns["packing"][box] = _number(packings, packing)
         for dimension, axis in enumerate(tile.dimensions):
             reach = tile.axes[axis]
@@ -286,14 +288,25 @@ def _compared(
             slice(*spans[dim, about]) if (dim, about) in spans and length != now.shape[at] else slice(None)
             for at, (dim, length) in enumerate(zip(array.dims, array.shape, strict=True))
         )
-        decoded = now if all(tile.packings.identity for tile in array.tiles) else cf.decoded(now, name=path).array
-        one = read_array(array, key, storage_options=options)
-        other = read_array(decoded, storage_options=options)
-        same = one.shape == other.shape and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
-        if not same:
+        kept = read_array(array, key, storage_options=options)
+        # What was saved from a dataset is decoded, what was saved from a scan is not.
+        if not any(
+            _equal(kept, read_array(one, storage_options=options)) for one in (now, _decoded(now, path, options))
+        ):
             raise StaleSourceError(
                 f"the values of {path!r} are others than when it was scanned", url=about.url, hint=_ANEW
             )
+
+
+def _decoded(array: VirtualArray, path: str, options: Mapping[str, Any] | None) -> VirtualArray:
+    """The array as xarray shows it."""
+    return cf.decoded(array, name=path, values=lambda: read_array(array, storage_options=options)).array
+
+
+def _equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+    if one.shape != other.shape or (one.dtype.kind in "mM") != (other.dtype.kind in "mM"):
+        return False
+    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind in "fcmM" and other.dtype.kind in "fcmM"))
 
 
 _ANEW = "Combine the archive anew: insitu.open_mfdataset(...), then save"

@@ -9,6 +9,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import xarray as xr
 
 import insitu
 from insitu.errors import StaleSourceError
@@ -167,3 +168,40 @@ def test_two_marks_of_one_file() -> None:
     assert scanned.difference(Source("/a", 10, "a-130", 2.0)) is not None
     assert Source("/a", 10, '"x"', 1.0).difference(Source("/a", 10, '"y"', 1.0)) is not None
     assert Source("/a", 10, '"x"', 1.0).difference(Source("/a", 10, 'W/"x"', 9.0)) is None
+
+
+def test_a_saved_dataset_is_refreshed(tmp_path: Path) -> None:
+    """Decoded values, each file with a packing of its own, and labels that are kept inline."""
+
+    def dataset(number: int, seed: int, scale: float) -> None:
+        random = np.random.default_rng(seed)
+        path = tmp_path / f"{number}.nc"
+        variables = {
+            "t": (("time", "x"), random.random((6, 3)) * 30 + 270, {"units": "K"}),
+            "seen": ("time", random.integers(0, 99, 6), {"units": "hours since 2001-01-01"}),
+        }
+        days = {"time": ("time", np.arange(6) + 6 * number, {"units": "days since 2000-01-01"})}
+        packed = {
+            "dtype": "i2",
+            "scale_factor": scale,
+            "add_offset": 280.0,
+            "_FillValue": -1,
+            "zlib": True,
+            "chunksizes": (4, 3),
+        }
+        xr.Dataset(variables, days).to_netcdf(path, engine="h5netcdf", encoding={"t": packed})
+        os.utime(path, (1e9 + seed, 1e9 + seed))
+
+    paths = [str(tmp_path / f"{number}.nc") for number in range(3)]
+    for number in range(3):
+        dataset(number, number, 0.01)
+    insitu.open_mfdataset(paths).insitu.save(tmp_path / "x.insitu")
+    dataset(1, 50, 0.02)
+    with pytest.raises(StaleSourceError, match=r"1\.nc"):
+        insitu.open_dataset(tmp_path / "x.insitu").load()
+    assert [finding.source.url for finding in refresh(tmp_path / "x.insitu").stale] == paths[1:2]
+    with xr.open_mfdataset(paths, engine="h5netcdf") as files:
+        xr.testing.assert_identical(insitu.open_dataset(tmp_path / "x.insitu").load(), files.load())
+    dataset(2, 51, 0.01)
+    refresh(tmp_path / "x.insitu")
+    assert check(tmp_path / "x.insitu").ok
