@@ -9,13 +9,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from insitu.errors import InsituError, ModelError, SourceError, UnsupportedError
+from insitu.errors import InsituError, SourceError, UnsupportedError
 from insitu.model import (
     ABSENT,
     INLINE,
@@ -28,13 +27,13 @@ from insitu.model import (
     Tile,
     VirtualArray,
     VirtualGroup,
-    concatenate,
 )
 from insitu.model.axis import Indices
 from insitu.model.chunks import COLUMN_NAMES
 from insitu.model.derived import Joined
 from insitu.references import arrow
 from insitu.references.insitu_store import root
+from insitu.references.insitu_store.growing import grown
 from insitu.references.insitu_store.part import GROUP, Writer, footer_length
 from insitu.references.insitu_store.pools import AXES, SOURCES, Pools
 from insitu.references.insitu_store.read import Opened, open_store
@@ -106,40 +105,7 @@ def append_store(
     """
     to = folder(url, storage_options)
     opened = open_store(url, storage_options=storage_options)
-    _Saving(to, opened.data, opened, named).save(_grown(opened.group(), group, dim))
-
-
-def _grown(old: VirtualGroup, new: VirtualGroup, dim: str, path: str = "") -> VirtualGroup:
-    arrays: dict[str, VirtualArray] = {}
-    lacking = [name for name, array in old.arrays.items() if dim in array.dims and name not in new.arrays]
-    extra = [name for name in new.arrays if name not in old.arrays]
-    if lacking or extra:
-        raise ModelError(
-            f"what is appended must have the same arrays: missing {lacking}, not there before {extra}",
-            variable=path or None,
-        )
-    for name, array in old.arrays.items():
-        if dim not in array.dims:
-            arrays[name] = array
-            continue
-        added = new.arrays[name]
-        if added.dims != array.dims:
-            raise ModelError(f"{name!r} has the dimensions {added.dims}, and {array.dims} before")
-        try:
-            arrays[name] = concatenate([array, added], dim)
-        except InsituError as problem:
-            raise problem.located(variable=f"{path}/{name}".lstrip("/")) from None
-        if arrays[name].dtype != array.dtype:
-            raise ModelError(f"{name!r} has values of {added.dtype}, and {array.dtype} before")
-    groups = {
-        name: _grown(group, new.groups[name], dim, f"{path}/{name}") if name in new.groups else group
-        for name, group in old.groups.items()
-    }
-    details = dict(old.details)
-    if isinstance(details.get("dims"), Mapping) and dim in details["dims"]:
-        lengths = [array.shape[array.dims.index(dim)] for array in arrays.values() if dim in array.dims]
-        details["dims"] = {**details["dims"], **({dim: max(lengths)} if lengths else {})}
-    return replace(old, arrays=arrays, groups=groups, details=details)
+    _Saving(to, opened.data, opened, named).save(grown(opened.group(), group, dim))
 
 
 class _Saving:
