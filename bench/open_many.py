@@ -132,7 +132,9 @@ def cuts(quick: bool) -> None:
             best = min(best, time.process_time() - start)
         touched = len(made.sources)  # every part is a file of its own
         each = best / max(touched, 1) * 1e6
-        print(f"| {name} | {touched:,} | {best:.4f} | {each:.1f} | {'a plan of its own' if touched == 1 else 'yes' if each <= 50 else '**no**'} |")
+        print(
+            f"| {name} | {touched:,} | {best:.4f} | {each:.1f} | {'a plan of its own' if touched == 1 else 'yes' if each <= 50 else '**no**'} |"
+        )
 
 
 def main() -> None:
