@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 from xarray.backends import plugins
 
+from insitu.errors import UnsupportedError
 from insitu.sources import trace
 from insitu.xarray_bridge import LazyArray, open_dataset, open_datatree, options
 from insitu.xarray_bridge.engine import InsituBackendEntrypoint
@@ -120,6 +121,20 @@ def test_tree(tree: Path) -> None:
     ours = open_datatree(tree)
     with xr.open_datatree(tree, engine="netcdf4") as theirs:
         xr.testing.assert_identical(ours.load(), theirs.load())
+
+
+def test_groups_that_make_no_tree(tmp_path: Path) -> None:
+    """An image and its overview: xarray wants the labels of a group to be those of its parents."""
+    path = tmp_path / "image.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        for group, length in ((file, 4), (file.createGroup("overview"), 2)):
+            group.createDimension("x", length)
+            group.createVariable("x", "f8", ("x",))[:] = np.arange(length)
+            group.createVariable("v", "i4", ("x",))[:] = np.arange(length)
+    with pytest.raises(UnsupportedError, match="open_groups"):
+        open_datatree(path)
+    found = xr.open_groups(path, engine=InsituBackendEntrypoint)
+    assert found["/overview"].sizes == {"x": 2}
 
 
 def test_group(tree: Path) -> None:

@@ -11,10 +11,11 @@ import xarray
 from insitu.combining.conventions import Decoding
 from insitu.combining.names import without_secrets
 from insitu.combining.scanning import Job, scan_member, scan_tree
+from insitu.errors import UnsupportedError
 from insitu.opening import Verify
 from insitu.reading import ChunkCache
 from insitu.reducing.active import Active
-from insitu.sources import open_source
+from insitu.sources import displayed, open_source
 from insitu.sources.address import is_remote
 from insitu.xarray_bridge.dataset import dataset_of
 from insitu.xarray_bridge.lazy import Access, LazyArray
@@ -89,7 +90,15 @@ def open_dataset(
 
 def open_datatree(url: Any, **how: Any) -> xarray.DataTree:
     """Open an archive with all its groups. Takes what `open_dataset` takes, but for `variables`."""
-    return xarray.DataTree.from_dict(open_groups(url, **how))
+    groups = open_groups(url, **how)
+    try:
+        return xarray.DataTree.from_dict(groups)
+    except ValueError as problem:
+        raise UnsupportedError(
+            f"the groups do not make a tree: xarray wants the labels of a group to be those of its parents ({str(problem).splitlines()[0]})",
+            url=displayed(url) if isinstance(url, str) else None,
+            hint=f"xarray.open_groups(…, engine='insitu') gives them side by side ({', '.join(list(groups)[:4])} …), open_dataset(…, group=…) one of them",
+        ) from problem
 
 
 def open_groups(
