@@ -107,6 +107,11 @@ class _ShortError(Exception):
     """The bytes at hand end within the header."""
 
 
+_recent: tuple[tuple[bytes, Header], ...] = ()
+"""Files of one archive often have the very same header: its bytes, and what they say."""
+LARGEST_KEPT = 1 << 20
+
+
 def read_header(head: bytes, size: int, read: Callable[[int, int], bytes], url: str) -> Header:
     """Parse the header; fetch more of the file, ever larger pieces, while it goes on.
 
@@ -121,9 +126,16 @@ def read_header(head: bytes, size: int, read: Callable[[int, int], bytes], url: 
     url
         The file, for messages.
     """
+    global _recent
+    for raw, known in _recent:
+        if head.startswith(raw):
+            return known
     while True:
         try:
-            return _Parser(head, size, url).header()
+            header = _Parser(head, size, url).header()
+            if header.size <= LARGEST_KEPT:
+                _recent = ((head[: header.size], header), *_recent[:3])
+            return header
         except _ShortError:
             if len(head) >= size:
                 raise FormatError(

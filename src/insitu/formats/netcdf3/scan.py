@@ -80,7 +80,7 @@ def scan_netcdf3(
         "dims": {dimension.name: dimension.length or records for dimension in header.dims},
         "unlimited": [dimension.name for dimension in header.dims if not dimension.length],
     }
-    return VirtualGroup(arrays, {}, header.attributes, details, problems.found)
+    return VirtualGroup(arrays, {}, dict(header.attributes), details, problems.found)
 
 
 def _records(header: Header, window: Window) -> int:
