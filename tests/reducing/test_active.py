@@ -254,3 +254,10 @@ def test_a_remote_archive_is_the_same_with_a_server(archive: Path, tmp_path: Pat
     finally:
         web.shutdown()
         web.server_close()
+
+
+def test_reduce_from_a_url(archive: Path, server: Server) -> None:
+    before = client_of(server.url).traffic.requests
+    found = insitu.reduce(archive / "0.nc", "n", "max", axes=0, active=server.url)
+    assert client_of(server.url).traffic.requests == before + 1
+    np.testing.assert_array_equal(found, insitu.reduce(archive / "0.nc", "n", "max", axes=0))

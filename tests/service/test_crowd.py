@@ -39,7 +39,7 @@ def archive(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def visit(server: Server, folder: Path, number: int, seconds: float, wrong: list[Any], done: list[int]) -> None:
+def visit(server: Server, folder: Path, number: int, seconds: float, wrong: list[Any], done: list[float]) -> None:
     """One client: asks again and again, and knows each answer."""
     pool = urllib3.PoolManager(maxsize=1)
     until = time.monotonic() + seconds
@@ -47,6 +47,7 @@ def visit(server: Server, folder: Path, number: int, seconds: float, wrong: list
     try:
         while time.monotonic() < until:
             kind = int(rng.integers(0, 5))
+            asked = time.monotonic()
             which = int(rng.integers(0, 50))
             if kind < 2:
                 body: Any = {
@@ -78,7 +79,7 @@ def visit(server: Server, folder: Path, number: int, seconds: float, wrong: list
             if answer.status not in expected or (answer.status == 200 and not good):
                 wrong.append((kind, which, answer.status, answer.data[:200]))
             elif good:
-                done.append(1)
+                done.append(time.monotonic() - asked)
     except Exception as error:
         wrong.append(repr(error))
     finally:
@@ -88,7 +89,7 @@ def visit(server: Server, folder: Path, number: int, seconds: float, wrong: list
 def test_two_hundred_clients(archive: Path, tmp_path: Path) -> None:
     with serving([archive], tmp_path / "log", "--memory", "0.2") as server:
         wrong: list[Any] = []
-        done: list[int] = []
+        done: list[float] = []
         threads = [threading.Thread(target=visit, args=(server, archive, i, 6.0, wrong, done)) for i in range(200)]
         for thread in threads:
             thread.start()

@@ -11,6 +11,7 @@ from insitu.errors import VariableError
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.opening import Location, scan
 from insitu.reading import Tally
+from insitu.reducing.active import Active
 from insitu.reducing.reduce import reduce_array
 
 __all__ = ["reduce"]
@@ -24,6 +25,7 @@ def reduce(
     axes: int | Sequence[int] | None = None,
     selection: Any = ...,
     skipna: bool | None = None,
+    active: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
     tally: Tally | None = None,
 ) -> npt.NDArray[Any]:
@@ -43,6 +45,8 @@ def reduce(
         As for `read`.
     skipna
         Whether NaN is left out; if not given, yes for floating-point values.
+    active
+        The address of a server that does it next to the data: see `open_dataset`.
     storage_options, tally
         As for `read`.
 
@@ -57,7 +61,7 @@ def reduce(
             raise VariableError("which variable?", hint="Give its path as the second argument")
         group = url if isinstance(url, VirtualGroup) else scan(url, variables=[path], storage_options=storage_options)
         array = group.array(path)
-    return reduce_array(
+    return (reduce_array if active is None else Active(active).reduce_array)(
         array,
         method,
         axes=axes,
