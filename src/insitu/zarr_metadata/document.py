@@ -30,6 +30,8 @@ def parse(data: bytes | str | Mapping[str, Any], name: str) -> dict[str, Any]:
     """
     if isinstance(data, Mapping):
         return dict(data)
+    if not isinstance(data, bytes | str):
+        raise FormatError(f"a JSON object was expected, not {_kind(data)}", structure=name)
     try:
         value = json.loads(data.decode("utf-8-sig") if isinstance(data, bytes) else data)
     except (ValueError, RecursionError) as problem:

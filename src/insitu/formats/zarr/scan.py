@@ -162,13 +162,13 @@ def _root(holder: _Holder) -> dict[str, Any] | None:
     (data,) = get("zarr.json")
     if data is not None:
         document = _parsed(data, "zarr.json", holder)
-        return consolidated(document) or {"zarr.json": document}
+        return _consolidated(document, "zarr.json", holder) or {"zarr.json": document}
     (data,) = get(".zmetadata")
     if data is not None:
         document = _parsed(data, ".zmetadata", holder)
         if "record_size" in document:
             return None  # kerchunk's Parquet references, not a store
-        return consolidated(document)
+        return _consolidated(document, ".zmetadata", holder)
     names = (".zarray", ".zgroup", ".zattrs")
     found = {name: data for name, data in zip(names, get(*names), strict=True) if data is not None}
     if ".zarray" not in found and ".zgroup" not in found:
@@ -183,6 +183,13 @@ def _parsed(data: bytes, key: str, holder: _Holder) -> dict[str, Any]:
         return parse(data, key)
     except FormatError as problem:
         raise problem.located(url=holder.url) from None
+
+
+def _consolidated(document: Mapping[str, Any], key: str, holder: _Holder) -> dict[str, Any] | None:
+    try:
+        return consolidated(document)
+    except FormatError as problem:
+        raise problem.located(url=holder.url, structure=key) from None
 
 
 def _walk(holder: _Holder, root: dict[str, Any], below: str, variables: Collection[str] | None) -> dict[str, Any]:
