@@ -25,7 +25,7 @@ demo: setup
 	$(BIN)/insitu demo
 
 # The codecs apart: once netCDF's own HDF5 filters are loaded in a process, h5py cannot write blosc chunks there any more.
-test: setup servers
+test: setup servers clients
 	$(BIN)/python -m pytest -q -n $(JOBS) tests/codecs
 	$(BIN)/python -m pytest -q -n $(JOBS) --ignore=tests/codecs
 
@@ -34,11 +34,12 @@ servers: setup
 	$(BIN)/python scripts/servers.py install
 
 test-remote: setup servers clients
-	$(BIN)/python -m pytest -q -n $(JOBS) tests/remote tests/service/test_zarr_view.py
+	$(BIN)/python -m pytest -q -n $(JOBS) tests/remote tests/service
 
-# Zarr clients that others wrote (zarrita.js into .clients, Debian's GDAL); what cannot be had is named, its tests are skipped.
+# Clients that others wrote (zarrita.js into .clients, Debian's GDAL, PyActiveStorage into .servers); what cannot be had is named, its tests are skipped.
 clients: setup
 	-$(BIN)/python scripts/clients.py install
+	-$(BIN)/python scripts/active_storage.py install
 
 check: setup
 	$(BIN)/ruff format --check src tests bench scripts examples setup.py
@@ -66,4 +67,4 @@ docs: setup
 	@echo "docs/_build/index.html"
 
 clean:
-	rm -rf .venv* .clients build demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache src/*.egg-info
+	rm -rf .venv* .clients .servers build demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache src/*.egg-info

@@ -31,7 +31,9 @@ def reason() -> str:
 
 
 def install() -> None:
-    """Make the environment."""
+    """Make the environment, unless it is there."""
+    if python() is not None:
+        return
     FOLDER.parent.mkdir(exist_ok=True)
     (FOLDER.parent / ".gitignore").write_text("*\n")
     venv.create(FOLDER, with_pip=True)

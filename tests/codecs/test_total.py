@@ -18,6 +18,10 @@ def test_the_sum_is_that_of_exact_arithmetic(dtype: str, count: int) -> None:
     exact = math.fsum(values.astype("f8"))
     assert total(values) == pytest.approx(exact, rel=1e-14)
     assert total(values.reshape(1, -1)) == total(values)
+    spelled = np.frombuffer(
+        values.tobytes(), values.dtype.newbyteorder("little")
+    )  # read-only, and its order written out
+    assert total(spelled) == total(values)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

@@ -813,7 +813,11 @@ static PyObject *py_total(PyObject *module, PyObject *object)
     Py_buffer values;
     if (PyObject_GetBuffer(object, &values, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0)
         return NULL;
-    int single = values.format && !strcmp(values.format, "f"), wide = values.format && !strcmp(values.format, "d");
+    static const uint16_t one = 1; /* its first byte tells which end comes first on this machine */
+    const char *format = values.format ? values.format : "B";
+    if (*format == '@' || *format == '=' || *format == (*(const uint8_t *)&one ? '<' : '>'))
+        format++;
+    int single = !strcmp(format, "f"), wide = !strcmp(format, "d");
     double sum = 0;
     if (single || wide) {
         Py_BEGIN_ALLOW_THREADS

@@ -37,7 +37,7 @@ def read_flat(data: bytes, base: Base, *, errors: str = "raise") -> VirtualGroup
     """The tree that a flat table of references stands for."""
     try:
         table = pq.ParquetFile(pa.BufferReader(data)).read()
-    except (pa.ArrowException, OSError) as problem:
+    except (pa.ArrowException, OSError, ValueError) as problem:
         raise FormatError(f"this is no Parquet file: {problem}", url=base.url, structure="references") from None
     columns = {name.lower(): table.column(at) for at, name in enumerate(table.column_names)}
     chosen: dict[str, str] = {}

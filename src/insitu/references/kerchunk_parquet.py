@@ -160,7 +160,7 @@ def _record(data: bytes, pool: Pool) -> Record:
         meta = pq.read_metadata(pa.BufferReader(data))
         texts = ["path"] if "path" in meta.schema.names else []
         table = pq.ParquetFile(pa.BufferReader(data), metadata=meta, read_dictionary=texts).read().combine_chunks()
-    except (pa.ArrowException, OSError) as problem:
+    except (pa.ArrowException, OSError, ValueError) as problem:
         raise FormatError(f"this is no Parquet file: {problem}") from None
     count = table.num_rows
     source: npt.NDArray[np.int32] = np.full(count, UNWRITTEN, np.int32)

@@ -78,11 +78,13 @@ def _tree(
     problems = Problems(errors)
     asked = (group or "").strip("/")
     found: dict[str, VirtualGroup] = {}
+    foreign = True
     for member in members:
         path = _path(member.name)
         if not path or not _wanted(path, asked):
             continue
         if member.hidden:
+            foreign = False
             problems.note(path, f"{member.hidden}: unpack the archive")
             if path == asked or asked.startswith(f"{path}/"):
                 raise VariableError(f"member {path!r} cannot be read by range: {member.hidden}", url=window.url)
@@ -96,7 +98,15 @@ def _tree(
             if isinstance(problem, FormatError) and problem.place.get("structure") == "signature":
                 problems.note(path, str(problem))  # something else: a text, a picture
             else:
+                foreign = False
                 problems.leave_out(path, problem)
+    if not found and foreign and not asked:
+        names = ", ".join(_path(member.name) for member in members[:12])
+        raise FormatError(
+            f"a {kind} archive without a member of a format that is known here",
+            url=window.url,
+            hint=f"There are: {names or 'none'}",
+        )
     tree = _nested(found, kind, problems)
     if asked and not any(
         path == asked or path.startswith(f"{asked}/") or asked.startswith(f"{path}/") for path in found

@@ -90,7 +90,7 @@ class Part:
             )
             table = file.read_row_group(group, columns=list(names), use_threads=False)
             return {name: table.column(name).combine_chunks() for name in names}
-        except (pa.ArrowException, OSError, KeyError) as problem:
+        except (pa.ArrowException, OSError, ValueError, KeyError) as problem:
             raise FormatError(f"the rows cannot be read: {problem}", url=self.url, structure=f"group {group}") from None
 
     def whole(self, names: Sequence[str]) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class Part:
             file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
             table = file.read(columns=list(names), use_threads=False).combine_chunks()
             return {name: table.column(name).combine_chunks() for name in names}
-        except (pa.ArrowException, OSError, KeyError) as problem:
+        except (pa.ArrowException, OSError, ValueError, KeyError) as problem:
             raise FormatError(f"the rows cannot be read: {problem}", url=self.url, structure="rows") from None
 
     def _open(self) -> None:
@@ -116,7 +116,7 @@ class Part:
             begin = self.nbytes - length
             tail = self._fetch(begin, length)
             self.known["meta"] = pq.read_metadata(pa.PythonFile(_Window(self.nbytes, begin, tail), "r"))
-        except (pa.ArrowException, OSError) as problem:
+        except (pa.ArrowException, OSError, ValueError) as problem:
             if isinstance(problem, NotFoundError | StaleSourceError | TruncatedError):
                 raise
             raise FormatError(f"the footer cannot be read: {problem}", url=self.url, structure="footer") from None
