@@ -18,7 +18,6 @@ lies in one folder beside the project (`.servers`, ignored by git), and no right
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import os
 import shutil
@@ -236,18 +235,22 @@ def _port() -> int:
 def _run(
     name: str, folder: Path, command: Sequence[str | Path], url: str, env: dict[str, str] | None = None
 ) -> Running:
+    call = [str(part) for part in command]
+    if sys.platform == "linux":
+        call = [sys.executable, "-S", "-c", _ENDING_WITH_US, *call]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            [str(part) for part in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder,
-            env={**os.environ, **(env or {})}, start_new_session=True,
-            preexec_fn=_end_with_us if sys.platform == "linux" else None,
+            call, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, env={**os.environ, **(env or {})},
+            start_new_session=True,
         )  # fmt: skip
     return Running(name, process, url, folder)
 
 
-def _end_with_us() -> None:
-    """In the new process: ask the system to end it when we end, in whatever way."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+# In the new process: ask the system to end it when we end, in whatever way, and become the server. (By a function to be called after the fork, Python would
+# have to fork in earnest, and a test process that has reserved a lot of memory may not.)
+_ENDING_WITH_US = (
+    "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGKILL); os.execvp(sys.argv[1], sys.argv[1:])"
+)
 
 
 def _seaweedfs(name: str, folder: Path) -> Running:

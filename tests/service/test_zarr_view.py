@@ -175,7 +175,7 @@ def test_over_http(server: Server, archive: Path, plain: Path) -> None:
         assert server.get(missing).status == 404, missing
     assert server.get("/zarr/").status == 400
     assert server.get(f"/zarr{plain}/zarr.json").status == 400
-    assert server.get(f"/zarr{plain.parent}/nothing.nc!/zarr.json").status == 404
+    assert server.get(f"/zarr{plain.parent}/never_made.nc!/zarr.json").status == 404
     assert server.ask("PUT", f"{at}/x", b"").status == 405
     first = server.get(f"/zarr{archive}!/t/c/0/0/0".replace(" ", "%20"))
     assert first.status == 200
