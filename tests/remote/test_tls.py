@@ -27,7 +27,9 @@ def secure(tmp_path_factory):
     key = ["-newkey", "rsa:2048", "-nodes"]
     (folder / "extensions").write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
     for command in (
-        ["req", "-x509", *key, "-days", "2", "-subj", "/CN=nobody", "-keyout", "authority.key", "-out", "authority.pem"],
+        # The uses of its key: Python 3.13 trusts no authority that does not tell them.
+        ["req", "-x509", *key, "-days", "2", "-subj", "/CN=nobody", "-keyout", "authority.key", "-out", "authority.pem",
+         "-addext", "keyUsage=critical,keyCertSign,cRLSign"],
         ["req", *key, "-subj", "/CN=127.0.0.1", "-keyout", "key.pem", "-out", "request.pem"],
         ["x509", "-req", "-in", "request.pem", "-CA", "authority.pem", "-CAkey", "authority.key", "-CAcreateserial",
          "-days", "2", "-extfile", "extensions", "-out", "certificate.pem"],
