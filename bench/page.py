@@ -15,7 +15,10 @@ import machine
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
-SCRIPTS = ("scan_local", "scan_remote", "scan_formats", "open_many", "read", "read_zarr", "references", "reduce_local")
+SCRIPTS = (
+    "scan_local", "scan_remote", "scan_formats", "open_many", "read", "read_remote", "read_zarr", "references",
+    "reduce_local", "active",
+)  # fmt: skip
 HEAD = """# Benchmarks
 
 Written by `make bench` on {date}{quick}. {machine}
