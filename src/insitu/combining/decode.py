@@ -20,11 +20,11 @@ from insitu.combining.gaps import filled_gaps
 from insitu.combining.member import Load, Member, Variable
 from insitu.combining.restoring import is_decoded, restored, typed
 from insitu.combining.small import Blocks, fetched, stored_values
-from insitu.errors import CodecError
+from insitu.errors import CodecError, InsituError
 from insitu.model import Packing, Packings, Tile, VirtualArray, VirtualGroup
 from insitu.sources import ByteSource
 
-__all__ = ["Memory", "member_of"]
+__all__ = ["Memory", "member_of", "unreadable"]
 
 NETCDF = ("hdf5", "dmrpp")
 """Formats that xarray's netCDF engines read."""
@@ -87,7 +87,7 @@ def member_of(
         These variables and their coordinates; all if not given.
     """
     memory = Memory() if memory is None else memory
-    wanted = group.arrays if only is None else _needed(group.arrays, only)
+    wanted = group.arrays if only is None else _needed(group, only)
     arrays = {name: array if is_decoded(array) else filled_gaps(array) for name, array in wanted.items()}
     given = with_bounds(arrays) if how.decode_times else {name: array.attributes for name, array in arrays.items()}
     stacks = stackable(arrays)
@@ -150,12 +150,28 @@ class _Given:
         return self.known
 
 
-def _needed(arrays: Mapping[str, VirtualArray], only: Sequence[str]) -> dict[str, VirtualArray]:
+def unreadable(arrays: Mapping[str, VirtualArray], load: Load) -> dict[str, str]:
+    """Of the variables whose values opening takes, those that cannot be read, and why."""
+    bad: dict[str, str] = {}
+    given = with_bounds(arrays)
+    for name, array in arrays.items():
+        if needs_values(name, array, given[name]):
+            try:
+                load([array])
+            except InsituError as problem:
+                bad[name] = str(problem)
+    return bad
+
+
+def _needed(group: VirtualGroup, only: Sequence[str]) -> dict[str, VirtualArray]:
     """The wanted variables, the labels of their dimensions, and what they name as coordinates."""
+    arrays = group.arrays
     wanted = {name for name in only if name in arrays}
     for _ in range(2):  # also the labels' bounds, and the dimensions of auxiliary coordinates
         for name in list(wanted):
             wanted |= (referred(arrays[name].attributes) | set(arrays[name].dims)) & arrays.keys()
+    dims = {dim for name in wanted for dim in arrays[name].dims}
+    wanted |= {name for name in group.details.get("placed", ()) if name in arrays and dims & set(arrays[name].dims)}
     return {name: array for name, array in arrays.items() if name in wanted}
 
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from typing import Any
 
 from insitu.combining.conventions import Decoding, referred
-from insitu.combining.decode import Memory, member_of
-from insitu.combining.eos5 import located
-from insitu.combining.matlab import is_matlab, meant
-from insitu.combining.member import Member
-from insitu.errors import UnsupportedError, VariableError
+from insitu.combining.decode import Memory, member_of, unreadable
+from insitu.combining.dialects import Rescan, understood
+from insitu.combining.matlab import is_matlab
+from insitu.combining.member import Load, Member
+from insitu.errors import CodecError, FormatError, UnsupportedError, VariableError
 from insitu.formats import InsituWarning, scan_format
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.opening import Verify, may_be_many, scan, trusted
@@ -48,7 +48,7 @@ class Job:
     finish: Callable[[Member], Member] | None = None
     """Done to each member where it was made (a preprocess)."""
     catch: bool = False
-    """Whether a bad file is returned as a `Failure` instead of raised."""
+    """Whether a bad file is returned as a `Failure` instead of raised, and a bad variable left out with a warning."""
     verify: Verify = "read"
     """When to find out whether sources are what was scanned: see `insitu.scan`."""
     allow_local: bool = False
@@ -94,15 +94,21 @@ def scan_member(url: Any, job: Job, memory: Memory | None = None, told: VirtualG
     """
     load = loader(job.storage_options)
     if told is not None:
-        group = trusted(told, job.verify)
-        group = located(meant(group, load) if is_matlab(group) else group)
-        return member_of(group, job.how, load, memory=memory, url=fspath(url), only=job.variables)
+        group = understood(trusted(told, job.verify), job.group, load, _beside(url, job), url=fspath(url))
+        return _member(group, job, load, memory=memory, url=fspath(url), only=job.variables)
     if _collected(url, job):
-        return member_of(_scan(url, job), job.how, load, memory=memory, url=fspath(url), only=job.variables)
+        return _member(_scan(url, job), job, load, memory=memory, url=fspath(url), only=job.variables)
     with open_source(url, job.storage_options) as source:
-        group = trusted(_scanned(source, job), job.verify)
-        group = located(meant(group, load) if is_matlab(group) else group)
-        return member_of(group, job.how, load, source=source, memory=memory, url=source.url, only=job.variables)
+        rescan = _beside(source, job)
+        try:
+            group = trusted(_scanned(source, job), job.verify)
+        except VariableError:
+            # A cell of MATLAB's is a group that the file does not have; nothing else is looked for in this way.
+            if not job.group or not is_matlab(whole := rescan(None)):
+                raise
+            group = whole
+        group = understood(group, job.group, load, rescan, url=source.url)
+        return _member(group, job, load, source=source, memory=memory, url=source.url, only=job.variables)
 
 
 def scan_tree(url: Any, job: Job) -> Iterator[tuple[str, Member]]:
@@ -110,14 +116,46 @@ def scan_tree(url: Any, job: Job) -> Iterator[tuple[str, Member]]:
     load = loader(job.storage_options)
     if _collected(url, job):
         for path, node in _scan(url, job).walk():
-            yield path, member_of(node, job.how, load, url=fspath(url))
+            yield path, _member(node, job, load, url=fspath(url))
         return
     with open_source(url, job.storage_options) as source:
-        whole = scan_format(source, group=job.group, format=job.format, storage_options=job.storage_options)
-        tree = trusted(whole, job.verify)
-        tree = located(meant(tree, load) if is_matlab(tree) else tree)
+        errors = "warn" if job.catch else "raise"
+        how: dict[str, Any] = {"format": job.format, "errors": errors, "storage_options": job.storage_options}
+        tree = trusted(scan_format(source, group=job.group, **how), job.verify)
+        tree = understood(tree, job.group, load, _beside(source, job), url=source.url)
         for path, node in tree.walk():
-            yield path, member_of(node, job.how, load, source=source, url=source.url)
+            yield path, _member(node, job, load, source=source, url=source.url)
+
+
+def _beside(place: Any, job: Job) -> Rescan:
+    """What scans another group of the same file: what cannot be taken there was not asked for, and is told as a warning."""
+
+    def rescan(group: str | None) -> VirtualGroup:
+        if isinstance(place, (str, PathLike)):
+            found = scan(place, group=group, errors="warn", storage_options=job.storage_options)
+        else:
+            found = scan_format(
+                place, group=group, errors="warn", format=job.format, storage_options=job.storage_options
+            )
+        return trusted(found, job.verify)
+
+    return rescan
+
+
+def _member(group: VirtualGroup, job: Job, load: Load, **how: Any) -> Member:
+    """A member; with `catch`, without the variables whose values are needed now and cannot be had."""
+    try:
+        return member_of(group, job.how, load, **how)
+    except (FormatError, UnsupportedError, CodecError):
+        if not job.catch:
+            raise
+        bad = unreadable(group.arrays, load)
+        if not bad:
+            raise
+    for name, why in bad.items():
+        warnings.warn(f"left out: {name}: {why}", InsituWarning, stacklevel=2)
+    rest = {name: array for name, array in group.arrays.items() if name not in bad}
+    return member_of(replace(group, arrays=rest), job.how, load, **how)
 
 
 def _collected(url: Any, job: Job) -> bool:
@@ -179,10 +217,10 @@ def scan_one(source: ByteSource, job: Job, variables: Sequence[str] | None = Non
     }
     try:
         return scan_format(source, **told)
-    except UnsupportedError as problem:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", InsituWarning)
-            found = scan_format(source, errors="warn", **told)
+    except (UnsupportedError, FormatError, CodecError) as problem:
+        if not job.catch and not isinstance(problem, UnsupportedError):
+            raise
+        found = scan_format(source, errors="keep", **told)
         own = {path: why for path, why in found.problems.items() if "/" not in path.strip("/")}
         if own and not job.catch:
             raise UnsupportedError(next(iter(own.values())), url=source.url) from problem

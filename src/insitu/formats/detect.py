@@ -111,7 +111,7 @@ def scan_format(
         Scan only these variables, by name or path, and their dimension scales.
     errors
         "raise": a variable that cannot be taken ends the scan. "warn": it is left out, with an `InsituWarning` and
-        an entry in `problems`.
+        an entry in `problems`. "keep": the same without the warning.
     format
         The format by name (see `FORMATS`), if the first bytes should not decide.
     storage_options
@@ -122,7 +122,7 @@ def scan_format(
     FormatError
         If the file is of no known format, or damaged.
     """
-    if errors not in ("raise", "warn"):
+    if errors not in ("raise", "warn", "keep"):
         raise ValueError(f'errors must be "raise" or "warn", not {errors!r}')
     names = (*FORMATS, *registered_names())
     if format is not None and format not in names:

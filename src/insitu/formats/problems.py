@@ -1,7 +1,7 @@
 """What happens to a variable that cannot be taken?
 
 `errors="raise"`: the scan ends with the reason. `errors="warn"`: the variable is left out, a warning says so, and the reason stays
-in the group's `problems`. Nothing is ever dropped in silence.
+in the group's `problems`. Nothing is ever dropped in silence. `errors="keep"`: the same without the warning, for callers that give it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Problems:
     """The reasons why variables of one file were left out."""
 
     errors: str = "raise"
-    """raise or warn."""
+    """raise, warn or keep."""
     found: dict[str, str] = field(default_factory=dict)
     """By path."""
 
     def __post_init__(self) -> None:
-        if self.errors not in ("raise", "warn"):
+        if self.errors not in ("raise", "warn", "keep"):
             raise ValueError(f'errors must be "raise" or "warn", not {self.errors!r}')
 
     def leave_out(self, path: str, reason: InsituError) -> None:
@@ -37,7 +37,8 @@ class Problems:
         if self.errors == "raise":
             raise reason
         self.note(path, str(reason))
-        warnings.warn(f"left out: {reason}", InsituWarning, stacklevel=2)
+        if self.errors == "warn":
+            warnings.warn(f"left out: {reason}", InsituWarning, stacklevel=2)
 
     def note(self, path: str, reason: str) -> None:
         """Remember a thing that is no variable at all (a link that leads nowhere)."""

@@ -76,6 +76,6 @@ def test_dimensions_from_the_structure(tmp_path: Path) -> None:
 
 def test_a_structure_that_is_damaged_or_wrong_names_nothing(tmp_path: Path) -> None:
     path = tmp_path / "x.he5"
-    _write(path, TEXT.replace('"YDim","XDim"', '"XDim","XDim"').replace("END_OBJECT", "=((("))
+    _write(path, TEXT.replace('"YDim","XDim"', '"YDim","XDim","XDim"').replace("END_OBJECT", "=((("))
     assert insitu.scan(path).array("HDFEOS/GRIDS/grid/Data Fields/t").dims[0].startswith("phony_dim_")
     assert parse_structure('GROUP=GridStructure\nDimList=("a\n' * 3) == {}

@@ -2,7 +2,8 @@
 
 HDF-EOS5 (Aura, MLS, OMI, VIIRS grids) does not use dimension scales: a text in the file, `HDFEOS INFORMATION/StructMetadata.0` and its
 continuations, names the dimensions of every field of every swath, grid and zonal average. Names that nothing else gives are taken from it.
-Of a grid it also tells where its corners are: that is kept in the `details` of the grid, from which coordinates can be computed.
+Of a grid it also tells where its corners are, of a swath how the dimensions of its geolocation lie on those of its data: that is kept in
+the `details` of the group, from which coordinates can be made.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from insitu.formats.hdf5.opened import open_at
 from insitu.formats.hdf5.window import Window
 from insitu.model import VirtualArray, VirtualGroup
 
-__all__ = ["INFORMATION", "named_fields", "parse_grids", "parse_structure", "read_structure"]
+__all__ = ["INFORMATION", "Structure", "named_fields", "parse_grids", "parse_maps", "parse_structure", "read_structure"]
 
 INFORMATION = "HDFEOS INFORMATION"
 FOLDER = "HDFEOS"
@@ -31,6 +32,22 @@ _NAME = re.compile(r'"([^"]*)"')
 Fields = dict[tuple[str, str, str], tuple[str, ...]]
 """Dimensions by section (SWATHS, GRIDS, ZAS), name of the structure, and field."""
 Grids = dict[str, dict[str, Any]]
+Maps = dict[str, list[dict[str, Any]]]
+"""By swath: `geo` and `data` dimension, `offset` and `increment` (none where a list of indices tells it)."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Structure:
+    """What the text of a file tells."""
+
+    fields: Fields
+    grids: Grids
+    maps: Maps
+
+    @classmethod
+    def of(cls, text: str) -> Structure:
+        """Parse a text."""
+        return cls(parse_structure(text), parse_grids(text), parse_maps(text))
 
 
 def read_structure(neighbours: Neighbours, window: Window) -> str:
@@ -89,6 +106,7 @@ def parse_structure(text: str) -> Fields:
     return fields
 
 
+_WHOLE = re.compile(r"[-+]?\d{1,9}")
 _NUMBER = re.compile(r"[-+]?\d[\d.eE+-]*")
 _TOLD = {
     "XDim": "columns",
@@ -130,31 +148,68 @@ def parse_grids(text: str) -> Grids:
     return grids
 
 
-def named_fields(group: VirtualGroup, fields: Fields, path: tuple[str, ...], grids: Grids) -> VirtualGroup:
-    """The tree with the dimensions of its fields named, and with what is told of its grids.
+def parse_maps(text: str) -> Maps:
+    r"""How the dimensions of geolocation lie on those of data, by swath.
+
+    Examples
+    --------
+    >>> parse_maps('GROUP=SwathStructure\nSwathName="s"\nGeoDimension="g"\nDataDimension="d"\nOffset=1\nIncrement=2')
+    {'s': [{'geo': 'g', 'data': 'd', 'offset': 1, 'increment': 2}]}
+    """
+    maps: Maps = {}
+    section, name = "", ""
+    for found in _LINE.finditer(text):
+        key, value = found[1], found[2].strip()
+        if key in ("GROUP", "END_GROUP") and value.endswith("Structure"):
+            section = value if key == "GROUP" else ""
+        elif section != "SwathStructure":
+            continue
+        elif key == "SwathName":
+            name = value.strip('"')
+            maps[name] = []
+        elif key == "GeoDimension" and name:
+            maps[name].append({"geo": value.strip('"')})
+        elif key == "DataDimension" and maps.get(name):
+            maps[name][-1]["data"] = value.strip('"')
+        elif key in ("Offset", "Increment") and maps.get(name) and _WHOLE.fullmatch(value):
+            maps[name][-1][key.lower()] = int(value)
+    return {name: [one for one in told if "data" in one] for name, told in maps.items()}
+
+
+def named_fields(group: VirtualGroup, told: Structure, path: tuple[str, ...]) -> VirtualGroup:
+    """The tree with the dimensions of its fields named, and with what is told of its grids and swaths.
 
     Parameters
     ----------
     group
         A group of the file.
-    fields
-        The dimensions by field.
+    told
+        What the file tells of its structures.
     path
         Where the group is in the file.
-    grids
-        What is told of grids, by name.
     """
-    groups = {name: named_fields(child, fields, (*path, name), grids) for name, child in group.groups.items()}
-    if len(path) >= 3 and path[:2] == (FOLDER, "GRIDS") and path[2] in grids:
-        group = dataclasses.replace(group, details={**group.details, "grid": grids[path[2]]})
-    arrays = dict(group.arrays)
-    if len(path) >= 3 and path[0] == FOLDER:
-        arrays = {name: _named(array, fields.get((path[1], path[2], name), ())) for name, array in arrays.items()}
-        if _at_odds(arrays):
-            return dataclasses.replace(group, groups=groups)
-        if any(arrays[name] is not array for name, array in group.arrays.items()):
-            return dataclasses.replace(group, arrays=arrays, groups=groups, details=_details(group, arrays))
-    return dataclasses.replace(group, groups=groups)
+    groups = {name: named_fields(child, told, (*path, name)) for name, child in group.groups.items()}
+    group = dataclasses.replace(group, groups=groups)
+    if len(path) < 3 or path[0] != FOLDER:
+        return group
+    section, structure = path[1], path[2]
+    details: dict[str, Any] = {}
+    if section == "GRIDS" and structure in told.grids:
+        details["grid"] = told.grids[structure]
+    elif section == "SWATHS" and structure in told.maps:
+        details["swath"] = told.maps[structure]
+    elif section == "ZAS":
+        details["zonal"] = True
+    if details:
+        group = dataclasses.replace(group, details={**group.details, **details})
+    if section == "POINTS":
+        arrays = {name: _named(array, (f"{name}_record",)) for name, array in group.arrays.items()}
+    else:
+        dims = {name: told.fields.get((section, structure, name), ()) for name in group.arrays}
+        arrays = {name: _named(array, dims[name]) for name, array in group.arrays.items()}
+    if _at_odds(arrays) or all(arrays[name] is array for name, array in group.arrays.items()):
+        return group
+    return dataclasses.replace(group, arrays=arrays, details=_details(group, arrays))
 
 
 def _at_odds(arrays: dict[str, VirtualArray]) -> bool:
@@ -167,11 +222,15 @@ def _at_odds(arrays: dict[str, VirtualArray]) -> bool:
 def _named(array: VirtualArray, dims: tuple[str, ...]) -> VirtualArray:
     """The array with these names, if they are its own and nothing better is known."""
     own = array.dims[: len(dims)]
-    if not dims or len(set(dims)) != len(dims) or not all(name.startswith("phony_dim_") for name in own):
+    if not dims or not all(dims) or not all(name.startswith("phony_dim_") for name in own):
         return array
     if len(array.dims) - len(array.details.get("element_shape", ())) != len(dims):
         return array
-    return dataclasses.replace(array, dims=(*dims, *array.dims[len(dims) :]))
+    # A matrix of levels by levels: xarray wants two names.
+    distinct = [f"{dim}_{dims[: axis + 1].count(dim)}" if dim in dims[:axis] else dim for axis, dim in enumerate(dims)]
+    if len({*distinct, *array.dims[len(dims) :]}) != array.ndim:
+        return array
+    return dataclasses.replace(array, dims=(*distinct, *array.dims[len(dims) :]))
 
 
 def _details(group: VirtualGroup, arrays: dict[str, VirtualArray]) -> dict[str, Any]:

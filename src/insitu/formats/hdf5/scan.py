@@ -11,7 +11,7 @@ from functools import partial
 
 from insitu.errors import FormatError, InsituError, UnsupportedError, VariableError
 from insitu.formats.hdf5.building import Builder, Place, below
-from insitu.formats.hdf5.eos5 import INFORMATION, named_fields, parse_grids, parse_structure, read_structure
+from insitu.formats.hdf5.eos5 import INFORMATION, Structure, named_fields, read_structure
 from insitu.formats.hdf5.file import File
 from insitu.formats.hdf5.neighbours import Neighbours
 from insitu.formats.hdf5.netcdf4 import Node, Variable, assign_dimensions
@@ -73,8 +73,7 @@ def _scan(neighbours: Neighbours, place: Place, problems: Problems, above: tuple
     path = tuple(part for part in place.group.split("/") if part)
     if any(link.name == INFORMATION for link in picked.top.group.links) if not path else path[0] == "HDFEOS":
         text = read_structure(neighbours, window)
-        fields = parse_structure(text)
-        built = named_fields(built, fields, path, parse_grids(text)) if fields else built
+        built = named_fields(built, Structure.of(text), path) if text else built
     return built
 
 
