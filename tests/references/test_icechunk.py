@@ -438,3 +438,28 @@ def test_datasets_are_saved_and_appended(tmp_path: Path) -> None:
     xr.testing.assert_equal(insitu.open_dataset(target).compute(), expected)
     with xr.open_zarr(repository(target).readonly_session("main").store, consolidated=False) as shown:
         xr.testing.assert_equal(shown.compute(), expected)
+
+
+def test_behind_a_gate_links_out_of_a_repository_are_refused(tmp_path):
+    """The library opens files by itself, so every link in the folder is asked for before it is let in."""
+    icechunk = pytest.importorskip("icechunk")
+    zarr = pytest.importorskip("zarr")
+    from insitu.errors import AccessError
+    from insitu.service.allowed import Allowed
+    from insitu.sources.gate import guarded
+
+    path = tmp_path / "in" / "x.icechunk"
+    session = icechunk.Repository.create(icechunk.local_filesystem_storage(str(path))).writable_session("main")
+    zarr.create_group(session.store).create_array("t", data=np.arange(4000, dtype="i4"))
+    session.commit("one")
+    (tmp_path / "out").mkdir()
+    with guarded(Allowed([str(tmp_path / "in")])):
+        assert insitu.read(str(path), "t", np.s_[5:7]).tolist() == [5, 6]
+        moved = next((path / "chunks").iterdir())
+        moved.rename(tmp_path / "out" / moved.name)
+        moved.symlink_to(tmp_path / "out" / moved.name)
+        with pytest.raises(AccessError, match="may not read from there"):
+            insitu.scan(str(path))
+        for url in ("https://example.invalid/x.icechunk", "gs://box/x.icechunk", "s3://box/x.icechunk"):
+            with pytest.raises(AccessError, match="may not read from there"):
+                insitu.scan(url, storage_options={"anon": True})

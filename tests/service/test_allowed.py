@@ -215,6 +215,45 @@ def test_web_addresses_and_redirects(web: tuple[str, list[str]], tmp_path: Path)
         assert len([path for path in asked if "secret" in path]) == before, "the redirect was followed"
 
 
+def test_a_bucket_that_redirects(tmp_path: Path) -> None:
+    """A root `s3://` at an endpoint whose answers lead to another server, which sees no request."""
+    other = type("Other", (_Redirecting,), {"asked": []})
+    served = http.server.ThreadingHTTPServer(("127.0.0.1", 0), other)
+    threading.Thread(target=served.serve_forever, args=(0.02,), daemon=True).start()
+    away = type("Away", (_Redirecting,), {"asked": []})
+
+    def do_get(self: Any) -> None:
+        type(self).asked.append(self.path)
+        self.send_response(307)
+        self.send_header("Location", f"http://127.0.0.1:{served.server_address[1]}/box/x")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    away.do_GET = away.do_HEAD = do_get  # type: ignore[attr-defined]
+    store = http.server.ThreadingHTTPServer(("127.0.0.1", 0), away)
+    threading.Thread(target=store.serve_forever, args=(0.02,), daemon=True).start()
+    endpoint = f"http://127.0.0.1:{store.server_address[1]}"
+    try:
+        with serving(["s3://box"], tmp_path / "log", environment={"AWS_ENDPOINT_URL": endpoint}) as server:
+            for basic in ({}, {"Authorization": "Basic QUs6aHVzaA=="}):
+                never(
+                    server.post(
+                        "/v2/sum", {"interface_type": "s3", "url": f"{endpoint}/box/x", "dtype": "int32"}, basic
+                    )
+                )
+                for name in ("x.h5", "x.zarr", "x.zarr/", "x.json"):
+                    job = {"url": f"s3://box/{name}", "variable": "t", "methods": ["sum"]}
+                    never(server.post("/reduce", {"jobs": [job]}, basic))
+                never(server.post("/scan", {"url": "s3://box/x.zarr"}, basic))
+            assert "hush" not in server.log.read_text()
+        assert away.asked  # type: ignore[attr-defined]
+        assert other.asked == []  # type: ignore[attr-defined]
+    finally:
+        for each in (served, store):
+            each.shutdown()
+            each.server_close()
+
+
 def test_without_roots_nothing_is_read(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"1234")
     with serving([], tmp_path / "log") as server:

@@ -59,6 +59,8 @@ class Bucket:
         Makes the store for another region.
     endpoint, trust
         Where to ask for the region.
+    config, provider
+        What the store was made with: keys among it, or who gives them.
     """
 
     def __init__(
@@ -71,7 +73,11 @@ class Bucket:
         region: str | None = None,
         endpoint: str | None = None,
         trust: Trust = True,
+        config: Mapping[str, Any] | None = None,
+        provider: Callable[[], Any] | None = None,
     ) -> None:
+        self.config, self.provider = config or {}, provider
+        self._settled = False
         self.store = store
         self.place = place
         self.anonymous = anonymous
@@ -84,6 +90,22 @@ class Bucket:
     def renew(self) -> None:
         """A new lock in a forked child."""
         self._lock = threading.Lock()
+
+    @property
+    def region(self) -> str:
+        """Where requests are signed for."""
+        given = self._region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        return given or "us-east-1"
+
+    def settle(self) -> None:
+        """Find the region of a bucket of Amazon's before anything is signed for it: who asks by a signed address is not told where else to ask."""
+        with self._lock:
+            if self._settled or self._remake is None or self.endpoint is not None:
+                return
+            found = self._find_region()
+            if found is not None and found != self.region:
+                self.store, self._region = self._remake(found), found
+            self._settled = True
 
     def ask(self, question: Callable[[ObjectStore], Answer]) -> Answer:
         """Ask the store; if the bucket lies in another region, ask there."""
@@ -117,7 +139,7 @@ class Bucket:
         patience = Patience(connect=5, read=5, deadline=10)
         try:
             with Deadline(time.monotonic() + patience.deadline) as deadline:
-                answer = Exchange(url, {}, patience, self._trust).ask("HEAD", {}, deadline)
+                answer = Exchange(url, {}, patience, self._trust, name=self.place).ask("HEAD", {}, deadline)
                 answer.close()
         except (SourceError, PassingError):
             return None
@@ -213,6 +235,8 @@ def _bucket(
         region=settings.get("region"),
         endpoint=endpoint,
         trust=trust,
+        config=settings,
+        provider=provider,
     )
 
 

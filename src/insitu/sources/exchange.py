@@ -61,15 +61,21 @@ class Exchange:
         Timeouts.
     trust
         Whose certificates are believed.
+    name
+        What to call it, if not by its address: it is an object of a bucket, which a gate has let in by that name. Then its keys are
+        the bucket's alone, and a gate is asked only for where it redirects to.
     """
 
-    def __init__(self, url: str, headers: Mapping[str, str], patience: Patience, trust: Trust) -> None:
+    def __init__(
+        self, url: str, headers: Mapping[str, str], patience: Patience, trust: Trust, *, name: str | None = None
+    ) -> None:
         try:
             address, who = userinfo(url)
         except ValueError:
             raise SourceError("not a URL", url=displayed(url)) from None
-        self.url = displayed(url)
+        self.url = displayed(name or url)
         """For people."""
+        self._named = name is not None
         self.address = quoted(address.partition("#")[0])
         """For the wire."""
         self._headers = {name: value for name, value in headers.items() if name.lower() not in _OURS}
@@ -88,7 +94,8 @@ class Exchange:
         """One question, redirects followed; the body of the answer is still to be read."""
         target = self._moved or self.address
         for _ in range(_MOST_REDIRECTS):
-            ask_web(target)
+            if target != self.address or not self._named:
+                ask_web(target)
             response = self._once(method, target, {**self._headers_for(target), **special}, deadline)
             _cookies.keep(target, response)
             location = response.headers.get("Location")
@@ -140,6 +147,8 @@ class Exchange:
         same = target == self.address or _origin(target) == _origin(self.address)
         given = {name: value for name, value in self._headers.items() if same or name.lower() in _HARMLESS}
         headers = {"User-Agent": "insitu", **given, "Accept-Encoding": "identity"}
+        if self._named:
+            return headers
         if not any(name.lower() == "authorization" for name in headers):
             # A signed address must not get a second authorization: S3 refuses it.
             login = None if displayed(target) != target else netrc_login(target)

@@ -23,7 +23,6 @@ __all__ = [
     "ask_path",
     "ask_web",
     "guarded",
-    "guards_web",
     "is_guarded",
     "set_gate",
 ]
@@ -100,11 +99,6 @@ def ask_bucket(kind: str, endpoint: str | None, bucket: str, key: str) -> None:
 def is_guarded() -> bool:
     """Whether there is a gate."""
     return _gate is not None
-
-
-def guards_web(url: str) -> bool:
-    """Whether there is a gate that lets a web address pass."""
-    return _gate is not None and _gate.web(url)
 
 
 def ask_other(url: str) -> None:

@@ -67,6 +67,8 @@ class HttpSource:
         Whose certificates are believed: the path of a bundle; True: the system's; False: anybody's.
     expected
         What was recorded of the object: another version of it is a `StaleSourceError`.
+    name
+        What to call it: an object of a bucket that is read by its web address (see `signed`).
     """
 
     def __init__(
@@ -81,14 +83,15 @@ class HttpSource:
         patience: Patience | None = None,
         trust: Trust = True,
         expected: Source | None = None,
+        name: str | None = None,
     ) -> None:
         self._settings: dict[str, Any] = {
             "headers": headers, "whole": whole, "gap": gap, "limit": limit, "width": width, "patience": patience,
-            "trust": trust, "expected": expected,
+            "trust": trust, "expected": expected, "name": name,
         }  # fmt: skip
         self._given = url
         self._patience = patience or Patience()
-        self._exchange = Exchange(url, headers or {}, self._patience, trust)
+        self._exchange = Exchange(url, headers or {}, self._patience, trust, name=name)
         self._whole, self._gap, self._limit, self._width = whole, gap, limit, width
         self._identity = Identity(self._exchange.url, expected)
         self._place = place_of(self._exchange.url)

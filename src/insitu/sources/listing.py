@@ -6,14 +6,18 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 from insitu.errors import AccessError, InsituError, NotFoundError, SourceError
 from insitu.sources.address import Address, bucket_address, scheme_of
-from insitu.sources.gate import ask_other, ask_path
+from insitu.sources.gate import ask_other, ask_path, is_guarded
 from insitu.sources.options import options_for
 from insitu.sources.redact import displayed, redacted
+
+if TYPE_CHECKING:
+    from insitu.sources.bucket import Bucket
+    from insitu.sources.pages import Page
 
 __all__ = ["Level", "children", "is_directory", "level", "local_path", "objects"]
 
@@ -103,6 +107,10 @@ def bucket_level(address: Address, url: str, options: Mapping[str, Any]) -> Leve
     from insitu.sources.bucket import bucket_of
 
     bucket, prefix = bucket_of(address, url, options), address.key.rstrip("/") or None
+    if is_guarded():
+        below = _pages(bucket, address, options, prefix or "", "/")
+        names = sorted(name.rstrip("/").rsplit("/", 1)[-1] for page in below for name in page.folders)
+        return Level(names, sorted(key.rsplit("/", 1)[-1] for page in below for key, _ in page.files))
     answer = _asked(lambda: bucket.ask(lambda store: obstore.list_with_delimiter(store, prefix)), url)
     if answer is None:
         return Level([], [])
@@ -118,8 +126,19 @@ def bucket_objects(address: Address, url: str, options: Mapping[str, Any]) -> di
 
     bucket, prefix = bucket_of(address, url, options), address.key.rstrip("/")
     skip = len(prefix) + 1 if prefix else 0
+    if is_guarded():
+        return {key[skip:]: size for page in _pages(bucket, address, options, prefix, "") for key, size in page.files}
     pages = _asked(lambda: bucket.ask(lambda store: list(obstore.list(store, prefix or None, chunk_size=1000))), url)
     return {row["path"][skip:]: int(row["size"]) for page in pages or [] for row in page}
+
+
+def _pages(bucket: Bucket, address: Address, options: Mapping[str, Any], prefix: str, delimiter: str) -> list[Page]:
+    from insitu.sources.pages import pages
+
+    try:
+        return list(pages(bucket, address, options, prefix, delimiter))
+    except NotFoundError:
+        return []  # as obstore has it
 
 
 def _local_level(path: str) -> Level:

@@ -203,13 +203,13 @@ def _path_of(url: str) -> str:
 
 
 def _open_watched(url: str, address: Address, options: dict[str, Any], expected: Source | None) -> ByteSource | None:
-    """The object by its web address, where a gate wants to see every hop."""
+    """The object by its web address, where a gate wants to see every hop; None without a gate."""
     if not is_guarded() or not address.key:
         return None
     from insitu.sources.bucket import bucket_of
     from insitu.sources.signed import signed_source
 
-    return signed_source(bucket_of(address, url, options), address, options, expected)
+    return signed_source(bucket_of(address, url, options), address, url, options, expected)
 
 
 def _open_object(url: str, address: Address, options: dict[str, Any], expected: Source | None) -> ObjectSource:

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, quote, unquote
 from insitu.errors import InsituError, NotFoundError, SourceError, UnsupportedError
 from insitu.sources import open_source
 from insitu.sources.address import bucket_address, scheme_of
+from insitu.sources.gate import ask_other, ask_path, is_guarded
 from insitu.sources.listing import local_path
 from insitu.sources.options import options_for
 
@@ -118,9 +119,16 @@ def storage(url: str, storage_options: Mapping[str, Any] | None = None) -> Any:
     icechunk = library()
     path = local_path(url)
     if path is not None:
+        _ask_tree(path)
         return icechunk.local_filesystem_storage(path)
     options = options_for(url, storage_options)
     address = bucket_address(url)
+    if address is None or address.kind != "s3":
+        ask_other(url)  # icechunk follows redirects there; Amazon's library, which it has for S3, does not
+    elif is_guarded():
+        from insitu.sources.bucket import open_bucket  # it loads obstore along
+
+        open_bucket(f"{url.rstrip('/')}/", storage_options)  # which asks the gate
     if address is None:
         if scheme_of(url) in ("http", "https") and hasattr(icechunk, "http_storage"):
             return icechunk.http_storage(url)
@@ -136,6 +144,16 @@ def storage(url: str, storage_options: Mapping[str, Any] | None = None) -> Any:
     keys = {theirs: options[ours] for ours, theirs in names.items() if options.get(ours)} or {"from_env": True}
     account = address.account or options.get("account_name") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")
     return icechunk.azure_storage(account=account, container=address.bucket, prefix=prefix or "", **keys)
+
+
+def _ask_tree(path: str) -> None:
+    """Ask a gate for a repository's folder and whatever links in it lead to: the library opens files by itself."""
+    ask_path(path)
+    if is_guarded():
+        for folder, folders, files in os.walk(path):
+            for name in (*folders, *files):
+                if os.path.islink(there := os.path.join(folder, name)):
+                    ask_path(there)
 
 
 def _s3(options: Mapping[str, Any]) -> dict[str, Any]:

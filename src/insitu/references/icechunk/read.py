@@ -26,6 +26,7 @@ from insitu.references.icechunk.place import Version, credentials_for, library, 
 from insitu.references.listed import listed
 from insitu.references.urls import Base
 from insitu.sources import open_source
+from insitu.sources.gate import ask_path
 from insitu.sources.listing import local_path
 from insitu.zarr_metadata import ArrayMetadata
 from insitu.zarr_metadata.hierarchy import nodes_of, tree
@@ -233,6 +234,8 @@ class Snapshot:
             for row in np.flatnonzero(rows.virtual).tolist():
                 if rows.path[row] not in firsts and local_path(rows.path[row]) is not None:
                     firsts[rows.path[row]] = rows.index[row]
+        for name in firsts:
+            ask_path(local_path(name) or name)
         keys = {name: "/".join(filter(None, [path, "c", *map(str, cell.tolist())])) for name, cell in firsts.items()}
         for name, problem in waited(_looked(store, keys)).items():
             said = str(problem)
