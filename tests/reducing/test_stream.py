@@ -28,6 +28,7 @@ from insitu.model import (
 )
 from insitu.reading import Opened, Tally
 from insitu.reading import run as reading_run
+from insitu.reducing import fused, measuring
 from insitu.reducing import reduce as reducing
 from insitu.reducing.reductions import METHODS, Rules
 from insitu.sources import MemorySource
@@ -245,3 +246,64 @@ def test_what_cannot_be_asked(field: np.ndarray) -> None:
         "sum",
         "var",
     ]
+
+
+def packed_like(case: Case, *missing: float) -> Case:
+    """The same file with numbers that stand for missing."""
+    tile = case.array.tiles[0]
+    packing = Packing(missing=tuple(np.float32(value) for value in missing), kind=Kind(dtype="<f4", masked="<f4"))
+    values = np.where(np.isin(case.values, np.float32(missing)), np.float32(np.nan), case.values)
+    array = VirtualArray.of(replace(tile, packings=Packings.of([packing])), dims=case.array.dims)
+    return Case(array, values, case.disk)
+
+
+@pytest.mark.parametrize("kernel", [True, False])
+@pytest.mark.parametrize("missing", [(), (1e20,), (1e20, -9.0), (1e20, -9.0, -8.0)])
+@pytest.mark.parametrize(
+    "key", [np.s_[:], np.s_[3:11], np.s_[5, :, :], np.s_[:, 20:60], np.s_[::2], np.s_[2:3, 5:9, 7]]
+)
+def test_with_the_kernel_and_without(
+    field: np.ndarray, kernel: bool, missing: tuple[float, ...], key: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not kernel:
+        monkeypatch.setattr(measuring.Fused, "of", lambda reduction: None)
+    monkeypatch.setattr(measuring, "FUSED_BYTES", 0)
+    monkeypatch.setattr(measuring, "BLOCK_BYTES", 1)
+    random = np.random.default_rng(1)
+    for value in missing:
+        field[random.random(field.shape) < 0.1] = value
+    case = compressed(field, (5, 70, 30))
+    if missing:
+        case = packed_like(case, *missing)
+    wide = case.values[key].astype("f8")
+    for skipna in (True, False):
+        found = answers(case, ["sum", "mean", "min", "max", "std", "count"], None, key, skipna=skipna)
+        lost = not skipna and bool(np.isnan(wide).any())
+        for method, of in {"sum": np.nansum, "mean": np.nanmean, "min": np.nanmin, "max": np.nanmax, "std": np.nanstd}.items():  # fmt: skip
+            expected = np.nan if lost else of(wide)
+            np.testing.assert_allclose(found[method], expected, rtol=1e-6, err_msg=f"{method} {skipna}")
+        assert found["count"] == np.sum(~np.isnan(wide))
+
+
+def test_the_kernel_is_used_where_it_can_be(field: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    if fused.kernel() is None:
+        pytest.skip("the C extension was not built")
+    used: list[Any] = []
+    run = measuring.Fused.run
+    monkeypatch.setattr(measuring, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(measuring.Fused, "run", lambda self, *how: used.append(how) or run(self, *how))
+    case = compressed(field, (5, 70, 30))
+    answers(case, ["mean"])
+    assert len(used) == 9
+    answers(case, ["mean"], None, np.s_[3])  # an axis that is taken at one place is none to keep
+    assert len(used) == 12
+    answers(case, ["mean"], (0,))
+    answers(case, ["argmax"])
+    assert len(used) == 12
+
+
+def test_a_damaged_chunk_is_named_with_the_kernel(field: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "BLOCK_BYTES", 1)
+    with pytest.raises(CodecError) as caught:
+        answers(compressed(field, (5, 70, 30), damage=4), ["mean"])
+    assert caught.value.place["chunk"] == (1, 0, 1)

@@ -9,6 +9,9 @@
  *   unpack_bits(src, first, stride, bits, dst)          a run of big-endian bit fields -> unsigned integers
  *   fletcher32(data), crc32c(data)                      HDF5's and Zarr's checksums
  *   total(values)                                       the sum of float32 or float64 values, in float64
+ *   measure(src, elementsize, shuffled, first, count, missing, wanted)
+ *                                                       the same, the number, extremes and squares of what is not missing,
+ *                                                       of elements or of byte planes that never become elements
  *
  * All of them check every bound before they give up the GIL, and touch nothing of Python afterwards.
  * Only the limited API is used (buffers are in it since 3.11), so one build serves every later Python.
@@ -16,6 +19,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -831,6 +835,210 @@ static PyObject *py_total(PyObject *module, PyObject *object)
     return single || wide ? PyFloat_FromDouble(sum) : NULL;
 }
 
+/* ---- measure(src, elementsize, shuffled, first, count, missing, wanted) ---------------------------------------------
+ * Elements are put together from their byte planes a block at a time, and measured while they are in the first-level
+ * cache: an array of them never exists. A block whose sum is a number has nothing missing in it (unless some value stands
+ * for missing), and takes one pass; any other is gone through again, leaving out NaN and what stands for it. Squared
+ * deviations are from the block's own mean, and blocks are put together as by Chan, Golub and LeVeque (1983). */
+
+enum { EXTREMES = 1, SQUARES = 2, MOST_MISSING = 2 };
+
+typedef struct {
+    double sum, squares, least, most;
+    size_t valid;
+} measured;
+
+typedef struct {
+    int wanted;
+    int missing;
+    double values[MOST_MISSING];
+} measuring;
+
+#define FOLDED(lanes)                                                                                                  \
+    for (int half = LANES / 2; half; half /= 2)                                                                        \
+        for (int lane = 0; lane < half; lane++)                                                                        \
+            lanes[lane] += lanes[lane + half]
+
+/* What is missing is written over: with 0 for a sum, with a value that is there for extremes. No branch depends on a
+ * value: missing ones often lie scattered. `KEPT` is true of what is there. */
+#define KEPT(value) ((value == value) & (value != first) & (value != second))
+
+#define MEASURE(name, type, word, total)                                                                               \
+    static size_t name##_filled(const type *values, size_t count, type first, type second, type by, type *room)        \
+    {                                                                                                                  \
+        word many[LANES] = {0}; /* as wide as a value: then a comparison needs no conversion to be added */           \
+        size_t i = 0, sum = 0;                                                                                         \
+        for (; i + LANES <= count; i += LANES)                                                                         \
+            for (int lane = 0; lane < LANES; lane++) {                                                                 \
+                type value = values[i + (size_t)lane];                                                                 \
+                int kept = KEPT(value);                                                                                \
+                room[i + (size_t)lane] = kept ? value : by;                                                            \
+                many[lane] += kept ? 1 : 0;                                                                            \
+            }                                                                                                          \
+        for (; i < count; i++) {                                                                                       \
+            int kept = KEPT(values[i]);                                                                                \
+            room[i] = kept ? values[i] : by;                                                                           \
+            many[0] += kept ? 1 : 0;                                                                                   \
+        }                                                                                                              \
+        for (int lane = 0; lane < LANES; lane++)                                                                       \
+            sum += (size_t)many[lane];                                                                                 \
+        return sum;                                                                                                    \
+    }                                                                                                                  \
+                                                                                                                       \
+    static void name##_extremes(const type *values, size_t count, measured *all)                                       \
+    {                                                                                                                  \
+        type least[LANES], most[LANES];                                                                                \
+        size_t i = 0;                                                                                                  \
+        for (int lane = 0; lane < LANES; lane++)                                                                       \
+            least[lane] = most[lane] = values[0];                                                                      \
+        for (; i + LANES <= count; i += LANES) {                                                                       \
+            for (int lane = 0; lane < LANES; lane++)                                                                   \
+                least[lane] = values[i + (size_t)lane] < least[lane] ? values[i + (size_t)lane] : least[lane];         \
+            for (int lane = 0; lane < LANES; lane++)                                                                   \
+                most[lane] = values[i + (size_t)lane] > most[lane] ? values[i + (size_t)lane] : most[lane];            \
+        }                                                                                                              \
+        for (; i < count; i++) {                                                                                       \
+            least[0] = values[i] < least[0] ? values[i] : least[0];                                                    \
+            most[0] = values[i] > most[0] ? values[i] : most[0];                                                       \
+        }                                                                                                              \
+        for (int lane = 0; lane < LANES; lane++) {                                                                     \
+            if (!(all->least <= least[lane])) /* which NaN, the extreme of nothing, is not either */                   \
+                all->least = least[lane];                                                                              \
+            if (!(all->most >= most[lane]))                                                                            \
+                all->most = most[lane];                                                                                \
+        }                                                                                                              \
+    }                                                                                                                  \
+                                                                                                                       \
+    static double name##_squares(const type *values, size_t count, double mean)                                        \
+    {                                                                                                                  \
+        double lanes[LANES] = {0};                                                                                     \
+        size_t i = 0;                                                                                                  \
+        for (; i + LANES <= count; i += LANES)                                                                         \
+            for (int lane = 0; lane < LANES; lane++)                                                                   \
+                lanes[lane] += ((double)values[i + (size_t)lane] - mean) * ((double)values[i + (size_t)lane] - mean);  \
+        for (; i < count; i++)                                                                                         \
+            lanes[0] += ((double)values[i] - mean) * ((double)values[i] - mean);                                       \
+        FOLDED(lanes);                                                                                                 \
+        return lanes[0];                                                                                               \
+    }                                                                                                                  \
+                                                                                                                       \
+    static double name##_squares_kept(const type *values, size_t count, double mean, type first, type second)          \
+    {                                                                                                                  \
+        double lanes[LANES] = {0};                                                                                     \
+        size_t i = 0;                                                                                                  \
+        for (; i + LANES <= count; i += LANES)                                                                         \
+            for (int lane = 0; lane < LANES; lane++) {                                                                 \
+                type value = values[i + (size_t)lane];                                                                 \
+                double away = (double)value - mean;                                                                    \
+                lanes[lane] += KEPT(value) ? away * away : 0;                                                          \
+            }                                                                                                          \
+        for (; i < count; i++)                                                                                         \
+            lanes[0] += KEPT(values[i]) ? ((double)values[i] - mean) * ((double)values[i] - mean) : 0;                 \
+        FOLDED(lanes);                                                                                                 \
+        return lanes[0];                                                                                               \
+    }                                                                                                                  \
+                                                                                                                       \
+    static void name(const type *values, size_t count, const measuring *how, type *room, measured *all)               \
+    {                                                                                                                  \
+        type first = how->missing > 0 ? (type)how->values[0] : NAN, second = how->missing > 1 ? (type)how->values[1] : NAN; \
+        double sum = how->missing ? NAN : total(values, count);                                                        \
+        size_t valid = count;                                                                                          \
+        if (sum != sum) {                                                                                              \
+            valid = name##_filled(values, count, first, second, 0, room);                                              \
+            sum = total(room, count);                                                                                  \
+        }                                                                                                              \
+        if (!valid)                                                                                                    \
+            return;                                                                                                    \
+        if (how->wanted & EXTREMES) {                                                                                  \
+            const type *there = values;                                                                                \
+            if (valid < count) {                                                                                       \
+                size_t i = 0;                                                                                          \
+                while (!KEPT(values[i]))                                                                               \
+                    i++;                                                                                               \
+                name##_filled(values, count, first, second, values[i], room);                                          \
+                there = room;                                                                                          \
+            }                                                                                                          \
+            name##_extremes(there, count, all);                                                                        \
+        }                                                                                                              \
+        if (how->wanted & SQUARES) {                                                                                   \
+            double mean = sum / (double)valid;                                                                         \
+            all->squares += valid == count ? name##_squares(values, count, mean)                                       \
+                                           : name##_squares_kept(values, count, mean, first, second);                  \
+            if (all->valid) {                                                                                          \
+                double before = (double)all->valid, now = (double)valid, apart = mean - all->sum / before;             \
+                all->squares += apart * apart * (before / (before + now) * now);                                       \
+            }                                                                                                          \
+        }                                                                                                              \
+        all->sum += sum;                                                                                               \
+        all->valid += valid;                                                                                           \
+    }
+
+MEASURE(measure_float, float, int32_t, total_float)
+MEASURE(measure_double, double, int64_t, total_double)
+
+static void measure_run(const uint8_t *src, size_t plane, size_t size, int shuffled, size_t count, const measuring *how,
+                        measured *all)
+{
+    union {
+        uint8_t bytes[TOTAL_BLOCK * sizeof(double)];
+        float single[TOTAL_BLOCK];
+        double wide[TOTAL_BLOCK];
+    } block, room;
+    for (size_t begin = 0; begin < count; begin += TOTAL_BLOCK) {
+        size_t many = count - begin < TOTAL_BLOCK ? count - begin : TOTAL_BLOCK;
+        if (shuffled)
+            unshuffle_run(src + begin, plane, size, many, block.bytes, (ptrdiff_t)size);
+        else /* perhaps not aligned as its type wants it */
+            memcpy(block.bytes, src + begin * size, many * size);
+        if (size == sizeof(float))
+            measure_float(block.single, many, how, room.single, all);
+        else
+            measure_double(block.wide, many, how, room.wide, all);
+    }
+}
+
+static PyObject *py_measure(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)module;
+    if (!wanted(nargs, 7, "measure"))
+        return NULL;
+    Py_ssize_t size = positive(args[1], "elementsize");
+    int shuffled = PyObject_IsTrue(args[2]);
+    if (size < 0 || shuffled < 0)
+        return NULL;
+    Py_ssize_t first = PyLong_AsSsize_t(args[3]), count = PyLong_AsSsize_t(args[4]);
+    long asked = PyLong_AsLong(args[6]);
+    if (PyErr_Occurred())
+        return NULL;
+    measuring how = {.wanted = (int)(asked & (EXTREMES | SQUARES))};
+    if ((size != sizeof(float) && size != sizeof(double)) || !PyTuple_Check(args[5]) ||
+        PyTuple_Size(args[5]) > MOST_MISSING) {
+        PyErr_SetString(PyExc_ValueError, "elements are of 4 or 8 bytes, and at most two numbers stand for missing");
+        return NULL;
+    }
+    for (how.missing = 0; how.missing < (int)PyTuple_Size(args[5]); how.missing++) {
+        how.values[how.missing] = PyFloat_AsDouble(PyTuple_GetItem(args[5], how.missing));
+        if (PyErr_Occurred())
+            return NULL;
+    }
+    Py_buffer src;
+    if (readable(args[0], &src) < 0)
+        return NULL;
+    Py_ssize_t held = src.len / size;
+    if (first < 0 || count < 0 || first > held || count > held - first) {
+        PyErr_Format(PyExc_ValueError, "%zd elements from %zd are not in %zd", count, first, held);
+        PyBuffer_Release(&src);
+        return NULL;
+    }
+    measured all = {.sum = 0, .least = NAN, .most = NAN};
+    const uint8_t *from = (const uint8_t *)src.buf + (shuffled ? first : first * size);
+    Py_BEGIN_ALLOW_THREADS
+    measure_run(from, (size_t)held, (size_t)size, shuffled, (size_t)count, &how, &all);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&src);
+    return Py_BuildValue("dnddd", all.sum, (Py_ssize_t)all.valid, all.least, all.most, all.squares);
+}
+
 /* ---- the module -------------------------------------------------------------------------------------------------- */
 
 static PyMethodDef methods[] = {
@@ -846,6 +1054,9 @@ static PyMethodDef methods[] = {
      "unpack_bits(src, first, stride, bits, dst)\n--\n\nBig-endian bit fields, every stride bits, to integers."},
     {"fletcher32", py_fletcher32, METH_O, "fletcher32(data)\n--\n\nHDF5's Fletcher checksum."},
     {"total", py_total, METH_O, "total(values)\n--\n\nThe sum of float32 or float64 values, in float64."},
+    {"measure", (PyCFunction)(void (*)(void))py_measure, METH_FASTCALL,
+     "measure(src, elementsize, shuffled, first, count, missing, wanted)\n--\n\n"
+     "Of floats that are not missing: (sum, number, least, most, squares about the mean)."},
     {"crc32c", py_crc32c, METH_O, "crc32c(data)\n--\n\nThe Castagnoli checksum."},
     {NULL, NULL, 0, NULL},
 };

@@ -294,6 +294,17 @@ class Decoder:
                     raise error.located(number=number) from error.__cause__
                 number += 1
 
+    def planes(self, data: Data) -> Data | None:
+        """Return the byte planes of a chunk whose elements were shuffled, for who puts them together himself; None if they were not."""
+        last = self.steps[-1][0] if self.steps else None
+        if last is None or last.name != "shuffle" or last.box is None or not self.nbytes:
+            return None
+        return self._run(data, len(self.steps) - 1, None) if len(self.steps) > 1 else self._measured(data)
+
+    def fill(self, data: Data, target: Octets) -> None:
+        """Decode into a buffer of the chunk's size: the elements in the order in which they are stored."""
+        self._into(data, target)
+
     def references(self, data: Data) -> NDArray[Any]:
         """Return the references of a chunk of HDF5's values of varying length, for a batch that resolves many chunks at once."""
         if self.records is None:

@@ -246,6 +246,7 @@ class Run:
         grid = self.grids[number]
         if (
             grid.axes is None
+            or not any(encoding.raw for encoding in grid.encodings)  # before anything that costs more
             or not self.sink.takes_many
             or length.min() < STRAIGHT_BYTES
             or not isinstance(source, ReadsInto)

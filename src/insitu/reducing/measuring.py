@@ -22,6 +22,7 @@ from insitu.model import Packing
 from insitu.reading.fetch import filled
 from insitu.reading.grid import Alike, Grid, Position
 from insitu.reading.place import pick
+from insitu.reducing.fused import CHUNK_BUFFER, Fused, Span, span_of
 from insitu.reducing.partial import Partial
 from insitu.reducing.reductions import Reduction
 from insitu.reducing.shape import Shadow
@@ -38,8 +39,8 @@ STEP_BYTES = 2 << 20
 """Larger parts are measured in slices of about this many bytes: what is made of them on the way stays small, and in the cache."""
 LITTLE = 8
 """Fewer values than this for each element of the partial are little to reduce."""
-CHUNK_BUFFER = 3
-"""The thread's buffer for what is measured; 0 to 2 are the decoders'."""
+FUSED_BYTES = 32 << 10
+"""From this size on a chunk is worth a call of its own."""
 
 Found = dict[tuple[int, Position], Partial]
 """What was found, by tile and place."""
@@ -53,6 +54,7 @@ class Measuring:
         self.shadows = shadows
         self.reduction = reduction
         self.takes_many = True
+        self.fused = Fused.of(reduction)
         self.found: Found = {}
         self.block: npt.NDArray[Any] | None = None
         self.about: tuple[Any, ...] = ()
@@ -68,6 +70,8 @@ class Measuring:
         order = sorted(range(len(keys)), key=keys.__getitem__)  # those that fall on the same place together
         nbytes = math.prod(extent) * decoder.dtype.itemsize
         together = self.together(shadow, extent, nbytes)
+        if together == 1 and self.many_fused(grid, alike, decoder, data, keys, order):
+            return
         if (
             together == 1 and not decoder.steps and decoder.records is None
         ):  # nothing to decode: the bytes are the values
@@ -88,13 +92,47 @@ class Measuring:
             values = room[: len(these) * extent[0]].reshape(len(these), *extent)
             self.measure_many(grid, [keys[i] for i in these], [alike.at[i] for i in these], values)
 
+    def many_fused(
+        self,
+        grid: int,
+        alike: Alike,
+        decoder: Decoder,
+        data: Sequence[memoryview],
+        keys: Sequence[Position],
+        order: Sequence[int],
+    ) -> bool:
+        """The same for chunks that become one number each; False if they do not, and nothing was done."""
+        span = self.span(grid, decoder, alike.start, alike.extent, alike.shape)
+        if self.fused is None or span is None:
+            return False
+        for number in order:
+            with _numbered([number]):
+                partial = self.fused.chunk(decoder, data[number], span, None, len(alike.extent))
+            if partial is None:  # so for all of them, and before anything was added
+                return False
+            self.add(grid, keys[number], partial)
+        return True
+
+    def span(
+        self, grid: int, decoder: Decoder, start: Sequence[int], extent: Sequence[int], shape: Sequence[int]
+    ) -> Span | None:
+        """A wanted box as a run of stored elements; None if it is not one, or does not become one number."""
+        if self.fused is None or any(extent[axis] != 1 for axis in self.shadows[grid].kept):
+            return None
+        span = span_of(start, extent, shape)
+        return None if decoder.back is not None and tuple(extent) != tuple(shape) else span
+
     def straight(self, grid: int, alike: Alike, decoder: Decoder, offset: Sequence[int], source: ReadsInto) -> bool:
         """Uncompressed chunks that are still in the source: read into the thread's buffer."""
         shadow = self.shadows[grid]
         box = tuple([slice(begin, begin + length) for begin, length in zip(alike.start, alike.extent, strict=True)])
+        span = self.span(grid, decoder, alike.start, alike.extent, alike.shape)
         for place, begin in zip(alike.at, offset, strict=True):
             room = borrow(CHUNK_BUFFER, decoder.nbytes)
             filled(source, begin, room)
+            if self.fused is not None and span is not None and decoder.dtype == self.fused.dtype:
+                self.add(grid, shadow.key_at(place), self.fused.run(room, False, span, (), len(box)))
+                continue
             values = room.view(decoder.dtype).reshape(alike.shape)[box]
             self.measure_many(grid, [shadow.key_at(place)], [place], values[None])
         return True
@@ -149,6 +187,8 @@ class Measuring:
             return
         shape = here.at(shadow.taken, position)
         nbytes = math.prod(shape) * decoder.dtype.itemsize
+        if nbytes >= FUSED_BYTES and self.alone_fused(grid, position, decoder, data, packing):
+            return
         small = self.together(shadow, shape, nbytes) > 1 and not self.reduction.positional
         if not small and not decoder.steps:  # nothing to decode: the bytes are the values
             self.chunk(grid, position, here.spread(position, decoder(data)), packing)
@@ -165,6 +205,25 @@ class Measuring:
             decoder.place(data, box, target)
         if not small:
             self.part(grid, position, room, packing)
+
+    def alone_fused(
+        self, grid: int, position: Position, decoder: Decoder, data: memoryview, packing: Packing | None
+    ) -> bool:
+        """The same for a chunk that becomes one number; False if it does not."""
+        here, shadow = self.grids[grid], self.shadows[grid]
+        if self.fused is None or not here.all_exist:
+            return False
+        inside, sizes = here.at(shadow.inside, position), here.at(here.sizes, position)
+        ranges = [picker.indices(size) for picker, size in zip(inside, sizes, strict=True)]
+        if any(step != 1 for _, _, step in ranges):
+            return False
+        start, extent = [begin for begin, _, _ in ranges], [end - begin for begin, end, _ in ranges]
+        span = self.span(grid, decoder, start, extent, sizes)
+        partial = None if span is None else self.fused.chunk(decoder, data, span, packing, len(extent))
+        if partial is None:
+            return False
+        self.add(grid, shadow.key(position), partial, shadow.times(position))
+        return True
 
     def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
         """A decoded chunk that several cells want."""
