@@ -31,8 +31,9 @@ def fetched(arrays: Mapping[str, VirtualArray], source: ByteSource) -> dict[str,
     """The chunks of those arrays that are small and plain, fetched in one batch."""
     ranges: list[tuple[int, int]] = []
     found: dict[str, slice] = {}
+    own = source.describe().url if arrays else ""
     for name, array in arrays.items():
-        mine = _ranges(array)
+        mine = _ranges(array, own)
         if mine:
             found[name] = slice(len(ranges), len(ranges) + len(mine))
             ranges += mine
@@ -47,14 +48,16 @@ def fetched(arrays: Mapping[str, VirtualArray], source: ByteSource) -> dict[str,
     return {name: tuple(blocks[part]) for name, part in found.items()}
 
 
-def _ranges(array: VirtualArray) -> list[tuple[int, int]]:
-    """Where the chunks lie, if that is all there is to know about the array; else nothing."""
+def _ranges(array: VirtualArray, own: str) -> list[tuple[int, int]]:
+    """Where the chunks lie in this file, if that is all there is to know about the array; else nothing."""
     if len(array.tiles) != 1:
         return []
     tile = array.tiles[0]
     table = tile.chunks
     if not isinstance(table, Columns) or len(table.sources) != 1 or len(tile.encodings) != 1:
         return []
+    if table.sources[0].url != own:
+        return []  # a document that describes another file, a file with its data elsewhere
     if tile.encodings[0].dtype.hasobject or not (table.source == 0).all() or not _one_after_another(array):
         return []  # values of varying length lie in heaps elsewhere; a chunk that was never written has no bytes
     cells = math.prod(table.shape)

@@ -15,6 +15,7 @@ import h5py
 import netCDF4
 import numpy as np
 import pytest
+import xarray
 
 import insitu
 from insitu.errors import FormatError, InsituError, UnsupportedError, VariableError
@@ -209,8 +210,10 @@ def test_chunks_may_lie_in_several_files() -> None:
 
 def test_what_is_not_read_is_refused_by_name() -> None:
     fine = '<Int8 name="fine"><dmrpp:compact>BQ==</dmrpp:compact></Int8>'
-    bad = '<String name="text"><Dim size="2"/><dmrpp:vlsa><v>a</v></dmrpp:vlsa></String>'
-    with pytest.raises(UnsupportedError, match="String"):
+    bad = (
+        '<String name="text"><Dim size="2"/><dmrpp:chunks><dmrpp:chunk offset="0" nBytes="2"/></dmrpp:chunks></String>'
+    )
+    with pytest.raises(UnsupportedError, match="varying length"):
         _open(fine + bad)
     with pytest.warns(insitu.formats.InsituWarning):
         group = _open(fine + bad, errors="warn")
@@ -266,3 +269,22 @@ def test_a_large_document_takes_two_requests() -> None:
     counted = Counted(MemorySource(_wrapped(inside), "large.nc.dmrpp"))
     assert insitu.scan(counted).arrays["v"].tiles[0].chunks.shape == (20000,)
     assert counted.batches == 2
+
+
+def test_groups_open_as_a_tree(tmp_path: Path) -> None:
+    """One document, opened by xarray's means, is what the file is."""
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("time", 3)
+        time = file.createVariable("time", "f8", ("time",))
+        time.units = "days since 2000-01-01"
+        time[:] = np.arange(3)
+        group = file.createGroup("ocean")
+        variable = group.createVariable("sst", "i2", ("time",), fill_value=-9)
+        variable.scale_factor, variable.coordinates = 0.5, "time"
+        variable[:] = [1, 2, -9]
+    side = tmp_path / "a.nc.dmrpp"
+    side.write_text(document(insitu.scan(tmp_path / "a.nc"), "a.nc"))
+    ours, own = insitu.open_datatree(side), insitu.open_datatree(tmp_path / "a.nc")
+    assert ours.groups == own.groups
+    for path in own.groups:
+        xarray.testing.assert_identical(ours[path].to_dataset().load(), own[path].to_dataset().load())

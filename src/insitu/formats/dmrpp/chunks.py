@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,11 @@ from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.dmrpp.values import local_name
 from insitu.model import Codec
 
-__all__ = ["Chunks", "codecs_of", "columns_of", "index_of"]
+__all__ = ["Chunks", "alone", "codecs_of", "columns_of", "index_of"]
+
+LINKED = ("LinkedBlockIndex", "LBIndex")
+ORDER = ("shuffle", "zlib", "fletcher32")
+"""In which filters are applied that a document of old names in any order."""
 
 
 @dataclass(slots=True)
@@ -29,36 +34,72 @@ class Chunks:
     position: list[str] = field(default_factory=list)
     href: list[str] = field(default_factory=list)
     blocks: bool = False
+    """The rows are pieces of the whole, one after the other, not chunks."""
 
 
 def columns_of(element: Any) -> Chunks:
     """The chunks that an element `chunks` lists."""
     found = Chunks(dict(element.attrib))
+    linked: list[str] = []
     for child in element:
         kind, said = local_name(child), child.attrib
         if kind == "chunkDimensionSizes":
-            found.sizes = tuple(int(size) for size in (child.text or "").split())
-        elif kind == "block":
-            found.blocks = True
-        elif kind == "chunk" and "offset" in said:  # one without it holds the fill value
-            found.offset.append(int(said["offset"]))
-            found.length.append(int(said["nBytes"]))
-            found.mask.append(int(said.get("fm", 0)))
-            found.position.append(said.get("chunkPositionInArray", ""))
-            found.href.append(said.get("href", ""))
-            if "LBIndex" in said:
-                found.blocks = True
+            if found.sizes is None:  # only the first counts
+                found.sizes = tuple(int(size) for size in (child.text or "").split())
+        elif kind in ("chunk", "block") and "offset" in said:  # one without it holds the fill value
+            found.blocks |= kind == "block"
+            _add(found, said)
+            if found.said.get("LBChunk") == "true" or LINKED[1] in said:
+                linked.append(said.get(LINKED[0], said.get(LINKED[1], "")))
     if any(number < 0 for column in (found.offset, found.length, found.mask) for number in column):
         raise ValueError("a negative number")
+    if any(linked):
+        _link(found)
     return found
+
+
+def alone(element: Any) -> Chunks:
+    """A chunk without a list around it: data in one piece."""
+    found = Chunks({})
+    _add(found, element.attrib)
+    if min(found.offset[0], found.length[0]) < 0:
+        raise ValueError("a negative number")
+    return found
+
+
+def _add(found: Chunks, said: Any) -> None:
+    found.offset.append(int(said["offset"]))
+    found.length.append(int(said["nBytes"]))
+    found.mask.append(int(said.get("fm", 0)))
+    found.position.append(said.get("chunkPositionInArray", ""))
+    found.href.append(said.get("href", ""))
+
+
+def _link(found: Chunks) -> None:
+    """Blocks that make one chunk become one row, if they lie together; a chunk cannot be in several places."""
+    rows: dict[str, list[int]] = {}
+    for row, position in enumerate(found.position):
+        first = rows.setdefault(position, [row])
+        if first[0] == row:
+            continue
+        where = first[0]
+        if found.offset[where] + found.length[where] != found.offset[row] or found.href[where] != found.href[row]:
+            found.said["scattered"] = position
+        found.length[where] += found.length[row]
+    kept = [first[0] for first in rows.values()]
+    for name in ("offset", "length", "mask", "position", "href"):
+        column = getattr(found, name)
+        setattr(found, name, [column[row] for row in kept])
 
 
 def index_of(chunks: Chunks, ndim: int) -> npt.NDArray[np.int64]:
     """The place of each chunk in the grid; a document gives the position of its first element."""
     assert chunks.sizes is not None
-    text = ",".join(position[1:-1] for position in chunks.position)
+    text = ",".join(chunks.position).replace("[", "").replace("]", "")
     try:
-        first = np.array(text.split(","), np.int64).reshape(len(chunks.position), ndim)
+        # `[0,50]`, as documents have it, or `0 50`, as the schema does
+        numbers = re.split(r"[,\s]+", text) if re.search(r"\s", text) else text.split(",")
+        first = np.array(numbers, np.int64).reshape(len(chunks.position), ndim)
     except (ValueError, OverflowError) as problem:
         raise FormatError(
             f"a chunk's position makes no sense: {problem}", structure="chunkPositionInArray"
@@ -69,10 +110,20 @@ def index_of(chunks: Chunks, ndim: int) -> npt.NDArray[np.int64]:
     return index
 
 
-def codecs_of(chunks: Chunks | None, dtype: np.dtype[Any]) -> tuple[Codec, ...]:
-    """The filters, in the order in which they were applied."""
+def codecs_of(chunks: Chunks | None, dtype: np.dtype[Any], in_order: bool) -> tuple[Codec, ...]:
+    """The filters, in the order in which they were applied.
+
+    Parameters
+    ----------
+    chunks
+        What the document says of the chunks.
+    dtype
+        Of their elements.
+    in_order
+        Whether the document names filters in the order in which they were applied: those of old, without a version, do not.
+    """
     said = chunks.said if chunks is not None else {}
-    levels = iter(said.get("deflateLevel", "").split())
+    levels = iter(said.get("deflateLevel", said.get("deflate_level", "")).split())
     found = []
     for name in said.get("compressionType", "").split():
         if name == "shuffle":
@@ -84,7 +135,4 @@ def codecs_of(chunks: Chunks | None, dtype: np.dtype[Any]) -> tuple[Codec, ...]:
             found.append(Codec("fletcher32"))
         else:
             raise UnsupportedError(f"filter {name!r} is not read from a DMR++", structure="compressionType")
-    names = [codec.name for codec in found]
-    if names == ["zlib", "shuffle"]:  # documents of old named them the other way round
-        found.reverse()
-    return tuple(found)
+    return tuple(found if in_order else sorted(found, key=lambda codec: ORDER.index(codec.name)))

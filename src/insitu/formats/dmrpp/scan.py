@@ -2,8 +2,8 @@
 
 OPeNDAP's DMR++ is XML: a DAP4 description of a dataset, and for each variable the chunks with their offsets in the data file (NASA keeps one beside each file in
 its archive). The data file itself is not touched. Its URL is the document's own without `.dmrpp`, unless the document names another. Chunks that are not listed were
-never written; `fm` is a chunk's filter mask; small data may stand in the document itself (`compact`, `missingdata`). Chunks are kept as columns while the document is
-parsed, never as elements all at once.
+never written; `fm` is a chunk's filter mask; small data may stand in the document itself. Chunks are kept as columns while the document is parsed, never as elements all
+at once. (OPeNDAP's "DMR++ Documentation for the dmrpp Namespace" names the elements.)
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ import numpy.typing as npt
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
 from insitu.formats.choosing import below, picked
-from insitu.formats.dmrpp.chunks import Chunks, codecs_of, columns_of, index_of
-from insitu.formats.dmrpp.values import TYPES, attributes_of, decoded, embedded, fill_of, local_name
+from insitu.formats.dmrpp.chunks import Chunks, alone, codecs_of, columns_of, index_of
+from insitu.formats.dmrpp.embedded import embedded, structures, texts
+from insitu.formats.dmrpp.places import beside
+from insitu.formats.dmrpp.types import KINDS, dtype_of
+from insitu.formats.dmrpp.values import attributes_of, child_of, decoded, fill_of, local_name, whole_number
 from insitu.formats.hdf5.window import Window
 from insitu.formats.problems import Problems
 from insitu.model import (
     UNWRITTEN,
     Axis,
     ChunkTable,
+    Codec,
     Columns,
     Encoding,
     Source,
@@ -38,9 +42,9 @@ from insitu.model import (
 
 __all__ = ["is_dmrpp", "scan_dmrpp"]
 
-NAMESPACE = b"xml.opendap.org/dap/dmrpp"
+NAMESPACES = (b"xml.opendap.org/dap/dmrpp", b"opendap.org/ns/dmrpp")
 PLACEHOLDER = "OPeNDAP_DMRpp_DATA_ACCESS_URL"
-OTHERS = ("String", "URL", "Url", "Enum", "Opaque", "Structure", "Sequence")
+INLINE = ("compact", "missingdata", "vlsa", "specialstructuredata")
 MOST_CELLS = 1 << 22
 """Of a grid whose chunks lie in several files."""
 
@@ -48,7 +52,7 @@ MOST_CELLS = 1 << 22
 def is_dmrpp(window: Window) -> bool:
     """Whether a file is a DMR++ document."""
     head = window.head[:8192].lstrip(b"\xef\xbb\xbf \t\r\n")
-    return head.startswith(b"<") and NAMESPACE in head and b"Dataset" in head
+    return head.startswith(b"<") and any(name in head for name in NAMESPACES) and b"Dataset" in head
 
 
 def scan_dmrpp(
@@ -97,8 +101,9 @@ class _Document:
         self.failed: dict[str, InsituError] = {}
         self.phony: dict[tuple[int, int], str] = {}
         self.root = self._parse(data)
-        self.source = Source(self._data_url(self.root.attrib))
-        self.sources: dict[str, int] = {self.source.url: 0}
+        said = {name.rpartition("}")[2]: value for name, value in self.root.attrib.items()}
+        self.in_order = bool(said.get("version"))
+        self.source = Source(self._data_url(said.get("href", "")))
         self.dims: dict[str, int] = {}
         self.enums: dict[str, str] = {}
         self._declare(self.root, "/")
@@ -108,13 +113,11 @@ class _Document:
 
     def _parse(self, data: bytes) -> Any:
         """The tree of elements, without the chunks: those become columns as soon as their variable's are complete."""
-        keep: list[Any] = []
         try:
             for _, element in ElementTree.iterparse(io.BytesIO(data), events=("end",)):
                 if local_name(element) == "chunks":
                     self.chunks[id(element)] = columns_of(element)
                     del element[:]
-                    keep.append(element)
             root = element
         except ElementTree.ParseError as problem:
             self.fail(f"is no XML: {problem}")
@@ -124,15 +127,16 @@ class _Document:
             self.fail(f"begins with {local_name(root)!r}, not with Dataset")
         return root
 
-    def _data_url(self, said: Any) -> str:
+    def _data_url(self, href: str) -> str:
         """The data file: what the document names, if it is a place on the network; else the document's own name without its ending."""
-        href = next((value for name, value in said.items() if name.rpartition("}")[2] == "href"), "")
         if "://" in href and href != PLACEHOLDER and not href.startswith("file:"):
-            return str(href)
+            return href
         if self.url.endswith(".dmrpp"):
             return self.url.removesuffix(".dmrpp")
         if "://" not in self.url and href.startswith("/"):
-            return str(href)
+            return href
+        if href and href != PLACEHOLDER and not href.startswith(("/", "file:")):
+            return beside(self.url, href)
         raise FormatError(
             "the document does not say which file it describes", url=self.url, structure="href",
             hint="Name it like the data file, with .dmrpp behind",
@@ -143,17 +147,11 @@ class _Document:
         for child in element:
             kind, name = local_name(child), child.get("name", "")
             if kind == "Dimension":
-                self.dims[f"{path}{name}"] = self._whole(child, "size")
+                self.dims[f"{path}{name}"] = whole_number(child, "size")
             elif kind == "Enumeration":
                 self.enums[f"{path}{name}"] = child.get("basetype", "")
             elif kind == "Group":
                 self._declare(child, f"{path}{name}/")
-
-    def _whole(self, element: Any, name: str) -> int:
-        text = element.get(name, "")
-        if not text.isdecimal() or len(text) > 18:
-            self.fail(f"says {name}={text!r}", local_name(element))
-        return int(text)
 
     def group(self, element: Any, path: str) -> VirtualGroup:
         """One group with all below it."""
@@ -163,9 +161,9 @@ class _Document:
             kind, name = local_name(child), child.get("name", "")
             if kind == "Group":
                 groups[name] = self.group(child, f"{path}{name}/")
-            elif kind in TYPES or kind in OTHERS:
+            elif kind in KINDS:
                 try:
-                    arrays[name] = self._array(child, kind)
+                    arrays[name] = self._array(child)
                 except InsituError as problem:
                     self.failed[f"{path}{name}"] = problem
         details: dict[str, Any] = {"format": "dmrpp"}
@@ -178,32 +176,83 @@ class _Document:
             details["dims"] = own
         return VirtualGroup(arrays, groups, attributes_of(element), details)
 
-    def _array(self, element: Any, kind: str) -> VirtualArray:
+    def _array(self, element: Any) -> VirtualArray:
         dims, shape = self._shape(element)
-        chunks = next((self.chunks[id(child)] for child in element if local_name(child) == "chunks"), None)
-        dtype = self._dtype(element, kind, chunks)
-        encoding = Encoding(
-            dtype,
-            codecs_of(chunks, dtype),
-            fill=fill_of(None if chunks is None else chunks.said.get("fillValue"), dtype),
-        )
-        sizes = shape if chunks is None or chunks.sizes is None else chunks.sizes
-        if len(sizes) != len(shape) or min(sizes, default=1) < (1 if chunks is not None and chunks.sizes else 0):
-            self.fail(f"has chunks of {sizes} for a shape of {shape}", "chunkDimensionSizes")
-        axes = tuple(Axis.regular(length, max(size, 1)) for length, size in zip(shape, sizes, strict=True))
-        grid = tuple(axis.count for axis in axes)
-        inline = next((child for child in element if local_name(child) in ("compact", "missingdata")), None)
+        chunks = self._chunks(element)
+        inline = child_of(element, *INLINE)
         if inline is not None:
-            table: ChunkTable = Columns.inlined(grid, embedded(inline, math.prod(shape) * dtype.itemsize))
+            encoding, data = self._embedded(element, inline, shape)
+            axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
+            grid = tuple(axis.count for axis in axes)
+            table: ChunkTable = Columns.unwritten(grid) if 0 in grid else Columns.inlined(grid, data)
         elif chunks is None:
-            raise UnsupportedError("the document does not say where its data lies", structure=kind)
+            raise UnsupportedError("the document does not say where its data lies", structure=local_name(element))
         else:
-            table = self._table(chunks, grid, shape, dtype)
-        details = {"chunks": None if chunks is None else chunks.sizes}
+            dtype = dtype_of(element, chunks, self.enums)
+            if dtype is None:
+                raise UnsupportedError(
+                    "texts of varying length in chunks are not read from a DMR++", structure="String"
+                )
+            fill = fill_of(chunks.said.get("fillValue"), dtype)
+            encoding = Encoding(dtype, codecs_of(chunks, dtype, self.in_order), fill=fill)
+            axes, table = self._stored(chunks, shape, encoding)
         return VirtualArray.of(
             Tile(axes, (encoding,), table), dims=dims, attributes=attributes_of(element), fill_value=encoding.fill_value(),
-            details=details,
+            details={"chunks": None if chunks is None else chunks.sizes},
         )  # fmt: skip
+
+    def _chunks(self, element: Any) -> Chunks | None:
+        listed = child_of(element, "chunks")
+        if listed is not None:
+            return self.chunks[id(listed)]
+        single = child_of(element, "chunk")
+        try:
+            return None if single is None else alone(single)
+        except (ValueError, LookupError) as problem:
+            raise FormatError(f"a chunk makes no sense: {problem!r}", structure="chunk") from problem
+
+    def _embedded(self, element: Any, inline: Any, shape: tuple[int, ...]) -> tuple[Encoding, bytes]:
+        """Data that stands in the document, and how it is encoded."""
+        kind, count = local_name(inline), math.prod(shape)
+        if kind == "vlsa":
+            return Encoding(np.dtype(object), (Codec("vlen-utf8"),)), texts(inline, count)
+        if kind == "specialstructuredata":
+            record, data = structures(element, inline, count)
+            return Encoding(record), data
+        dtype = dtype_of(element, self._chunks(element), self.enums)
+        if dtype is None and not shape:
+            dtype = np.dtype(f"S{max(len(decoded(inline)), 1)}")
+        if dtype is None:
+            raise UnsupportedError("texts of varying length in one piece are not read from a DMR++", structure=kind)
+        return Encoding(dtype), embedded(inline, count * dtype.itemsize)
+
+    def _stored(
+        self, chunks: Chunks, shape: tuple[int, ...], encoding: Encoding
+    ) -> tuple[tuple[Axis, ...], ChunkTable]:
+        """How the variable is cut, and where its chunks lie."""
+        if chunks.blocks and chunks.sizes is None and len(chunks.offset) > 1:
+            return self._blocks(chunks, shape, encoding)
+        sizes = shape if chunks.sizes is None else chunks.sizes
+        if len(sizes) != len(shape) or min(sizes, default=1) < (1 if chunks.sizes else 0):
+            self.fail(f"has chunks of {sizes} for a shape of {shape}", "chunkDimensionSizes")
+        axes = tuple(Axis.regular(length, max(size, 1)) for length, size in zip(shape, sizes, strict=True))
+        return axes, self._table(chunks, tuple(axis.count for axis in axes), shape, encoding.dtype)
+
+    def _blocks(
+        self, chunks: Chunks, shape: tuple[int, ...], encoding: Encoding
+    ) -> tuple[tuple[Axis, ...], ChunkTable]:
+        """Data in pieces that follow one another: each is a cell, if it holds whole rows."""
+        row = math.prod(shape[1:]) * encoding.dtype.itemsize
+        length = np.array(chunks.length, np.int64)
+        if encoding.codecs or not shape or not row or (length % row).any() or length.sum() != row * shape[0]:
+            raise UnsupportedError("data in linked blocks that are no whole rows is not read", structure="block")
+        rows = length // row
+        axes = (Axis.irregular(rows, stored=rows), *(Axis.regular(extent, extent) for extent in shape[1:]))
+        index = np.zeros((len(rows), len(shape)), np.int64)
+        index[:, 0] = np.arange(len(rows))
+        zero = np.zeros_like(length)
+        grid = tuple(axis.count for axis in axes)
+        return axes, self._scattered(chunks, grid, index, np.array(chunks.offset, np.int64), length, zero)
 
     def _shape(self, element: Any) -> tuple[tuple[str, ...], tuple[int, ...]]:
         names: list[str] = []
@@ -211,36 +260,22 @@ class _Document:
         for number, child in enumerate(child for child in element if local_name(child) == "Dim"):
             full = child.get("name")
             if full is None:
-                length = self._whole(child, "size")
+                length = whole_number(child, "size")
                 same = sum(length == other for other in shape)
                 name = self.phony.setdefault((length, same), f"phony_dim_{len(self.phony)}")
             elif (known := self.dims.get(full if full.startswith("/") else f"/{full}")) is not None:
                 name, length = full.rpartition("/")[2], known
+            elif "size" in child.attrib:
+                name, length = full.rpartition("/")[2], whole_number(child, "size")
             else:
                 self.fail(f"has no dimension {full!r} (number {number})", "Dim")
             names.append(name)
             shape.append(length)
         return tuple(names), tuple(shape)
 
-    def _dtype(self, element: Any, kind: str, chunks: Chunks | None) -> np.dtype[Any]:
-        order = "<" if chunks is None or chunks.said.get("byteOrder", "LE") == "LE" else ">"
-        if kind == "Enum":
-            full = element.get("enum", "")
-            kind = self.enums.get(full if full.startswith("/") else f"/{full}", "")
-        if kind in TYPES:
-            return np.dtype(f"{order}{TYPES[kind]}")
-        if kind == "String":
-            fixed = next((child for child in element if local_name(child) == "FixedLengthStringArray"), None)
-            if fixed is not None:
-                return np.dtype(f"S{max(self._whole(fixed, 'string_length'), 1)}")
-            compact = next((child for child in element if local_name(child) == "compact"), None)
-            if compact is not None and not any(local_name(child) == "Dim" for child in element):
-                return np.dtype(f"S{max(len(decoded(compact)), 1)}")
-        raise UnsupportedError(f"a variable of type {kind or 'Enum'} is not read from a DMR++", structure=kind)
-
     def _table(self, chunks: Chunks, grid: tuple[int, ...], shape: tuple[int, ...], dtype: np.dtype[Any]) -> ChunkTable:
-        if chunks.blocks:
-            raise UnsupportedError("data in linked blocks is not read", structure="block")
+        if "scattered" in chunks.said or (chunks.blocks and chunks.sizes is not None):
+            raise UnsupportedError("chunks in linked blocks that lie apart are not read", structure="LinkedBlockIndex")
         if 0 in grid or not chunks.offset:
             return Columns.unwritten(grid)
         offset, length, mask = (np.array(column, np.int64) for column in (chunks.offset, chunks.length, chunks.mask))
@@ -273,11 +308,23 @@ class _Document:
         """Chunks in several files; or of a variable without dimensions."""
         if math.prod(grid) > MOST_CELLS:
             raise UnsupportedError(f"a grid of {grid} chunks in several files is not read", structure="chunk")
-        pool = dict.fromkeys([self.source.url, *(href for href in chunks.href if "://" in href)])
+        places = {href: self._place(href) for href in dict.fromkeys(chunks.href)}
+        pool = dict.fromkeys([self.source.url, *places.values()])
         numbers = {url: number for number, url in enumerate(pool)}
         columns = [np.full(grid, fill, np.int64) for fill in (UNWRITTEN, 0, 0, 0)]
-        sources = np.array([numbers.get(href, 0) for href in chunks.href])
+        sources = np.array([numbers[places[href]] for href in chunks.href])
         for column, values in zip(columns, (sources, offset, length, mask), strict=True):
             column[tuple(index.T)] = values if grid else values[0]
         state, place, size, masks = columns
         return Columns(grid, tuple(Source(url) for url in pool), state, place, size, masks)
+
+    def _place(self, href: str) -> str:
+        """The file that a chunk names: on the network, or beside the document."""
+        if href in ("", PLACEHOLDER):
+            return self.source.url
+        if "://" in href and not href.startswith("file:"):
+            return href
+        # The name that the data file had where the document was made.
+        if href.rpartition("/")[2] == self.source.url.rpartition("/")[2]:
+            return self.source.url
+        return beside(self.url, href)

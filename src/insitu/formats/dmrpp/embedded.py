@@ -1,0 +1,111 @@
+"""What data stands in a DMR++ document itself?
+
+Small data as base64 (`compact`), deflated (`missingdata`), texts of varying length one by one (`vlsa`), and structures with texts in them (`specialstructuredata`), the
+texts in base64 once more, each with a semicolon behind it.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import FormatError
+from insitu.formats.dmrpp.types import TEXTS, members_of
+from insitu.formats.dmrpp.values import NUMBERS, decoded, inflated, local_name, unarmoured
+
+__all__ = ["embedded", "structures", "texts"]
+
+MOST_TEXTS = 1 << 24
+MOST_BYTES = 1 << 26
+
+
+def embedded(element: Any, nbytes: int) -> bytes:
+    """Data as it is, or (`missingdata`) deflated."""
+    data = decoded(element)
+    if len(data) != nbytes and local_name(element) == "missingdata":
+        data = inflated(data, nbytes, "missingdata")
+    if len(data) != nbytes:
+        raise FormatError(
+            f"{len(data)} bytes of embedded data where {nbytes} are needed", structure=local_name(element)
+        )
+    return data
+
+
+def texts(element: Any, count: int) -> bytes:
+    """The texts of a `vlsa`, as codec `vlen-utf8` has them: their number, and each behind its length."""
+    parts: list[bytes] = [struct.pack("<I", count & 0xFFFFFFFF)]
+    total = nbytes = 0
+    for child in element:
+        if local_name(child) != "v":
+            continue
+        many, size = child.get("c", "1"), child.get("s")
+        if any(not text.isdecimal() or len(text) > 18 for text in (many, size or "0")):
+            raise FormatError(f"a text of {size} bytes, {many} times", structure="vlsa")
+        data = (child.text or "").encode()
+        if size is not None:
+            if int(size) > MOST_BYTES:
+                raise FormatError(f"a text of {size} bytes", structure="vlsa")
+            data = inflated(unarmoured(data, "vlsa"), int(size), "vlsa")
+            if len(data) != int(size):
+                raise FormatError(f"a text of {len(data)} bytes where {size} are promised", structure="vlsa")
+        total += int(many)
+        nbytes += int(many) * (4 + len(data))
+        if total > min(count, MOST_TEXTS) or nbytes > MOST_BYTES:
+            break
+        parts.append((struct.pack("<I", len(data)) + data) * int(many))
+    if total != count or nbytes > MOST_BYTES:
+        raise FormatError(f"{total} texts of {nbytes} bytes for {count} elements", structure="vlsa")
+    return b"".join(parts)
+
+
+def structures(variable: Any, element: Any, count: int) -> tuple[np.dtype[Any], bytes]:
+    """The records of `specialstructuredata`: numbers as they are, texts as long as the longest."""
+    data = decoded(element)
+    members = members_of(variable)
+    smallest = sum(_smallest(kind, shape) for _, kind, shape in members)
+    if count * smallest > len(data):
+        raise FormatError(f"{len(data)} bytes for {count} structures", structure="specialstructuredata")
+    at = 0
+    columns: list[list[Any]] = [[] for _ in members]
+    for _ in range(count):
+        for column, (_, kind, shape) in zip(columns, members, strict=True):
+            if kind in TEXTS:
+                found = []
+                for _ in range(math.prod(shape)):
+                    end = data.find(b";", at)
+                    if end < 0:
+                        raise FormatError("a text without an end", structure="specialstructuredata")
+                    found.append(unarmoured(data[at:end], "specialstructuredata"))
+                    at = end + 1
+                column.append(found)
+            else:
+                nbytes = math.prod(shape) * int(NUMBERS[kind][1:])
+                column.append(data[at : at + nbytes])
+                at += nbytes
+    if at != len(data):
+        raise FormatError(f"{len(data)} bytes where structures take {at}", structure="specialstructuredata")
+    kinds = [_kind(kind, column) for (_, kind, _), column in zip(members, columns, strict=True)]
+    dtype = np.dtype([(name, form, shape) for (name, _, shape), form in zip(members, kinds, strict=True)])
+    if dtype.itemsize * count > MOST_BYTES:
+        raise FormatError(f"{count} structures of {dtype.itemsize} bytes", structure="specialstructuredata")
+    records = np.zeros(count, dtype)
+    for (name, kind, shape), form, column in zip(members, kinds, columns, strict=True):
+        if kind in TEXTS:
+            values = np.array([text for found in column for text in found], form)
+        else:
+            values = np.frombuffer(b"".join(column), form)
+        records[name] = values.reshape(count, *shape)
+    return dtype, records.tobytes()
+
+
+def _smallest(kind: str, shape: tuple[int, ...]) -> int:
+    return math.prod(shape) * (1 if kind in TEXTS else int(NUMBERS[kind][1:]))
+
+
+def _kind(kind: str, column: list[Any]) -> str:
+    if kind in TEXTS:
+        return f"S{max((len(text) for found in column for text in found), default=1) or 1}"
+    return f"<{NUMBERS[kind]}"

@@ -1,0 +1,341 @@
+"""Is every element of the dmrpp namespace understood: texts, structures, blocks, places, filters in their order?"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import insitu
+from insitu.errors import FormatError, InsituError, UnsupportedError
+from insitu.model import Stored, VirtualGroup
+from insitu.sources import MemorySource
+
+DATA = "https://example.com/data.nc"
+
+
+def _document(inside: str, href: str = DATA, version: str = ' dmrpp:version="3.20.13"') -> bytes:
+    return (
+        f'<Dataset xmlns="http://xml.opendap.org/ns/DAP/4.0#" xmlns:dmrpp="http://xml.opendap.org/dap/dmrpp/1.0.0#" '
+        f'name="a" dmrpp:href="{href}"{version}>{inside}</Dataset>'
+    ).encode()
+
+
+def _open(inside: str, **said: Any) -> VirtualGroup:
+    return insitu.scan(MemorySource(_document(inside, **said)))
+
+
+def _beside(path: Path, inside: str, **said: Any) -> VirtualGroup:
+    side = path.with_name(f"{path.name}.dmrpp")
+    side.write_bytes(_document(inside, href="OPeNDAP_DMRpp_DATA_ACCESS_URL", **said))
+    return insitu.scan(side)
+
+
+def _place(path: Path, name: str, cell: tuple[int, ...]) -> Stored:
+    found = insitu.scan(path).arrays[name].tiles[0].chunks[cell]
+    assert isinstance(found, Stored)
+    return found
+
+
+def _armoured(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def test_texts_of_varying_length(tmp_path: Path) -> None:
+    long = "a long text " * 40
+    texts = ["Grüße", "is", "so", "so", "so", "", long, "<&>"]
+    packed = f'<v s="{len(long)}">{_armoured(zlib.compress(long.encode()))}</v>'
+    values = f'<v>Grüße</v><v>is</v><v c="3">so</v><v/>{packed}<v>&lt;&amp;&gt;</v>'
+    group = _open(f'<String name="t"><Dim size="4"/><Dim size="2"/><dmrpp:vlsa>{values}</dmrpp:vlsa></String>')
+    assert insitu.read(group, "t").ravel().tolist() == texts
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("t", data=np.array(texts, object).reshape(4, 2), dtype=h5py.string_dtype())
+    own = insitu.scan(tmp_path / "a.h5")
+    assert own.arrays["t"].dtype == group.arrays["t"].dtype
+    np.testing.assert_array_equal(insitu.read(own, "t"), insitu.read(group, "t"))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        "<v>a</v>", '<v c="3">a</v>', '<v c="99999999999999">a</v>', '<v c="-1">a</v>', '<v c="x">a</v>', '<v s="4">!</v><v/>',
+        f'<v s="4">{_armoured(b"no deflate")}</v><v/>', f'<v s="9">{_armoured(zlib.compress(b"abc"))}</v><v/>',
+        f'<v s="2">{_armoured(zlib.compress(b"abc"))}</v><v/>', '<v s="99999999999">YQ==</v><v/>', f'<v c="{"9" * 5000}">a</v>',
+    ],
+)  # fmt: skip
+def test_texts_that_make_no_sense(values: str) -> None:
+    with pytest.raises(FormatError):
+        _open(f'<String name="t"><Dim size="2"/><dmrpp:vlsa>{values}</dmrpp:vlsa></String>')
+
+
+RECORD = np.dtype([("i", "<i4"), ("f", "<f8"), ("m", "<i2", (2, 3))], align=True)
+MEMBERS = '<Int32 name="i"/><Float64 name="f"/><Int16 name="m"><Dim size="2"/><Dim size="3"/></Int16>'
+
+
+def _records(count: int) -> np.ndarray[Any, Any]:
+    values = np.zeros(count, RECORD)
+    values["i"], values["f"] = np.arange(count), np.arange(count) / 4
+    values["m"] = np.arange(6 * count).reshape(count, 2, 3)
+    return values
+
+
+def test_structures_in_chunks(tmp_path: Path) -> None:
+    values = _records(20)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("r", data=values, chunks=(8,), compression="gzip", shuffle=True)
+    rows = "".join(
+        f'<dmrpp:chunk offset="{place.offset}" nBytes="{place.length}" chunkPositionInArray="[{8 * n}]"/>'
+        for n, place in ((n, _place(tmp_path / "a.h5", "r", (n,))) for n in range(3))
+    )
+    offsets = " ".join(str(RECORD.fields[name][1]) for name in ("f", "m"))  # type: ignore[index]
+    said = f'compressionType="shuffle deflate" byteOrder="LE" structOffset="{offsets} {RECORD.itemsize}"'
+    inside = (
+        f'<Structure name="r">{MEMBERS}<Dim size="20"/><dmrpp:chunks {said}>'
+        f"<dmrpp:chunkDimensionSizes>8</dmrpp:chunkDimensionSizes>{rows}</dmrpp:chunks></Structure>"
+    )
+    group = _beside(tmp_path / "a.h5", inside)
+    np.testing.assert_array_equal(insitu.read(group, "r"), values)
+    assert group.arrays["r"].dtype == insitu.scan(tmp_path / "a.h5").arrays["r"].dtype
+    for wrong in ("8 16", "8 16 x", f"8 16 {RECORD.itemsize - 5}", "8 16 99999999999"):
+        with pytest.raises(FormatError, match="structure of 3"):
+            _beside(tmp_path / "a.h5", inside.replace(f"{offsets} {RECORD.itemsize}", wrong))
+
+
+def test_structures_never_written() -> None:
+    inside = (
+        f'<Structure name="r">{MEMBERS}<Dim size="2"/><dmrpp:chunks fillValue="7 -1.5 3" byteOrder="BE"/></Structure>'
+    )
+    found = insitu.read(_open(inside), "r")
+    assert found["i"].tolist() == [7, 7]
+    assert found["f"].tolist() == [-1.5, -1.5]
+    assert (found["m"] == 3).all()
+    with pytest.raises(FormatError, match="2 fill values"):
+        _open(inside.replace("7 -1.5 3", "7 8"))
+
+
+def test_structures_with_texts() -> None:
+    members = '<Int32 name="n"/><String name="t"/><String name="many"><Dim size="2"/></String><Float32 name="f"><Dim size="2"/></Float32>'
+    data, expected = b"", []
+    for number, (text, first, second) in enumerate([("abc", "x", ""), ("", "yy", "zzz")]):
+        data += np.int32(number).tobytes()
+        data += b"".join(base64.b64encode(t.encode()) + b";" for t in (text, first, second))
+        data += np.array([number, 0.5], "<f4").tobytes()
+        expected.append((number, text.encode(), [first.encode(), second.encode()], [number, 0.5]))
+    element = f"<dmrpp:specialstructuredata>{_armoured(data)}</dmrpp:specialstructuredata>"
+    inside = f'<Structure name="r">{members}<Dim size="2"/>{element}</Structure>'
+    found = insitu.read(_open(inside), "r")
+    assert [(n, t, many.tolist(), f.tolist()) for n, t, many, f in found] == expected
+    for wrong in (data[:-1], data + b"x", data.replace(b";", b""), b""):
+        with pytest.raises(FormatError):
+            _open(inside.replace(_armoured(data), _armoured(wrong)))
+    with pytest.raises(FormatError):
+        _open(inside.replace('<Dim size="2"/><dmrpp', '<Dim size="999999999999"/><dmrpp'))
+
+
+def test_structures_of_others_are_refused_by_name() -> None:
+    chunks = '<Dim size="2"/><dmrpp:chunks/>'
+    with pytest.raises(UnsupportedError, match="'t' is a text"):
+        _open(f'<Structure name="r"><String name="t"/>{chunks}</Structure>')
+    with pytest.raises(UnsupportedError, match="member of type Structure"):
+        _open(f'<Structure name="r"><Structure name="t"/>{chunks}</Structure>')
+    with pytest.raises(UnsupportedError, match="unsupported-vlstr"):
+        _open('<Int8 name="v"><Dim size="2"/><dmrpp:chunks fillValue="unsupported-vlstr"/></Int8>')
+
+
+def test_a_chunk_without_a_list_around_it(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["v"] = np.arange(12, dtype="<i4").reshape(3, 4)
+    place = _place(tmp_path / "a.h5", "v", (0, 0))
+    chunk = f'<dmrpp:chunk offset="{place.offset}" nBytes="{place.length}"/>'
+    group = _beside(tmp_path / "a.h5", f'<Int32 name="v"><Dim size="3"/><Dim size="4"/>{chunk}</Int32>')
+    np.testing.assert_array_equal(insitu.read(group, "v"), np.arange(12).reshape(3, 4))
+    with pytest.raises(FormatError):
+        _open('<Int32 name="v"><dmrpp:chunk offset="-4" nBytes="4"/></Int32>')
+
+
+def test_positions_as_the_schema_has_them() -> None:
+    for form in ("[{},{}]", "{} {}", "[{}, {}]"):
+        rows = "".join(
+            f'<dmrpp:chunk offset="{n}" nBytes="4" chunkPositionInArray="{form.format(2 * (n // 2), 2 * (n % 2))}"/>'
+            for n in range(4)
+        )
+        sizes = "<dmrpp:chunkDimensionSizes>2 2</dmrpp:chunkDimensionSizes>"
+        group = _open(f'<Int8 name="v"><Dim size="4"/><Dim size="4"/><dmrpp:chunks>{sizes}{rows}</dmrpp:chunks></Int8>')
+        chunks = group.arrays["v"].tiles[0].chunks
+        found = [chunks[n // 2, n % 2] for n in range(4)]
+        assert [cell.offset for cell in found if isinstance(cell, Stored)] == [0, 1, 2, 3]
+
+
+def test_filters_in_the_order_of_the_document(tmp_path: Path) -> None:
+    """Documents without a version name them in any order; with one, in that in which they were applied."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        made = file.create_dataset(
+            "v", data=np.arange(50.0), chunks=(50,), compression=3, shuffle=True, fletcher32=True
+        )
+        assert made.shuffle
+    place = _place(tmp_path / "a.h5", "v", (0,))
+
+    def inside(filters: str) -> str:
+        return (
+            f'<Float64 name="v"><Dim size="50"/><dmrpp:chunks compressionType="{filters}" deflateLevel="3">'
+            f'<dmrpp:chunkDimensionSizes>50</dmrpp:chunkDimensionSizes><dmrpp:chunk offset="{place.offset}" '
+            f'nBytes="{place.length}" chunkPositionInArray="[0]"/></dmrpp:chunks></Float64>'
+        )
+
+    order = " ".join(
+        {"zlib": "deflate"}.get(codec.name, codec.name)
+        for codec in insitu.scan(tmp_path / "a.h5").arrays["v"].tiles[0].encodings[0].codecs
+    )
+    group = _beside(tmp_path / "a.h5", inside(order))
+    np.testing.assert_array_equal(insitu.read(group, "v"), np.arange(50.0))
+    named = _beside(tmp_path / "a.h5", inside("deflate shuffle"))
+    assert [codec.name for codec in named.arrays["v"].tiles[0].encodings[0].codecs] == ["zlib", "shuffle"]
+    old = _beside(tmp_path / "a.h5", inside("fletcher32 deflate shuffle"), version="")
+    assert [codec.name for codec in old.arrays["v"].tiles[0].encodings[0].codecs] == ["shuffle", "zlib", "fletcher32"]
+    with pytest.raises(UnsupportedError, match="'szip'"):
+        _beside(tmp_path / "a.h5", inside("szip"))
+
+
+def test_two_deflates(tmp_path: Path) -> None:
+    values = np.arange(100, dtype="<i4")
+    data = zlib.compress(zlib.compress(values.tobytes(), 2), 9)
+    (tmp_path / "a.bin").write_bytes(b"junk" + data)
+    inside = (
+        '<Int32 name="v"><Dim size="100"/><dmrpp:chunks compressionType="deflate deflate" deflateLevel="2 9" byteOrder="LE">'
+        f'<dmrpp:chunkDimensionSizes>100</dmrpp:chunkDimensionSizes><dmrpp:chunk offset="4" nBytes="{len(data)}" '
+        'chunkPositionInArray="[0]"/></dmrpp:chunks></Int32>'
+    )
+    group = _beside(tmp_path / "a.bin", inside)
+    np.testing.assert_array_equal(insitu.read(group, "v"), values)
+    assert [codec.configuration["level"] for codec in group.arrays["v"].tiles[0].encodings[0].codecs] == [2, 9]
+
+
+def test_linked_blocks(tmp_path: Path) -> None:
+    """HDF4 data in pieces: a cell for each that holds whole rows."""
+    values = np.arange(40, dtype=">i2").reshape(10, 4)
+    raw = values.tobytes()
+    (tmp_path / "a.hdf").write_bytes(raw[48:] + b"gap" + raw[:48])
+    blocks = (
+        f'<dmrpp:block offset="{len(raw) - 48 + 3}" nBytes="48"/><dmrpp:block offset="0" nBytes="{len(raw) - 48}"/>'
+    )
+    inside = (
+        f'<Int16 name="v"><Dim size="10"/><Dim size="4"/><dmrpp:chunks byteOrder="BE">{blocks}</dmrpp:chunks></Int16>'
+    )
+    np.testing.assert_array_equal(insitu.read(_beside(tmp_path / "a.hdf", inside), "v"), values)
+    with pytest.raises(UnsupportedError, match="no whole rows"):
+        _beside(tmp_path / "a.hdf", inside.replace('nBytes="48"', 'nBytes="46"'))
+
+
+def test_chunks_in_linked_blocks(tmp_path: Path) -> None:
+    """Pieces that lie together are one chunk; those that lie apart are refused."""
+    values = np.arange(200, dtype="<i4")
+    data = zlib.compress(values.tobytes())
+    (tmp_path / "a.hdf").write_bytes(data)
+
+    def inside(second: int) -> str:
+        rows = "".join(
+            f'<dmrpp:chunk offset="{offset}" nBytes="{length}" chunkPositionInArray="[0]" LinkedBlockIndex="{number}"/>'
+            for number, (offset, length) in enumerate([(0, 50), (second, len(data) - 50)])
+        )
+        sizes = "<dmrpp:chunkDimensionSizes>200</dmrpp:chunkDimensionSizes>"
+        said = 'compressionType="deflate" LBChunk="true" byteOrder="LE"'
+        return f'<Int32 name="v"><Dim size="200"/><dmrpp:chunks {said}>{sizes}{rows}</dmrpp:chunks></Int32>'
+
+    np.testing.assert_array_equal(insitu.read(_beside(tmp_path / "a.hdf", inside(50)), "v"), values)
+    with pytest.raises(UnsupportedError, match="lie apart"):
+        _beside(tmp_path / "a.hdf", inside(60))
+
+
+def _hrefs(*hrefs: str) -> str:
+    rows = "".join(
+        f'<dmrpp:chunk offset="0" nBytes="2" chunkPositionInArray="[{2 * n}]" href="{href}"/>'
+        for n, href in enumerate(hrefs)
+    )
+    sizes = "<dmrpp:chunkDimensionSizes>2</dmrpp:chunkDimensionSizes>"
+    return f'<Int8 name="v"><Dim size="{2 * len(hrefs)}"/><dmrpp:chunks>{sizes}{rows}</dmrpp:chunks></Int8>'
+
+
+def test_chunks_name_files_beside_the_document(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    for number, name in enumerate(("a.nc", "b.nc", "sub/c.nc")):
+        (tmp_path / name).write_bytes(bytes([number, number + 10]))
+    hrefs = ("data/dmrpp/a.nc", "b.nc", "sub/c.nc", "OPeNDAP_DMRpp_DATA_ACCESS_URL")
+    group = _beside(tmp_path / "a.nc", _hrefs(*hrefs))
+    assert insitu.read(group, "v").tolist() == [0, 10, 1, 11, 2, 12, 0, 10]
+
+
+@pytest.mark.parametrize("href", ["/etc/passwd", "../b.nc", "sub/../../b.nc", "file:///etc/passwd", "..\\b.nc"])
+def test_chunks_name_no_other_files_of_this_machine(tmp_path: Path, href: str) -> None:
+    (tmp_path / "a.nc").write_bytes(bytes(2))
+    with pytest.raises(UnsupportedError, match="not beside it"):
+        _beside(tmp_path / "a.nc", _hrefs(href))
+
+
+def test_a_document_of_another_name(tmp_path: Path) -> None:
+    (tmp_path / "a.nc").write_bytes(bytes([3, 4]))
+    inside = '<Int8 name="v"><Dim size="2"/><dmrpp:chunk offset="0" nBytes="2"/></Int8>'
+    (tmp_path / "b.xml").write_bytes(_document(inside, href="a.nc"))
+    assert insitu.read(tmp_path / "b.xml", "v").tolist() == [3, 4]
+    (tmp_path / "b.xml").write_bytes(_document(inside, href="../a.nc"))
+    with pytest.raises(InsituError):
+        insitu.scan(tmp_path / "b.xml")
+
+
+def test_the_namespace_of_the_schema() -> None:
+    document = _document('<Int8 name="v"><dmrpp:compact>BQ==</dmrpp:compact></Int8>').replace(
+        b"http://xml.opendap.org/dap/dmrpp/1.0.0#", b"http://opendap.org/ns/dmrpp/1.0#"
+    )
+    assert insitu.read(insitu.scan(MemorySource(document)), "v") == 5
+
+
+def test_enumerations_attributes_and_dimensions() -> None:
+    inside = (
+        '<Enumeration name="colour" basetype="UInt8"><EnumConst name="red" value="0"/></Enumeration>'
+        '<Group name="g"><Dimension name="x" size="2"/><Enumeration name="inner" basetype="Int16"/>'
+        '<Enum name="c" enum="/colour"><Dim name="/g/x"/><Attribute name="one" type="Int32" value="7"/>'
+        '<Attribute name="two" type="Float32"><Value value="1.5"/><Value>*</Value></Attribute>'
+        '<Attribute name="box" type="Container"><Attribute name="in" type="String"><Value>t</Value></Attribute></Attribute>'
+        '<Map name="/g/x"/><dmrpp:compact>AQI=</dmrpp:compact></Enum>'
+        '<Enum name="d" enum="/g/inner"><Dim name="/h/y" size="1"/><dmrpp:compact>AQI=</dmrpp:compact></Enum></Group>'
+    )
+    group = _open(inside).groups["g"]
+    assert insitu.read(group, "c").tolist() == [1, 2]
+    assert insitu.read(group, "d").tolist() == [513]
+    assert (group.arrays["c"].dims, group.arrays["d"].dims) == (("x",), ("y",))
+    attributes = group.arrays["c"].attributes
+    assert (attributes["one"], attributes["box.in"]) == (7, "t")
+    assert attributes["two"][0] == 1.5
+    assert np.isnan(attributes["two"][1])
+
+
+def test_fill_values_of_texts() -> None:
+    inside = '<String name="t"><Dim size="2"/><dmrpp:FixedLengthStringArray string_length="4"/><dmrpp:chunks fillValue="ab"/></String>'
+    assert insitu.read(_open(inside), "t").tolist() == [b"ab", b"ab"]
+
+
+def test_flipped_bytes_do_no_harm() -> None:
+    members = '<Int32 name="n"/><String name="t"/>'
+    data = _armoured(np.int32(3).tobytes() + base64.b64encode(b"abc") + b";")
+    document = _document(
+        '<String name="t"><Dim size="3"/><dmrpp:vlsa><v c="2">a</v><v s="2">'
+        + _armoured(zlib.compress(b"bc"))
+        + "</v></dmrpp:vlsa></String>"
+        f'<Structure name="r">{members}<dmrpp:specialstructuredata>{data}</dmrpp:specialstructuredata></Structure>'
+        f'<Structure name="s">{MEMBERS}<Dim size="2"/><dmrpp:chunks fillValue="7 -1.5 3" structOffset="8 16 32"/></Structure>'
+    )
+    random = np.random.default_rng(0)
+    for place in range(len(document)):
+        damaged = bytearray(document)
+        damaged[place] ^= int(random.choice([0x01, 0x04, 0x10, 0x80]))
+        try:
+            group = insitu.scan(MemorySource(bytes(damaged)))
+            for _, array in group.all_arrays():
+                if array.nbytes < 1 << 20:
+                    insitu.read(array)
+        except InsituError:
+            continue
