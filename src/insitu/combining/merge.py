@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from insitu.combining.align import aligned
 from insitu.combining.attributes import common, merged_attributes
 from insitu.combining.equality import merged_variable, same_values
+from insitu.combining.interlocked import Labels, interlocked
 from insitu.combining.member import CombineError, Member, Variable
 from insitu.combining.rules import Rules
 
@@ -31,11 +32,18 @@ def merge(members: Sequence[Member], rules: Rules) -> Member:
             f"unable to determine if these variables should be coordinates or not in the merged result: {set(both)!r}"
         )
     names = dict.fromkeys(name for member in parts for name in member.variables)
+    before = Labels(members, parts)
     result: dict[str, Variable] = {}
     for name in names:
         found = [member.variables[name] for member in parts if name in member.variables]
         labels = [member.variables[name] for member in parts if member.index(name) is not None]
-        variable = _label(name, labels, rules) if labels else merged_variable(name, found, rules.compat, rules.load)
+        if labels:
+            variable = _label(name, labels, rules)
+        else:
+            fills_in = len(found) > 1 and rules.compat == "no_conflicts" and rules.join != "override"
+            variable = (interlocked(name, before) if fills_in else None) or merged_variable(
+                name, found, rules.compat, rules.load
+            )
         attributes = merged_attributes([v.attributes for v in labels or found], rules.combine_attrs)
         encoding = variable.encoding if len(found) == 1 else common([v.encoding for v in found])
         result[name] = Variable(variable.dims, variable.data, attributes, encoding)
