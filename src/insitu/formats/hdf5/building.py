@@ -44,10 +44,16 @@ class Builder:
     """Makes the virtual groups."""
 
     def __init__(
-        self, neighbours: Neighbours, window: Window, file: File, problems: Problems, wanted: set[int] | None
+        self,
+        neighbours: Neighbours,
+        window: Window,
+        file: File,
+        problems: Problems,
+        wanted: set[int] | None,
+        named: Callable[[int], str],
     ) -> None:
         self.neighbours, self.window, self.file = neighbours, window, file
-        self.problems, self.wanted = problems, wanted
+        self.problems, self.wanted, self.named = problems, wanted, named
 
     def build(self, top: Branch, nodes: dict[int, Node], above: Above, scan: Scan) -> VirtualGroup:
         """The whole tree; deepest groups first, without recursion (but for other files).
@@ -82,7 +88,7 @@ class Builder:
             made[id(branch)] = VirtualGroup(
                 arrays[id(branch)],
                 groups,
-                shown_attributes(branch.group.attributes),
+                shown_attributes(branch.group.attributes, self.named),
                 details,
                 self.problems.found if branch is top else {},
             )
@@ -91,7 +97,7 @@ class Builder:
     def _arrays(self, branch: Branch, node: Node) -> dict[str, VirtualArray]:
         arrays: dict[str, VirtualArray] = {}
         for name, problem in branch.failed:
-            problem.located(url=self.file.url)
+            problem.located(url=self.file.url, offset=branch.group.address + self.file.base)
             self.problems.leave_out(branch.join(name), problem)
         for name, reason in branch.loose:
             self.problems.note(branch.join(name), reason)
@@ -103,7 +109,9 @@ class Builder:
                     raise variable.dataset.problem
                 arrays[variable.name] = self._array(variable)
             except InsituError as problem:
-                problem.located(url=self.file.url, offset=variable.dataset.address + self.file.base)
+                problem.located(
+                    url=self.file.url, offset=variable.dataset.address + self.file.base, structure="dataset"
+                )
                 self.problems.leave_out(branch.join(variable.name), problem)
         return arrays
 
@@ -119,7 +127,7 @@ class Builder:
         if dataset.space.null:
             dims = [f"{variable.name}_null"]
         dims += [f"{variable.name}_element_{axis}" for axis in range(len(dataset.datatype.shape))]
-        attributes = shown_attributes(dataset.attributes)
+        attributes = shown_attributes(dataset.attributes, self.named)
         return array_of(self.neighbours, self.window, self.file, dataset, tuple(shape), tuple(dims), attributes)
 
     def _graft(

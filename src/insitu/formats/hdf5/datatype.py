@@ -55,6 +55,13 @@ class Datatype:
     members: tuple[tuple[str, int, tuple[int, ...], Datatype], ...] = ()
     """Of a compound type: name, offset, dimensions and type of the members; only where one is of varying length, or a number that NumPy
     does not have."""
+    parts: tuple[tuple[str, int, tuple[int, ...], Datatype], ...] = ()
+    """The same, of every compound type that holds references."""
+
+    @property
+    def points(self) -> bool:
+        """Whether elements are references to objects, or hold some."""
+        return self.kind == "reference" or bool(self.parts) or (self.base is not None and self.base.points)
 
     @property
     def heaped(self) -> bool:
@@ -209,16 +216,17 @@ def _compound(body: bytes, at: int, size: int, count: int, version: int, depth: 
         offsets.append(offset)
     if not names or len(set(names)) != len(names):
         raise FormatError("a compound type has no members, or two of one name", structure="datatype")
+    parts = tuple(members) if any(member.points for _, _, _, member in members) else ()
     if any(member.heaped or member.members or member.number for _, _, _, member in members):
         packed = np.dtype(list(zip(names, formats, strict=True)))
-        return Datatype("compound", size, packed, note=note, members=tuple(members)), at
+        return Datatype("compound", size, packed, note=note, members=tuple(members), parts=parts), at
     # The form in which h5py stores complex numbers.
     if names == ["r", "i"] and offsets == [0, size // 2] and formats[0] == formats[1]:
         part = formats[0]
         if part.kind == "f" and 2 * part.itemsize == size and part.itemsize in (4, 8, np.dtype(np.longdouble).itemsize):
             return Datatype("number", size, np.dtype(f"{part.byteorder}c{size}")), at
     dtype = np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
-    return Datatype("compound", size, dtype, texts=tuple(texts[:TEXTS_LIMIT]), note=note), at
+    return Datatype("compound", size, dtype, texts=tuple(texts[:TEXTS_LIMIT]), note=note, parts=parts), at
 
 
 def _enumeration(body: bytes, at: int, count: int, version: int, depth: int) -> tuple[Datatype, int]:

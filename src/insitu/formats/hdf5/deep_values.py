@@ -17,11 +17,19 @@ from insitu.formats.hdf5.description import described
 from insitu.formats.hdf5.file import File
 from insitu.formats.hdf5.walk import Side, Walk
 
-__all__ = ["read_deep_value"]
+__all__ = ["read_deep_value", "read_elements"]
 
 
 def read_deep_value(file: File, attribute: Attribute) -> Walk[Any]:
     """The value of an attribute, in native byte order."""
+    values = yield from read_elements(file, attribute)
+    assert attribute.datatype is not None
+    shape = attribute.space.shape + attribute.datatype.shape
+    return values[0] if values.size == 1 and len(shape) <= 1 else values.reshape(shape)
+
+
+def read_elements(file: File, attribute: Attribute) -> Walk[npt.NDArray[Any]]:
+    """The elements of an attribute, one after the other."""
     datatype = attribute.datatype
     assert datatype is not None
     element = element_of(described(datatype), 8 + file.offset_size)
@@ -37,8 +45,7 @@ def read_deep_value(file: File, attribute: Attribute) -> Walk[Any]:
         heaps.update(zip(wanted, found, strict=True))
     else:
         file.fail(f"{attribute.name!r} is nested without end", 0, "attribute")
-    shape = attribute.space.shape + datatype.shape
-    return values[0] if values.size == 1 and len(shape) <= 1 else values.reshape(shape)
+    return values
 
 
 class _Lookup:

@@ -11,13 +11,14 @@ when it opens a file, so that names, dimensions and lengths equal what netCDF4 a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from insitu.formats.hdf5.objects import Dataset
+from insitu.formats.hdf5.pointers import Pointing
 
 __all__ = ["Dimension", "Node", "Variable", "assign_dimensions", "shown_attributes", "variable_name"]
 
@@ -80,9 +81,21 @@ class Node:
     variables: list[Variable] = field(default_factory=list)
 
 
-def shown_attributes(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Without those that netCDF-4 keeps for itself."""
-    return {name: value for name, value in attributes.items() if name not in HIDDEN}
+def shown_attributes(attributes: dict[str, Any], named: Callable[[int], str]) -> dict[str, Any]:
+    """Without those that netCDF-4 keeps for itself, and with paths in place of references.
+
+    Parameters
+    ----------
+    attributes
+        As they are stored.
+    named
+        The path of the object at an address.
+    """
+    return {
+        name: value.shown(named) if isinstance(value, Pointing) else value
+        for name, value in attributes.items()
+        if name not in HIDDEN
+    }
 
 
 def variable_name(name: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from insitu.errors import InsituError
+from insitu.errors import InsituError, UnsupportedError
 from insitu.formats.hdf5.attributes import HeapRecord, heap_records, read_attributes, read_heap_values
 from insitu.formats.hdf5.chunk_index import read_chunks
 from insitu.formats.hdf5.chunk_rows import ChunkRows
@@ -51,6 +51,7 @@ from insitu.formats.hdf5.messages import (
 )
 from insitu.formats.hdf5.object_header import read_object_header
 from insitu.formats.hdf5.pipeline import Filter, parse_filters
+from insitu.formats.hdf5.pointers import BOOKKEEPING, read_pointing
 from insitu.formats.hdf5.segments import Segment, read_segments
 from insitu.formats.hdf5.shared import unshared
 from insitu.formats.hdf5.values import NOTHING, heaped_value
@@ -252,7 +253,13 @@ def _values(file: File, messages: list[Message]) -> Walk[tuple[dict[str, Any], l
         if type(value) in _CHANGEABLE:
             value = value.copy()  # the attribute itself is remembered, for other files
         values[attribute.name] = value
-        if value is NOTHING:
+        if datatype is not None and datatype.points and attribute.name not in BOOKKEEPING and not attribute.space.null:
+            try:
+                values[attribute.name] = yield from read_pointing(file, attribute)
+            except UnsupportedError as problem:
+                del values[attribute.name]
+                problems[attribute.name] = problem.message
+        elif value is NOTHING:
             if datatype is not None and in_parts(datatype):
                 values[attribute.name] = yield from read_deep_value(file, attribute)
             elif datatype is not None and datatype.heaped:

@@ -17,6 +17,7 @@ from insitu.formats.hdf5.neighbours import Neighbours
 from insitu.formats.hdf5.netcdf4 import Node, Variable, assign_dimensions
 from insitu.formats.hdf5.objects import Dataset, Group, Objects, read_index, read_object
 from insitu.formats.hdf5.opened import Outside, begin, outside_of
+from insitu.formats.hdf5.paths import Paths
 from insitu.formats.hdf5.tree import Branch, build_tree
 from insitu.formats.hdf5.virtual import settle
 from insitu.formats.hdf5.walk import Side, Walk, run
@@ -67,7 +68,7 @@ def _scan(neighbours: Neighbours, place: Place, problems: Problems, above: tuple
         prefix = place.group.strip("/") + "/"
         names = None if place.names is None else {name.removeprefix(prefix) for name in place.names}
         return _scan(neighbours, Place(there, picked.path, names), problems, (*above, (there.url, -1)))
-    builder = Builder(neighbours, window, file, problems, picked.wanted)
+    builder = Builder(neighbours, window, file, problems, picked.wanted, picked.paths.path)
     graft = partial(_scan, neighbours)
     built = builder.build(picked.top, picked.nodes, (*above, (window.url, picked.top.group.address)), graft)
     path = tuple(part for part in place.group.split("/") if part)
@@ -97,6 +98,8 @@ class _Picked:
     """Its groups, and those below, with their dimensions; by the identity of the branch."""
     wanted: set[int] | None
     """Identities of the variables that were asked for; None: all."""
+    paths: Paths
+    """Of what references in attributes point at."""
 
 
 def _read(file: File, path: str, names: set[str] | None, settled: Callable[[Objects], None]) -> Walk[_Picked | Outside]:
@@ -118,12 +121,14 @@ def _read(file: File, path: str, names: set[str] | None, settled: Callable[[Obje
     settled(objects)
     tree = build_tree(root, top, objects)
     nodes = _dimensions(tree)
-    if top is not root and _needs_rest(tree, nodes):
+    paths = Paths(tree, "/".join(parts))
+    if top is not root and (_needs_rest(tree, nodes) or paths.lacks(tree)):
         # Names or lengths of dimensions come from outside of the subtree: read the headers of the whole file.
         yield from _grow(file, objects, [g for g in objects.values() if isinstance(g, Group)], False)
         settled(objects)
         whole = build_tree(root, root, objects)
         nodes = _dimensions(whole)
+        paths = Paths(whole, "")
         tree = _branch_at(whole, parts) or tree
     wanted = None
     if names is not None:
@@ -131,7 +136,7 @@ def _read(file: File, path: str, names: set[str] | None, settled: Callable[[Obje
         results = yield Side([read_index(file, dataset) for dataset in datasets], keep=True)
         for dataset, problem in zip(datasets, results, strict=True):
             dataset.problem = dataset.problem or problem
-    return _Picked(tree, nodes, wanted)
+    return _Picked(tree, nodes, wanted, paths)
 
 
 def _all_children(group: Group) -> list[int]:
