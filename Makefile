@@ -59,7 +59,7 @@ bench:
 
 # Change bytes of HDF5 files and see that the scanner reads right or says no: MINUTES=10 make fuzz
 fuzz: setup
-	$(BIN)/python tests/fuzz/fuzz_hdf5.py --minutes $(or $(MINUTES),1)
+	$(BIN)/python tests/fuzz/fuzz_hdf5.py --beside-h5py --minutes $(or $(MINUTES),1)
 
 docs: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[docs]'

@@ -3,9 +3,9 @@
     python tests/fuzz/fuzz_hdf5.py [--minutes 1] [--seed 0] [--beside-h5py] [FILE ...]
 
 Changes the given files (by default the generated ones of the tests), scans and reads them, and keeps what raises anything but an error of
-ours, takes more than a second of the processor or more memory than files of that size are worth, in `tests/fuzz/findings`. With
-`--beside-h5py` every change is also read by h5py, in a process of its own, and values that differ are kept too. Ends with 1 if something was
-found.
+ours with its place, takes more than a second of the processor or more memory than files of that size are worth, in `tests/fuzz/findings`.
+Every other change is blind, with checksums believed; the rest hit structures, with checksums put right. With `--beside-h5py` those are also
+read by h5py, in a process of its own, and values that differ are kept too. Ends with 1 if something was found.
 """
 
 from __future__ import annotations
@@ -19,15 +19,19 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "oracles")]
 
+from anatomy import dissected  # noqa: E402
 from bounds import bounded  # noqa: E402
+from changes import any_changes, changed  # noqa: E402
 from finding import Finding  # noqa: E402
-from isolation import findings_of, generate  # noqa: E402
+from isolation import findings_of  # noqa: E402
 from mutation import LARGEST_SEED, mutated  # noqa: E402
+from seeds import Seed, seeds_in  # noqa: E402
 
 FINDINGS = HERE / "findings"
 MEMORY = 4 << 30
@@ -45,22 +49,27 @@ def main() -> int:
     chance = random.Random(options.seed)
     end = time.monotonic() + 60 * options.minutes
     counts: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory() as name, bounded() as judged:
-        folder = Path(name)
-        files = options.files or [*generate(folder).values(), *sorted(FINDINGS.glob("*.h5"))]
-        seeds = [data for data in (path.read_bytes() for path in files) if len(data) <= LARGEST_SEED]
-        changed = folder / "changed.h5"
-        beside = findings_of("hdf5", itertools.repeat(changed), seconds=20)  # one worker, asked again and again
+    with tempfile.TemporaryDirectory() as name:
+        seeds = _given(options.files) if options.files else [*seeds_in(Path(name)), *_given(FINDINGS.glob("*.h5"))]
+        path = Path(name) / "changed.h5"
+        beside = findings_of("hdf5", itertools.repeat(path), seconds=20)  # one worker, asked again and again
         while time.monotonic() < end:
-            data = mutated(chance.choice(seeds), chance)
-            outcome = judged(data)
-            if outcome in ("read", "in part") and options.beside_h5py:
-                changed.write_bytes(data)
+            _, whole, anatomy = chance.choice(seeds)
+            blind = len(whole) <= LARGEST_SEED and chance.random() < 0.5
+            data = mutated(whole, chance) if blind else changed(whole, anatomy, any_changes(chance))
+            with bounded(believe=blind) as judged:
+                outcome = judged(data)
+            if outcome in ("read", "in part") and options.beside_h5py and not blind:
+                path.write_bytes(data)
                 outcome = _beside(next(beside)[1]) or outcome
             counts[outcome if outcome in ("read", "in part", "refused") else _keep(data, outcome)] += 1
         beside.close()  # type: ignore[attr-defined]  # a generator: ends its worker
     print(", ".join(f"{count} {outcome}" for outcome, count in counts.most_common()))
     return int(any(outcome.startswith("FOUND") for outcome in counts))
+
+
+def _given(files: Iterable[Path]) -> list[Seed]:
+    return [(path.stem, data, dissected(data)) for path in sorted(files) for data in [path.read_bytes()] if data]
 
 
 def _beside(found: list[Finding]) -> str:

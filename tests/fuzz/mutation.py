@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
 
+from anatomy import Matching
+
 import insitu
-from insitu.errors import InsituError
+from insitu.errors import FormatError, InsituError
 from insitu.formats.hdf5 import checksum
 from insitu.sources import MemorySource
 
@@ -25,22 +27,10 @@ MOST_ELEMENTS = 1 << 18
 NUMBERS = (0, 1, 2, 0x7F, 0x80, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 60, (1 << 63) - 1, (1 << 64) - 1)
 
 
-class _Matching(int):
-    """A checksum that is always right."""
-
-    def __ne__(self, other: object) -> bool:
-        return False
-
-    def __eq__(self, other: object) -> bool:
-        return True
-
-    __hash__ = int.__hash__
-
-
 @contextmanager
 def believed() -> Iterator[None]:
     """Believe all checksums."""
-    with mock.patch.object(checksum, "lookup3", return_value=_Matching()):
+    with mock.patch.object(checksum, "lookup3", return_value=Matching()):
         yield
 
 
@@ -72,11 +62,15 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
 
 
 def tried(data: bytes) -> str:
-    """Scan and read a file in memory; what became of it. Anything but an error of ours is raised."""
+    """Scan and read a file in memory; what became of it. Anything but an error of ours, with its place, is raised."""
+    source = MemorySource(data)  # alive as long as it is read
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            source = MemorySource(data)  # alive as long as it is read
+            insitu.scan(source)
+        except InsituError as problem:
+            _placed(problem)
+        try:
             group = insitu.scan(source, errors="warn")
         except InsituError:
             return "refused"
@@ -89,3 +83,11 @@ def tried(data: bytes) -> str:
             except InsituError:
                 told = "in part"
         return told
+
+
+def _placed(problem: InsituError) -> None:
+    """An error says in which file, and damage at which byte of it, and in what."""
+    wanted = ("url", "offset", "structure") if isinstance(problem, FormatError) else ("url",)
+    missing = [name for name in wanted if name not in problem.place]
+    if missing:
+        raise AssertionError(f"an error without {', '.join(missing)}: {problem}") from problem

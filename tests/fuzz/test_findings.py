@@ -14,7 +14,8 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "oracles")]
 
 from bounds import bounded  # noqa: E402
-from isolation import generate  # noqa: E402
+from finding import lines_of  # noqa: E402
+from isolation import findings_of, generate  # noqa: E402
 from mutation import LARGEST_SEED, believed, mutated, tried  # noqa: E402
 
 FINDINGS = sorted((HERE / "findings").glob("*.h5"))
@@ -22,8 +23,13 @@ FINDINGS = sorted((HERE / "findings").glob("*.h5"))
 
 @pytest.mark.parametrize("path", FINDINGS, ids=[path.stem for path in FINDINGS])
 def test_what_was_found(path: Path) -> None:
-    with believed():
-        assert tried(path.read_bytes()) in ("read", "in part", "refused")
+    data = path.read_bytes()
+    for believe in (True, False):
+        with bounded(believe=believe) as judged:
+            outcome = judged(data)
+        assert outcome in ("read", "in part", "refused"), outcome
+    [(_, findings)] = findings_of("hdf5", [path], seconds=60)
+    assert not lines_of(findings, ["wrong"])
 
 
 @pytest.fixture(scope="session")

@@ -271,10 +271,18 @@ def _dimension_problem(theirs: h5py.Dataset, array: Any) -> str:
         except (RuntimeError, KeyError, ValueError, OSError):
             return ""
         # A scale that is in neither this group nor one above is no dimension by netCDF's rules.
-        scales = [scale for scale in scales if scale.name and _above(theirs, scale)]
+        scales = [scale for scale in scales if scale.name and _above(theirs, scale) and _is_scale(scale)]
         if scales and not any(_named(theirs.parent, shown, scale) for scale in scales):
             return f"dimension {axis} is {shown!r}, not {scales[0].name!r}"
     return ""
+
+
+def _is_scale(scale: h5py.Dataset) -> bool:
+    """Whether a scale says that it is one: a damaged one may not."""
+    try:
+        return bool(h5py.h5ds.is_scale(scale.id)) and "CLASS" in list(scale.attrs)
+    except RuntimeError:
+        return False
 
 
 def _above(dataset: h5py.Dataset, scale: h5py.Dataset) -> bool:

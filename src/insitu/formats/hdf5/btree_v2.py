@@ -34,6 +34,8 @@ class _Header(NamedTuple):
     depth: int
     root: int
     root_records: int
+    records: int
+    """In the whole tree."""
 
 
 def read_records(file: File, address: int, kinds: tuple[int, ...]) -> Walk[tuple[bytes, ...]]:
@@ -59,7 +61,7 @@ def near_records(file: File, address: int, kinds: tuple[int, ...]) -> tuple[byte
     if data is None:
         return None
     header = _header(file, data, address, kinds)
-    if header.depth or header.root == file.undefined or not header.root_records:
+    if header.depth or header.root == file.undefined or not 0 < header.root_records == header.records:
         return None
     place = file.range(header.root, header.node_size, "B-tree node")
     block = file.near(*place)
@@ -112,11 +114,11 @@ def read_tree(
     header = _header(file, data, address, kinds)
     out: list[T] = []
     if header.root == file.undefined or not header.root_records:
-        return out
+        return _whole(file, header, address, out, 0)
     count_widths, subtotal_widths = _widths(file, header)
     level = header.depth
     nodes = [(header.root, header.root_records)]
-    seen = 0
+    seen = found = 0
     while True:
         seen += len(nodes)
         if seen * header.node_size > file.size + header.node_size or len({a for a, _ in nodes}) != len(nodes):
@@ -129,6 +131,7 @@ def read_tree(
             ranges = [file.range(place, header.node_size, "B-tree node") for place, _ in some]
             blocks = yield Exact(ranges) if exact else ranges
             table = _records(file, header, some, blocks, level)
+            found += len(table)
             if len(table):
                 out.append(decode(table, header.kind))
             if level:
@@ -136,8 +139,15 @@ def read_tree(
                     widths = count_widths[level - 1], subtotal_widths[level - 1]
                     below += _children(file, header, block, place, count, level, widths)
         if level == 0:
-            return out
+            return _whole(file, header, address, out, found)
         nodes, level = below, level - 1
+
+
+def _whole(file: File, header: _Header, address: int, out: list[T], found: int) -> list[T]:
+    """What was found, if it is as much as the header says: the library would stop there."""
+    if found != header.records:
+        file.fail(f"has {found} records, and says that it has {header.records}", address, "B-tree")
+    return out
 
 
 @lru_cache(maxsize=4)
@@ -151,7 +161,8 @@ def _header(file: File, data: bytes, address: int, kinds: tuple[int, ...]) -> _H
     verify(file, data, address, "B-tree header")
     # Type, node size, record size, depth, when to split and to merge, root, its records.
     kind, node_size, record_size, depth, _, _, root, count = _form(file.offset_size).unpack_from(data, 5)
-    header = _Header(kind, node_size, record_size, depth, root, count)
+    total = int.from_bytes(data[18 + file.offset_size : -4], "little")
+    header = _Header(kind, node_size, record_size, depth, root, count, total)
     if header.kind not in kinds:
         file.fail(f"is of type {header.kind}, not {kinds}", address, "B-tree header")
     if not header.record_size or header.node_size < _OVERHEAD + header.record_size or header.depth > 64:

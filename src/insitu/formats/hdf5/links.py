@@ -74,7 +74,7 @@ def parse_link(body: bytes, offset_size: int) -> Link:
     at += width
     if at + length > len(body):
         raise FormatError("link message is cut off", structure="link")
-    name = body[at : at + length].decode("utf-8", "surrogateescape")
+    name = body[at : at + length].split(b"\0", 1)[0].decode("utf-8", "surrogateescape")  # C strings, for the library
     at += length
     if kind == 0:
         if at + offset_size > len(body):

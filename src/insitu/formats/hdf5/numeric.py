@@ -59,6 +59,8 @@ def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[An
         *properties[4:8],
         int.from_bytes(properties[8:12], "little"),
     )
+    if offset + form[1] > 8 * size:
+        raise FormatError(f"floats of {form[1]} bits from bit {offset} of {size} bytes", structure="datatype")
     order = bits & 1 | bits >> 5 & 2
     name = _IEEE.get(form)
     # Bits 4-5: mantissa normalisation, 2 (implied leading 1) for IEEE; bits 8-15: where the sign is.

@@ -6,6 +6,7 @@ are told apart.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -69,12 +70,23 @@ def build_tree(root: Group, top: Group, objects: Objects) -> Branch:
     count, limit = 0, 10_000 + 8 * len(objects)
     while todo:
         branch, above = todo.pop()
-        for link in branch.group.links:
-            count += 1
-            if count > limit:
-                raise FormatError(f"more than {limit} paths to {len(objects)} objects", structure="links")
+        links = branch.group.links
+        count += len(links)
+        if count > limit:
+            raise FormatError(f"more than {limit} paths to {len(objects)} objects", structure="links")
+        if len({link.name for link in links}) != len(links):
+            links = _one_each(branch, links)
+        for link in links:
             _place(branch, above, link, root, objects, todo)
     return tree
+
+
+def _one_each(branch: Branch, links: list[Link]) -> list[Link]:
+    """The links whose name no other has: which of two the library finds depends on how it looks."""
+    counts = Counter(link.name for link in links)
+    twice = [name for name, count in counts.items() if count > 1]
+    branch.failed += [(name, FormatError("a group has two members of this name", structure="links")) for name in twice]
+    return [link for link in links if counts[link.name] == 1]
 
 
 def _place(

@@ -36,7 +36,9 @@ DAMAGE = (struct.error, IndexError, OverflowError, ValueError, TypeError, Unicod
 
 
 def damaged(problem: Exception, **place: Any) -> InsituError:
-    """The error of ours for a structure that could not be parsed."""
+    """The error of ours for a structure that could not be parsed, with its place."""
+    if isinstance(problem, FormatError):
+        return problem.located(**place)
     if isinstance(problem, InsituError):
         return problem
     told = FormatError(f"a structure of the file is damaged: {problem}", **place)
@@ -140,7 +142,7 @@ def run(walk: Walk[T], reads: Reads) -> T:
     if not root.done:
         raise FormatError("structures of the file wait for each other", url=reads.url, structure="object graph")
     if root.error is not None:
-        raise root.error
+        raise damaged(root.error, offset=root.asked, structure="file")
     result: T = root.result
     return result
 
@@ -190,8 +192,9 @@ class _Driver:
             except SourceError:
                 raise
             except InsituError as problem:
-                problem.located(url=reads.url)
-                return self._finish(task, None, problem)
+                if isinstance(problem, FormatError) and task.asked:
+                    problem.located(offset=task.asked)  # what was read last, where the parser does not know its place
+                return self._finish(task, None, problem.located(url=reads.url))
             except DAMAGE as problem:
                 name = cast("GeneratorType[Any, Any, Any]", walk).gi_code.co_name.strip("_").replace("_", " ")
                 told = damaged(problem, url=reads.url, offset=task.asked, structure=name)
