@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs.form import Configuration, Data, Form, Octets, Step, octets
-from insitu.codecs.grib_sections import Parts, alone, parts_of
+from insitu.codecs.grib_sections import Parts, alone, checked, parts_of, whole
 from insitu.codecs.library import find
 from insitu.errors import CodecError, UnknownCodecError
 
@@ -67,7 +67,8 @@ def exclusive() -> AbstractContextManager[Any]:
 def grib(configuration: Configuration, form: Form) -> Step:
     """Prepare for a message.
 
-    `var`: `latitude` and `longitude` of the grid, anything else: the values. `field`: its number in the message. `alternate`: every other row runs backwards.
+    `var`: `latitude` and `longitude` of the grid, anything else: the values. `field`: its number in the message. `alternate`: every other row runs backwards. `grid` and `parameter`: what the
+    message must hold, where only an index has been read of it.
     """
     var, number = str(configuration.get("var", "values")), int(configuration.get("field") or 0)
     key = f"{var}s" if var in ("latitude", "longitude") else "values"
@@ -77,8 +78,10 @@ def grib(configuration: Configuration, form: Form) -> Step:
         raise CodecError(f"GRIB holds numbers, not {dtype}", codec="grib")
 
     def run(data: Data, out: Octets | None) -> Data:
-        message = octets(data)
-        values = _simple(parts_of(message, number), count) if key == "values" else None
+        message = whole(octets(data))
+        parts = parts_of(message, number)
+        checked(message, parts, configuration)
+        values = _simple(parts, count) if key == "values" else None
         if values is None:
             values = _decoded(message, number, key, count)
         room = np.empty(form.limit, np.uint8) if out is None else out

@@ -6,13 +6,14 @@ makes a message of its own of one of them, for libraries that know one field a m
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from typing import NamedTuple
 
-from insitu.codecs.form import Octets
+from insitu.codecs.form import Configuration, Octets
 from insitu.errors import CodecError
 
-__all__ = ["Parts", "alone", "parts_of"]
+__all__ = ["Parts", "alone", "checked", "grid_mark", "parts_of", "whole"]
 
 _HEAD = struct.Struct(">IB")
 SAME_BITMAP, NO_BITMAP = 254, 255
@@ -34,6 +35,43 @@ class Parts(NamedTuple):
     """GRIB 2: section 7 without its head. GRIB 1: section 4 without its first eleven bytes."""
     shared: bytes
     """GRIB 2: sections 1, 2, 3 of this field, in this order."""
+    grid: Octets
+    """GRIB 2: section 3. GRIB 1: section 2."""
+
+
+def whole(message: Octets) -> Octets:
+    """The message without what may lie between it and the next one."""
+    if message.size < 16:
+        return message
+    length = int.from_bytes(message[8:16].tobytes() if message[7] == 2 else message[4:7].tobytes(), "big")
+    large = message[7] == 1 and length & 0x800000  # ECMWF's mark of large messages
+    return message if large or not 16 <= length < message.size else message[:length]
+
+
+def grid_mark(grid: bytes) -> str:
+    """What tells the section of one grid from those of others."""
+    return hashlib.blake2b(grid, digest_size=8).hexdigest()
+
+
+def checked(message: Octets, parts: Parts, configuration: Configuration) -> None:
+    """See whether a field is what an index said: `grid`, the mark of its grid, and `parameter`, its discipline, category and number.
+
+    Raises
+    ------
+    CodecError
+        If it is another one.
+    """
+    grid, parameter = configuration.get("grid"), configuration.get("parameter")
+    found = [int(message[6]), *parts.product[9:11].tolist()]
+    if grid is not None and grid_mark(parts.grid.tobytes()) != grid:
+        problem = "is on another grid"
+    elif parameter is not None and parts.edition == 2 and list(parameter) != found:
+        problem = f"holds parameter {found}, not {list(parameter)}"
+    else:
+        return
+    raise CodecError(
+        f"the message {problem} than its index lets expect", hint="Scan the GRIB file itself, without the index"
+    )
 
 
 def parts_of(message: Octets, number: int = 0) -> Parts:
@@ -44,6 +82,7 @@ def parts_of(message: Octets, number: int = 0) -> Parts:
     CodecError
         If the bytes are no whole message, or it has no such field.
     """
+    message = whole(message)
     if message.size < 16 or bytes(message[:4]) != b"GRIB" or bytes(message[-4:]) != b"7777":
         raise CodecError("the bytes are no GRIB message")
     edition = int(message[7])
@@ -70,7 +109,7 @@ def _second(message: Octets, number: int) -> Parts:
             if field == number and {1, 3, 4, 5, 6} <= held.keys() and held[3].size >= 10 and held[5].size >= 11:
                 shared = b"".join(held[kind].tobytes() for kind in (1, 2, 3) if kind in held)
                 points = int.from_bytes(held[3][6:10].tobytes(), "big")
-                return Parts(2, points, held[4], held[5], bitmap, section[5:], shared)
+                return Parts(2, points, held[4], held[5], bitmap, section[5:], shared, held[3])
             field += 1
         at += size
     raise CodecError(f"the message has no field {number}")
@@ -88,7 +127,7 @@ def _first(message: Octets) -> Parts:
         at += size
     size = int.from_bytes(message[at : at + 3].tobytes(), "big")
     whole = message[at : message.size - 4] if size < 120 else message[at : at + size]  # ECMWF's mark of large messages
-    return Parts(1, 0, sections[0], whole[:11], sections[2] if sections[2].size else None, whole[11:], b"")
+    return Parts(1, 0, sections[0], whole[:11], sections[2] if sections[2].size else None, whole[11:], b"", sections[1])
 
 
 def alone(message: Octets, number: int) -> bytes:

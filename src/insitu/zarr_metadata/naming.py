@@ -19,6 +19,8 @@ _IMAGECODECS = "imagecodecs_"
 """What `imagecodecs.numcodecs.register_codecs()` adds to them: the codecs of TIFF files, as tifffile and kerchunk name them."""
 _KERCHUNK = {"grib": frozenset({"var", "dtype"}), "record_member": frozenset({"member", "dtype"})}
 """Codecs that kerchunk registers with numcodecs, and the options that they know."""
+_CHECKS = {"grib": frozenset({"grid", "parameter"})}
+"""Options that change no value: other readers go without them."""
 _PREDICTORS = frozenset(
     {"imagecodecs_delta", "imagecodecs_floatpred", "imagecodecs_packints", "imagecodecs_byteshuffle"}
 )
@@ -103,7 +105,8 @@ def _v3(codec: Codec, encoding: Encoding) -> dict[str, Any]:
 def _configured(codec: Codec) -> dict[str, Any]:
     """The configuration with what numcodecs would have written."""
     name = codec.name.removeprefix("numcodecs.")
-    given = {key: value for key, value in codec.configuration.items() if value is not None or name not in _DEFAULTS}
+    own = {key: value for key, value in codec.configuration.items() if key not in _CHECKS.get(name, ())}
+    given = {key: value for key, value in own.items() if value is not None or name not in _DEFAULTS}
     given = {**_DEFAULTS.get(name, {}), **given}
     if name == "blosc" and isinstance(given["shuffle"], str):
         numbers = {text: number for number, text in _SHUFFLES.items()}
@@ -113,7 +116,8 @@ def _configured(codec: Codec) -> dict[str, Any]:
 
 def _known(codec: Codec) -> str:
     name = codec.name.removeprefix("numcodecs.")
-    if not codec.configuration.keys() <= _KERCHUNK.get(name, codec.configuration.keys()):
+    options = codec.configuration.keys() - _CHECKS.get(name, frozenset())
+    if not options <= _KERCHUNK.get(name, options):
         raise UnsupportedError(f"kerchunk's codec {name!r} knows nothing of {', '.join(codec.configuration)}")
     if name not in _NUMCODECS and name not in _KERCHUNK and not name.startswith(_IMAGECODECS):
         raise UnsupportedError(f"no other reader of Zarr decodes its codec {name!r}")

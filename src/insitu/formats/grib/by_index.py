@@ -1,41 +1,39 @@
 """What is in a GRIB file, by the index beside it?
 
-The index says where the messages are, so the headers of all come in one batch. What a line of text turned out to mean is remembered: in the next file of the archive, whose index has the
-same lines with other dates and steps, only one message of each grid is looked at, to see that it is what the line meant before.
+Lines say which field lies where; what they do not say (centre, grid, how an ensemble is numbered) is the same in all messages of a kind, so one of each is looked at. From it and the
+words of a line the header of a field is composed, and described as any other. Looked at are also: lines that are not understood, lines that are said twice, names that stand for
+several parameters, messages of an odd length, and whatever came with the first bytes of the file. Where a line turns out to say something else than the header, all headers are read. The rest is
+checked when it is read: a message on another grid or of another parameter than was thought is an error.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
-from typing import NamedTuple
 
-from insitu.errors import FormatError, InsituError, NotFoundError
+from insitu.errors import NotFoundError
 from insitu.formats.choosing import below, picked
-from insitu.formats.grib.messages import at_places
+from insitu.formats.grib.composed import INSTANT_OF, composed
+from insitu.formats.grib.inventory import Said, understood
+from insitu.formats.grib.looks import Looks
+from insitu.formats.grib.mars import kind, learnt, like, understood_words
 from insitu.formats.grib.scan import Broken, Tree, tree_of
-from insitu.formats.grib.sections import Field, Message
+from insitu.formats.grib.sections import Field
 from insitu.formats.grib.side_file import Line, read_side_file, target_names
-from insitu.formats.grib.told import Told, describe
-from insitu.formats.grib.variables import Fields
+from insitu.formats.grib.told import UNDEFINED, Told, describe
+from insitu.formats.grib.variables import Fields, alike
 from insitu.formats.hdf5.neighbours import Neighbours
-from insitu.formats.hdf5.walk import run
 from insitu.formats.hdf5.window import Window
 from insitu.formats.problems import Problems
 from insitu.model import VirtualGroup
 
 __all__ = ["scan_by_index"]
 
-MEMORY = 1 << 16
-
-
-class Meant(NamedTuple):
-    """What a line turned out to be; None where it was not one thing."""
-
-    field: Field
-    told: Told
-
-
-_memory: dict[str, Meant | None] = {}
+ROUNDS = 8
+"""Of looks at messages whose length nothing explains."""
+Model = tuple[str, int]
+Guess = tuple[Field, Told, bool]
+"""A header, what it says, and whether its parameter is the only one that the line can mean."""
 
 
 def scan_by_index(
@@ -64,69 +62,186 @@ def scan_by_index(
                 url=window.url,
             )
         lines = read_side_file(window, file.size)
-        broken = Broken(problems, file.url)
-        fields = _remembered(lines, file)
-        if fields is None:
-            fields = _looked_at(lines, file, broken)
-        tree = tree_of(Tree(fields, len({line.offset for line in lines})), file.source.describe(), problems)
+        looks = Looks(file, {line.offset: line.length for line in lines}, Broken(problems, file.url))
+        table = _table(lines, looks)
+        tree = tree_of(Tree(table, len(looks.lengths)), file.source.describe(), problems)
     return picked(below(tree, group, url=window.url), variables, url=window.url)
 
 
-def _looked_at(lines: list[Line], file: Window, broken: Broken) -> Fields:
-    """All headers, and what they say about the lines."""
-    places = list(dict.fromkeys((line.offset, line.length) for line in lines))
-    messages: list[Message] = run(at_places(places, file.size, broken), file)
-    table = Fields([], [])
-    text = {(line.offset, line.number): line for line in lines}
-    here: dict[str, Meant | None] = {}
-    for message in messages:
-        for field in message.fields:
-            try:
-                told = describe(field)
-            except InsituError as problem:
-                broken(field.offset, problem)
+def _table(lines: list[Line], looks: Looks) -> Fields:
+    """All fields: those looked at, and those that the lines describe."""
+    looks.at(line.offset for line in lines[:1])
+    if not looks.messages:
+        return _all(looks)
+    first = next(iter(looks.messages.values())).fields[0]
+    centre = int.from_bytes(first.identification[5:7], "big") if first.edition == 2 else -1
+    said: dict[Line, Said | None] = {}
+    models: dict[Model, Line] = {}
+    for line in lines:
+        if line.words is not None and line.time is not None:
+            said[line] = found = understood(*line.words, centre)
+            if found is not None:
+                models.setdefault(found.model, line)
+        elif line.said is not None and line.time is not None:
+            models.setdefault(like(dict(line.said)), line)
+    texts = Counter((line.time, line.words or line.said) for line in lines)
+    looks.at(
+        line.offset
+        for line in lines
+        if texts[line.time, line.words or line.said] > 1
+        or (line.words is not None and said[line] is None)
+        or line.time is None
+    )
+    looks.at([*(line.offset for line in models.values()), *looks.at_hand()])
+    headers = {model: _field(looks, line) for model, line in models.items()}
+    said |= _words(lines, headers, looks)
+    guesses = _guesses(lines, said, headers, looks)
+    if guesses is None:
+        return _all(looks)
+    return _joined(lines, guesses, looks)
+
+
+def _words(lines: list[Line], headers: dict[Model, Field | None], looks: Looks) -> dict[Line, Said | None]:
+    """What objects of MARS say; of each kind that its words leave open, one is looked at."""
+    found: dict[Line, Said | None] = {}
+    examples: dict[tuple[str, ...], Line] = {}
+    objects = [(line, dict(line.said)) for line in lines if line.said is not None and line.time is not None]
+    for line, words in objects:
+        model = headers[like(words)]
+        found[line] = understood_words(words, model) if model is not None else None
+        if found[line] is None:
+            examples.setdefault(kind(words), line)
+    looks.at(line.offset for line in examples.values())
+    for line, words in objects:
+        model, example = headers[like(words)], examples.get(kind(words))
+        seen = _field(looks, example) if example is not None else None
+        if found[line] is None and model is not None and seen is not None:
+            meant = learnt(seen)
+            found[line] = understood_words(words, model, meant) if meant is not None else None
+    return found
+
+
+def _guesses(
+    lines: list[Line], said: dict[Line, Said | None], headers: dict[Model, Field | None], looks: Looks
+) -> dict[Line, Guess] | None:
+    """The headers of the lines; looks where it has to. None: a line said something else than its header."""
+    guesses: dict[Line, Guess] = {}
+    for _ in range(2):
+        _narrow(lines, said, looks)
+        unclear: dict[str, int] = {}
+        for line in lines:
+            words = said.get(line)
+            if words is None or line in guesses:
                 continue
-            table.fields.append(field)
-            table.told.append(told)
-            line = text.get((field.offset, field.number))
-            if line is not None:
-                plain = line.time == told.time and line.step == told.step
-                same = here.get(line.text)
-                fits = plain and (line.text not in here or (same is not None and _alike(same.told, told)))
-                here[line.text] = Meant(field, told) if fits else None
-    if len(_memory) > MEMORY:
-        _memory.clear()
-    _memory.update(here)
-    return table
+            guess = _guess(words, line, headers)
+            if guess is not None:
+                guesses[line] = guess
+            elif line.words is not None:
+                unclear.setdefault(line.words[0], line.offset)
+        if not unclear:
+            break
+        looks.at(unclear.values())
+    looks.at(line.offset for line in lines if line not in guesses)
+    return guesses if _right(guesses, looks) else None
 
 
-def _alike(one: Told, other: Told) -> bool:
-    return one.keys is other.keys and (one.number, one.level) == (other.number, other.level)
+def _right(guesses: dict[Line, Guess], looks: Looks) -> bool:
+    """Whether all lines whose message was looked at said what is in its header."""
+    for line, (_, told, _) in guesses.items():
+        if line.offset in looks.messages:
+            real = looks.told.get((line.offset, line.number))
+            if real is None or not alike(real, told):
+                return False
+    return True
 
 
-def _remembered(lines: list[Line], file: Window) -> Fields | None:
-    """The fields by what the lines meant before; None if any of them is new, or means something else here."""
-    known = [_memory.get(line.text) for line in lines]
-    table = Fields([], [])
-    samples: dict[bytes, tuple[Line, Meant]] = {}
-    for line, meant in zip(lines, known, strict=True):
-        if meant is None or line.time is None or line.step is None:
-            return None
-        table.fields.append(meant.field._replace(offset=line.offset, length=line.length, number=line.number))
-        table.told.append(meant.told._replace(time=line.time, step=line.step))
-        samples.setdefault(meant.told.keys["geometry"], (line, meant))
-    places = [(line.offset, line.length) for line, _ in samples.values()]
-    try:
-        messages = run(at_places(places, file.size, _refuse), file)
-        for message, (line, meant) in zip(messages, samples.values(), strict=True):
-            told = describe(message.fields[line.number])
-            plain = (told.time, told.step, told.number, told.level)
-            if told.keys is not meant.told.keys or plain != (line.time, line.step, meant.told.number, meant.told.level):
-                return None
-    except (FormatError, IndexError):
+def _narrow(lines: list[Line], said: dict[Line, Said | None], looks: Looks) -> None:
+    """Let names that stand for several parameters mean the one that was seen."""
+    seen: dict[str, tuple[int, int, int]] = {}
+    for line in lines:
+        field = _field(looks, line)
+        if line.words is not None and field is not None and field.edition == 2:
+            seen[line.words[0]] = (field.discipline, field.product[9], field.product[10])
+    for line, words in said.items():
+        if words is not None and line.words is not None and seen.get(line.words[0]) in words.parameters:
+            said[line] = words._replace(parameters=(seen[line.words[0]],))
+
+
+def _guess(said: Said, line: Line, headers: dict[Model, Field | None]) -> Guess | None:
+    """The header of a line; None if it may be one of several that differ."""
+    model = headers.get(said.model)
+    if model is None or line.time is None or model.edition != 2:
         return None
+    template = int.from_bytes(model.product[7:9], "big")
+    if INSTANT_OF.get(template) is None or (said.member is not None and INSTANT_OF[template] != 1):
+        return None
+    if len(model.product) < 34 or len(model.identification) < 21:
+        return None
+    model = model._replace(offset=line.offset, length=line.length, number=line.number)
+    fields = list(composed(said, line.time, model))
+    told = [describe(field) for field in fields]
+    if not all(alike(told[0], other) for other in told[1:]):
+        return None
+    if line.said is not None and told[0].keys["paramId"] in (0, UNDEFINED):
+        return None  # MARS has a name for everything
+    return fields[0], told[0], line.words is not None and len(said.parameters) == 1
+
+
+def _joined(lines: list[Line], guesses: dict[Line, Guess], looks: Looks) -> Fields:
+    """The table, when the lines can be trusted."""
+    products = {line.offset: len(guess[0].product) for line, guess in guesses.items() if line.number == 0}
+    for _ in range(ROUNDS):
+        if not (odd := looks.odd(products)):
+            break
+        looks.at(odd)
+    several = len(looks.grids()) > 1
+    table = Fields([], [], {})
+    placed: list[Guess] = []
+    doubtful: list[int] = []
+    for line, guess in guesses.items():
+        if line.offset in looks.tried:
+            continue
+        if several:
+            other = looks.grid_of(line.offset, products.get(line.offset, 0))
+            if other is None:
+                doubtful.append(line.offset)
+                continue
+            field = guess[0]._replace(grid=other.grid)
+            guess = (field, describe(field), guess[2])
+        placed.append(guess)
+    looks.at(doubtful)
+    if not _right(guesses, looks):
+        return _all(looks)
+    order = {offset: place for place, offset in enumerate(looks.lengths)}
+    found: list[tuple[Field, Told, bool | None]] = [
+        (field, looks.told[field.offset, field.number], None) for field in _seen(looks)
+    ]
+    found += placed
+    for field, told, precise in sorted(found, key=lambda one: (order[one[0].offset], one[0].number)):
+        if precise is not None:
+            table.unseen[len(table.fields)] = precise
+        table.fields.append(field)
+        table.told.append(told)
     return table
 
 
-def _refuse(offset: int, problem: InsituError) -> None:
-    raise problem
+def _all(looks: Looks) -> Fields:
+    """All fields, by their headers."""
+    looks.at(looks.lengths)
+    order = {offset: place for place, offset in enumerate(looks.lengths)}
+    fields = sorted(_seen(looks), key=lambda field: (order[field.offset], field.number))
+    return Fields(fields, [looks.told[field.offset, field.number] for field in fields])
+
+
+def _seen(looks: Looks) -> list[Field]:
+    return [
+        field
+        for message in looks.messages.values()
+        for field in message.fields
+        if (field.offset, field.number) in looks.told
+    ]
+
+
+def _field(looks: Looks, line: Line) -> Field | None:
+    message = looks.messages.get(line.offset)
+    return message.fields[line.number] if message is not None and line.number < len(message.fields) else None

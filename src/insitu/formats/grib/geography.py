@@ -56,8 +56,8 @@ class Geography:
             return False
         return all(np.array_equal(values, other.values[name]) for name, values in self.values.items())
 
-    def arrays(self, first: Field, source: Source) -> dict[str, VirtualArray]:
-        """The coordinates as arrays; what is computed comes from the first field."""
+    def arrays(self, first: Field, source: Source, check: dict[str, Any]) -> dict[str, VirtualArray]:
+        """The coordinates as arrays; what is computed comes from the first field, which has to hold what `check` says."""
         found = {}
         for name, values in self.values.items():
             attributes = dict(COORDINATES[name])
@@ -68,7 +68,7 @@ class Geography:
             tile = Tile(axes, (Encoding(np.dtype(np.float64)),), Columns.inlined((1,) * values.ndim, values.tobytes()))
             found[name] = VirtualArray.of(tile, dims=dims, attributes=attributes)
         for name in self.lazy:
-            configuration: dict[str, Any] = {"var": name, "dtype": "float64"}
+            configuration: dict[str, Any] = {"var": name, "dtype": "float64", **check}
             if first.number:
                 configuration["field"] = first.number
             encoding = Encoding(np.dtype(np.float64), (Codec("grib", configuration),))

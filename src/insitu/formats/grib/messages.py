@@ -13,7 +13,7 @@ from insitu.errors import FormatError, InsituError
 from insitu.formats.grib.sections import MAGIC, Message, read_message
 from insitu.formats.hdf5.walk import DAMAGE, Exact, Side, Walk, damaged
 
-__all__ = ["at_places", "find_messages", "first_message", "message_length"]
+__all__ = ["PADDING", "at_places", "find_messages", "first_message", "message_length"]
 
 END = b"7777"
 HOP = 384
@@ -25,6 +25,8 @@ LEAST_MESSAGES = 4
 SEARCH = 64 << 10
 LONGEST_SEARCH = 4 << 20
 MESSAGES_LIMIT = 1 << 24
+PADDING = 4096
+"""Bytes that may lie between messages, by an index."""
 Broken = Callable[[int, InsituError], None]
 
 
@@ -170,7 +172,7 @@ def _named(offset: int, length: int, block: bytes, size: int) -> Walk[Message]:
             hint="The index belongs to another file: scan the GRIB file itself",
         )
     message: Message = yield from read_message(offset, block, size)
-    if message.length != length:
+    if not length - PADDING < message.length <= length:  # an index of NCEP says where the next one begins
         raise FormatError(
             f"the message has {message.length} bytes, {length} by the index", offset=offset, structure="GRIB section 0"
         )

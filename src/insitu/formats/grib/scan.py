@@ -15,7 +15,7 @@ import numpy.typing as npt
 from insitu.errors import FormatError, InsituError, SourceError
 from insitu.formats.choosing import below, picked
 from insitu.formats.grib.datasets import arranged, named
-from insitu.formats.grib.messages import at_places, find_messages, first_message, message_length
+from insitu.formats.grib.messages import PADDING, at_places, find_messages, first_message, message_length
 from insitu.formats.grib.sections import Field, Message
 from insitu.formats.grib.side_file import is_side_file, read_side_file, side_names
 from insitu.formats.grib.told import UNDEFINED, describe
@@ -33,7 +33,6 @@ WORTH_A_LOOK = 8 << 20
 """Bytes of a file far away for which an index is looked for,"""
 MANY = 64
 """and how many messages it must seem to hold: the walk would take about a fourth as many round trips."""
-PADDING = 4096
 
 LAYERS = 16
 """Messages of the same headers that are shown, each in a group of its own behind the first."""
@@ -195,7 +194,7 @@ def _dataset(
         for name, coordinate in variable.coordinates.items():
             if name not in arrays:
                 arrays[name] = _inline(coordinate.values, name, coordinate.attributes)
-        for name, found in variable.geography.arrays(variable.first, source).items():
+        for name, found in variable.geography.arrays(variable.first, source, variable.check).items():
             arrays.setdefault(name, found)
         if variable.has_valid_time and "valid_time" not in arrays:
             arrays["valid_time"] = _valid_time(variable)

@@ -52,6 +52,10 @@ class Message(NamedTuple):
     fields: list[Field]
     header: int
     """Bytes from the start of the message to its data."""
+    packing: bytes = b""
+    """GRIB 2: the first 21 bytes of section 5 of the first field."""
+    bitmap: int = 0
+    """GRIB 2: octet 6 of section 6 of the first field."""
 
 
 class _Reach:
@@ -143,6 +147,7 @@ def _second(reach: _Reach, length: int) -> Walk[Message]:
     held = {1: b"", 2: b"", 3: b"", 4: b""}
     fields: list[Field] = []
     at, header = 16, 0
+    packing, bitmap = b"", 0
     while at < length - 4:
         start = yield from reach.take(at, 5, 512)
         size, number = _HEAD.unpack(start)
@@ -154,6 +159,10 @@ def _second(reach: _Reach, length: int) -> Walk[Message]:
             )
         if number <= 4:
             held[number] = yield from reach.take(at, size, 512)
+        elif number == 5 and not fields:
+            packing = yield from reach.take(at, min(size, 21), 512)
+        elif number == 6 and not fields and size > 5:
+            bitmap = (yield from reach.take(at, 6, 512))[5]
         elif number == 7:
             header = header or at
             if not (held[1] and held[3] and held[4]):
@@ -164,4 +173,4 @@ def _second(reach: _Reach, length: int) -> Walk[Message]:
         at += size
     if at != length - 4 or not fields:
         raise FormatError("the sections do not fill the message", offset=offset + at, structure="GRIB section 8")
-    return Message(offset, length, fields, header)
+    return Message(offset, length, fields, header, packing, bitmap)

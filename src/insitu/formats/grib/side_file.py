@@ -1,7 +1,7 @@
 """What does the index beside a GRIB file say?
 
 NCEP's `.idx` (wgrib2) has a line for each field: number, offset, date, parameter, level, forecast. ECMWF's `.index` has an object of JSON in each line, with offset and length.
-Both say where the messages are; what they say about a field is text, which is only compared, never interpreted, but for dates and steps.
+Both say where the messages are; what they say about a field is taken apart here, and understood elsewhere.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from insitu.formats.hdf5.window import Window
 __all__ = ["Line", "is_side_file", "read_side_file", "side_names", "target_names"]
 
 _IDX = re.compile(rb"\d+(\.\d+)?:\d+:d=\d{8}")
-_STEP = re.compile(r"(?:(\d+)-)?(\d+) (min|hour|day)\b")
-_SECONDS = {"min": 60, "hour": 3600, "day": 86400}
 _EPOCH = datetime.datetime(1970, 1, 1)
 LARGEST = 64 << 20
 """Bytes of an index; that of a file of 100,000 messages has some ten million."""
@@ -33,12 +31,12 @@ class Line(NamedTuple):
     """Of the message."""
     number: int
     """Of the field in it."""
-    text: str
-    """What tells its kind from others."""
     time: int | None
     """Of the run, in seconds since 1970, if the text says it."""
-    step: float | None
-    """In hours, if the text says it."""
+    words: tuple[str, str, str, str] | None
+    """`.idx`: parameter, level, forecast, and what follows."""
+    said: tuple[tuple[str, str], ...] | None
+    """`.index`: what else the object says."""
 
 
 def is_side_file(window: Window) -> bool:
@@ -121,22 +119,10 @@ def _colons(lines: list[str], size: int) -> list[Line]:
         number = number + 1 if offset == before else 0
         before = offset
         digits = date.removeprefix("d=").ljust(12, "0")
-        time = _seconds(digits[:8], digits[8:12])
-        step, kind = _forecast(rest)
-        found.append(Line(offset, ends[offset] - offset, number, f"{name}:{level}:{kind}", time, step))
+        forecast, _, rest = rest.partition(":")
+        words = (name, level, forecast, rest)
+        found.append(Line(offset, ends[offset] - offset, number, _seconds(digits[:8], digits[8:12]), words, None))
     return found
-
-
-def _forecast(text: str) -> tuple[float | None, str]:
-    """The step at the end of the interval, and the text without its numbers."""
-    forecast, _, rest = text.partition(":")
-    if forecast == "anl":
-        return 0.0, text
-    match = _STEP.match(forecast)
-    if match is None:
-        return None, text
-    begin = "#-" if match[1] else ""
-    return int(match[2]) * _SECONDS[match[3]] / 3600.0, f"{begin}# {forecast[match.start(3) :]}:{rest}"
 
 
 def _objects(lines: list[str]) -> list[Line]:
@@ -146,19 +132,11 @@ def _objects(lines: list[str]) -> list[Line]:
     for line in lines:
         said: dict[str, Any] = json.loads(line)
         offset, length = int(said.pop("_offset")), int(said.pop("_length"))
-        date, time, step = (str(said.pop(name, "")) for name in ("date", "time", "step"))
-        end = step.rpartition("-")[2]
+        date, time = (str(said.pop(name, "")) for name in ("date", "time"))
         number = seen[offset] = seen.get(offset, -1) + 1
-        found.append(
-            Line(
-                offset,
-                length,
-                number,
-                json.dumps(said, sort_keys=True) + ("-" if "-" in step else ""),
-                _seconds(date, time.zfill(4)) if date else None,
-                float(end) if end.isdecimal() else None,
-            )
-        )
+        moment = _seconds(date, time.zfill(4)) if date else None
+        words = tuple(sorted((str(key), str(value)) for key, value in said.items()))
+        found.append(Line(offset, length, number, moment, None, words))
     return found
 
 

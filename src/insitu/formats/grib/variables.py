@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from insitu.codecs.grib_sections import grid_mark
 from insitu.errors import UnsupportedError
 from insitu.formats.grib.geography import Geography, geography_of
 from insitu.formats.grib.sections import Field
@@ -20,11 +22,12 @@ from insitu.formats.grib.told import UNDEFINED, Asked, Told
 from insitu.formats.grib.vocabulary import ABOUT_FIELD, ABOUT_FILE, ABOUT_GRID, ABOUT_VARIABLE, COORDINATES, HEADERS
 from insitu.model import UNWRITTEN, Axis, ChunkTable, Codec, Columns, Encoding, Source, Tile, VirtualArray, scatter
 
-__all__ = ["Fields", "Variable", "variable_of"]
+__all__ = ["Fields", "Variable", "alike", "variable_of"]
 
 SPLIT_BY = (*ABOUT_FIELD, *ABOUT_FILE, "parameter", "geometry")
 """What must be one in a variable, in the order in which cfgrib asks."""
 PLAIN = ("number", "time", "step", "level")
+_OF_GRID = {"numberOfPoints", "gridType", "uvRelativeToGrid", "geometry"}
 MOST_CELLS = 1 << 24
 """Of a grid of messages with several fields each, most of which is empty."""
 
@@ -35,11 +38,19 @@ class Fields:
 
     fields: list[Field]
     told: list[Told]
+    unseen: dict[int, bool] = dataclass_field(default_factory=dict)
+    """Fields whose messages were not looked at: they are checked when they are read, their parameter too where True."""
 
     def header(self, number: int, name: str) -> Any:
         """What one field says about one possible dimension."""
         told = self.told[number]
         return getattr(told, name) if name in PLAIN else told.keys[name]
+
+
+def alike(one: Told, other: Told) -> bool:
+    """Whether two headers say the same, but for their grids."""
+    names = (*(name for name in SPLIT_BY if name not in _OF_GRID), "directionNumber", "frequencyNumber")
+    return one[1:] == other[1:] and all(one.keys[name] == other.keys[name] for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +89,8 @@ class Variable:
     """The fields."""
     repeated: tuple[int, ...]
     """Fields whose place was taken already."""
+    check: dict[str, Any]
+    """What its messages must hold, of which some were not looked at."""
 
     @property
     def about_file(self) -> tuple[Any, ...]:
@@ -124,6 +137,7 @@ class Variable:
             configuration["field"] = number
         if self.keys["alternativeRowScanning"] == 1 and len(self.geography.shape) == 2:
             configuration["alternate"] = True
+        configuration |= self.check
         missing = np.array(np.nan, np.float32).tobytes()
         return Encoding(np.dtype(np.float32), (Codec("grib", configuration),), fill=missing)
 
@@ -184,7 +198,21 @@ def variable_of(table: Fields, numbers: Sequence[int]) -> Variable:
         cells=where[kept],
         numbers=np.asarray(numbers, np.int64)[kept],
         repeated=tuple(np.delete(np.asarray(numbers, np.int64), kept).tolist()),
+        check=_check(table, numbers),
     )
+
+
+def _check(table: Fields, numbers: Sequence[int]) -> dict[str, Any]:
+    """What is to be looked at when messages are read that were not looked at in the scan."""
+    unseen = [number for number in numbers if number in table.unseen]
+    if not unseen:
+        return {}
+    first = table.fields[numbers[0]]
+    found: dict[str, Any] = {"grid": grid_mark(first.grid)}
+    codes = {(field.discipline, *field.product[9:11]) for field in (table.fields[number] for number in numbers)}
+    if len(codes) == 1 and all(table.unseen[number] for number in unseen):
+        found["parameter"] = list(*codes)
+    return found
 
 
 def _asked(first: Field, keys: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,104 @@
+"""What does a line of wgrib2's inventory say about its field?
+
+Parameter, level, forecast, and what is said about an ensemble. What is not understood to the last word is not understood at all: then the header has to tell.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from insitu.formats.grib.abbreviations import Parameter, parameters
+from insitu.formats.grib.surfaces import HYBRIDS, LOCAL, Layer, layers
+
+__all__ = ["Said", "Span", "understood"]
+
+HOUR, DAY = 1, 2
+_SECONDS = {"sec": 1, "min": 60, "hour": 3600, "day": 86400}
+_UNITS = {"sec": 13, "min": 0, "hour": HOUR, "day": DAY}
+_STATISTICS = {"ave": 0, "acc": 1, "max": 2, "min": 3}
+_INSTANT = re.compile(r"(\d{1,6}) (sec|min|hour|day) fcst")
+_INTERVAL = re.compile(r"(\d{1,6})-(\d{1,6}) (sec|min|hour|day) (ave|acc|max|min) fcst")
+_MEMBER = re.compile(r"ENS=([+-])(\d{1,3})")
+_SAME_MEMBER = {"", "ENS=hi-res ctl", "ENS=low-res ctl", "ens mean", "wt ens mean", "ens spread", "ens std dev"}
+"""Words that all fields have in common which have them at all."""
+
+
+class Span(NamedTuple):
+    """When a field holds, in one unit of time."""
+
+    unit: int
+    """Code table 4.4."""
+    begin: int
+    end: int
+    seconds: int
+    """From the run to the end."""
+    statistic: int | None
+    """Code table 4.10; None: an instant."""
+
+
+class Said(NamedTuple):
+    """A line, understood."""
+
+    parameters: tuple[Parameter, ...]
+    """One of these."""
+    layers: list[Layer]
+    """One of these."""
+    spans: list[Span]
+    """One of these: a whole number of days may have been stored in hours."""
+    member: int | None
+    """The number of the perturbation, if it is said."""
+    sign: int
+    """Code table 4.6."""
+    model: tuple[str, int]
+    """Which other header it is like in what is not said: ensembles of the same words, levels of the same coefficients."""
+    tables: bytes = b""
+    """Versions of the tables, octets 10 and 11 of section 1, if the parameter needs its own."""
+
+
+def understood(name: str, level: str, forecast: str, rest: str, centre: int) -> Said | None:
+    """What a line says; None if any word of it is not known.
+
+    Parameters
+    ----------
+    name, level, forecast
+        Its columns.
+    rest
+        What follows.
+    centre
+        Whose codes beyond 192 are meant.
+    """
+    known = [code for code in parameters().get(name, ()) if centre == 7 or max(code) < LOCAL]
+    places = [pair for pair in layers(level) if centre == 7 or max(pair[0].code, pair[1].code % 255) < LOCAL]
+    spans = _spans(forecast)
+    rest = rest.strip(":")
+    member = _MEMBER.fullmatch(rest)
+    if not known or not places or not spans or (member is None and rest not in _SAME_MEMBER):
+        return None
+    code = places[0][0].code
+    return Said(
+        tuple(known),
+        places,
+        spans,
+        int(member[2]) if member is not None else None,
+        3 if member is None or member[1] == "+" else 2,
+        ("ENS" if member is not None else rest, code if code in HYBRIDS else 0),
+    )
+
+
+def _spans(text: str) -> list[Span]:
+    if text == "anl":
+        return [Span(HOUR, 0, 0, 0, None)]
+    if (match := _INSTANT.fullmatch(text)) is not None:
+        value, unit = int(match[1]), match[2]
+        return _in_hours(Span(_UNITS[unit], value, value, value * _SECONDS[unit], None))
+    if (match := _INTERVAL.fullmatch(text)) is not None:
+        begin, end, unit = int(match[1]), int(match[2]), match[3]
+        if begin <= end:
+            return _in_hours(Span(_UNITS[unit], begin, end, end * _SECONDS[unit], _STATISTICS[match[4]]))
+    return []
+
+
+def _in_hours(span: Span) -> list[Span]:
+    """With the same in hours, if it is in days, as most files have it."""
+    return [span._replace(unit=HOUR, begin=24 * span.begin, end=24 * span.end), span] if span.unit == DAY else [span]

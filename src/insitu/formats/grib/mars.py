@@ -1,0 +1,161 @@
+"""What does an object of ECMWF's index say about its field?
+
+Its words are those of MARS: `param` and `levtype` are translated by ecCodes, which knows what a header with that name holds. It is asked twice, from headers of different levels: what comes out the
+same is meant by the name, what differs is not said, and the header of the field has to tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from insitu.codecs.grib import eccodes, exclusive
+from insitu.formats.grib.abbreviations import Parameter
+from insitu.formats.grib.composed import INSTANT_OF
+from insitu.formats.grib.inventory import HOUR, Said, Span
+from insitu.formats.grib.sections import Field
+from insitu.formats.grib.stub import stub_of
+from insitu.formats.grib.surfaces import BARE, MISSING, Surface
+
+__all__ = ["Meant", "kind", "learnt", "like", "understood_words"]
+
+ACCUMULATED = 1
+MEMORY = 1 << 12
+_OWN = {"param", "levelist", "step", "number", "levtype"}
+"""Words that tell fields of one kind apart."""
+_STATISTIC = {8: 46, 11: 49, 12: 48}
+"""Where templates of intervals have the kind of statistic."""
+_LEVELS = {"pl": (100, 100), "ml": (105, 1)}
+"""Code of the surface, and what a level is multiplied by."""
+
+
+class Meant(NamedTuple):
+    """What a parameter is in a header."""
+
+    parameter: Parameter
+    surfaces: bytes
+    statistic: int | None
+    tables: bytes
+
+
+_memory: dict[tuple[Any, ...], Meant | None] = {}
+
+
+def like(said: Mapping[str, str]) -> tuple[str, int]:
+    """Which other fields have the same in what is not said."""
+    levels = said.get("levtype")
+    words = sorted((key, value) for key, value in said.items() if key not in _OWN)
+    return repr((words, "number" in said)), 105 if levels == "ml" else 0
+
+
+def kind(said: Mapping[str, str]) -> tuple[str, ...]:
+    """What fields share that have the same header but for their time and their member."""
+    return (*(said.get(word, "") for word in ("param", "levtype", "levelist")), repr(like(said)))
+
+
+def learnt(field: Field) -> Meant | None:
+    """What the parameter is in a header that was looked at."""
+    own = int.from_bytes(field.product[7:9], "big")
+    if field.edition != 2 or own not in INSTANT_OF or len(field.product) < 34:
+        return None
+    return _meant(field.discipline, field.identification, field.product)
+
+
+def understood_words(said: Mapping[str, str], model: Field, meant: Meant | None = None) -> Said | None:
+    """What the words say; None if that is not all.
+
+    Parameters
+    ----------
+    said
+        The object.
+    model
+        A field that is like it in what is not said.
+    meant
+        What another field of its kind was seen to be.
+    """
+    number = said.get("number", "")
+    if model.edition != 2 or (number and not number.isdecimal()) or int(number or 0) > 254:
+        return None
+    if meant is None:
+        meant = _by_name(said, model)
+    spans = _spans(said.get("step", ""), meant) if meant is not None else []
+    if meant is None or not spans:
+        return None
+    upper, lower = meant.surfaces[:6], meant.surfaces[6:]
+    layer = Surface(upper[0], upper[1:]), Surface(lower[0], lower[1:])
+    member = int(number) if number else None
+    sign = model.product[34] if len(model.product) > 34 else 0
+    return Said((meant.parameter,), [layer], spans, member, sign, like(said), meant.tables)
+
+
+def _by_name(said: Mapping[str, str], model: Field) -> Meant | None:
+    levels, level = said.get("levtype", ""), said.get("levelist", "")
+    if levels in _LEVELS:
+        if not level.isdecimal() or not 0 < int(level) < 1 << 20:
+            return None
+    elif levels != "sfc" or level:
+        return None
+    meant = _asked(said.get("param", ""), levels, model)
+    if meant is None or levels == "sfc":
+        return meant
+    code, factor = _LEVELS[levels]
+    upper = bytes((code, 0)) + (int(level) * factor).to_bytes(4, "big")
+    return meant._replace(surfaces=upper + meant.surfaces[6:])
+
+
+def _spans(step: str, meant: Meant) -> list[Span]:
+    if not step.isdecimal() or len(step) > 5 or meant.statistic not in (None, ACCUMULATED):
+        return []
+    end = int(step)
+    return [Span(HOUR, end if meant.statistic is None else 0, end, end * 3600, meant.statistic)]
+
+
+def _asked(param: str, levels: str, model: Field) -> Meant | None:
+    key = (param, levels, model.identification[5:12], model.product[7:9])
+    if key not in _memory:
+        if len(_memory) >= MEMORY:
+            _memory.clear()
+        bases = ["surface", "isobaricInhPa"] if levels == "sfc" else ["hybrid" if levels == "ml" else "isobaricInhPa"]
+        found = [_header(param, base, model) for base in bases]
+        _memory[key] = found[0] if len(set(found)) == 1 else None
+    return _memory[key]
+
+
+def _header(param: str, base: str, model: Field) -> Meant | None:
+    """What ecCodes writes for a name into a header of some level."""
+    library = eccodes()
+    template = INSTANT_OF.get(int.from_bytes(model.product[7:9], "big"))
+    if template is None or not param:
+        return None
+    with exclusive():
+        handle = library.codes_new_from_message(stub_of(model))
+        try:
+            library.codes_set(handle, "productDefinitionTemplateNumber", template)
+            library.codes_set(handle, "typeOfLevel", base)
+            library.codes_set(handle, "level", 500 if base == "isobaricInhPa" else 0)
+            name = "paramId" if param.isdecimal() else "shortName"
+            library.codes_set(handle, name, int(param) if param.isdecimal() else param)
+            if str(library.codes_get(handle, name)) != param:
+                return None
+            message = library.codes_get_message(handle)
+        except library.CodesInternalError:
+            return None
+        finally:
+            library.codes_release(handle)
+    at, identification = 16, bytes(message[16:37])
+    while message[at + 4] != 4:
+        at += int.from_bytes(message[at : at + 4], "big")
+    product = message[at : at + int.from_bytes(message[at : at + 4], "big")]
+    own = int.from_bytes(product[7:9], "big")
+    if own not in INSTANT_OF or INSTANT_OF[own] != template:
+        return None
+    return _meant(message[6], identification, bytes(product))
+
+
+def _meant(discipline: int, identification: bytes, product: bytes) -> Meant:
+    own = int.from_bytes(product[7:9], "big")
+    statistic = product[_STATISTIC[own]] if own in _STATISTIC else None
+    surfaces = b"".join(
+        product[at : at + 1] + (MISSING if product[at] in BARE else product[at + 1 : at + 6]) for at in (22, 28)
+    )
+    return Meant((discipline, product[9], product[10]), surfaces, statistic, identification[9:11])
