@@ -1,7 +1,7 @@
 """Do scans and values of TIFFs made by others agree with rasterio and tifffile?
 
-Each image, overview and page must equal what one of the two reads, or be refused by an error of ours. Where the two disagree the file is listed: GDAL turns CMYK
-and CIELAB into RGB, upsamples the colours of JPEG without smoothing, and has no JPEG XL in its wheels.
+Each image, overview and page must equal what rasterio reads, or else (files in `AS_TIFFFILE`) what tifffile reads, or be refused by an error of ours. Rasterio's wheels may lack
+JPEG XL, and may have a libjpeg of the Independent JPEG Group, which magnifies the chroma of a JPEG otherwise than libjpeg-turbo does, which nearly everybody else has.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import rasterio
 import tifffile
+from rasterio.windows import Window
 
 import insitu
 from insitu.errors import InsituError
@@ -27,16 +28,21 @@ pytestmark = pytest.mark.skipif(not FILES, reason="the corpus is not here")
 
 MOST_PIXELS = 100_000_000
 REFUSED = {
-    # compressions and pixels that are not read
-    "next_literalspan.tif", "thunder.tif", "uint16_sgilog.tif", "logluv-3c-16b.tiff", "int24.tif", "uint33.tif", "int12_ycbcr_contig.tif",
-    "ycbcr_12_lzw.tif", "ycbcr_22_lzw.tif", "ycbcr_41_lzw.tif", "ycbcr_42_lzw_optimized.tif", "ycbcr_44_lzw.tif", "ycbcr_44_lzw_optimized.tif",
+    # samples that neither oracle reads
+    "uint33.tif", "int12_ycbcr_contig.tif",
     # damaged, or headers without their data
     "bigtiff_header_extract.tif", "huge-number-strips.tif", "strip_larger_than_2GB_header.tif", "corrupted_deflate_singlestrip.tif",
     "excessive-memory-TIFFFillStrip.tif", "lzw_corrupted.tif", "missing_tilebytecounts_and_offsets.tif", "huge4GB.tif",
     "irregular_tile_size_jpeg_in_tiff.tif", "many_blocks_truncated.tif", "scanline_more_than_2GB.tif", "tiff_dos_strip_chop.tif",
     "toomanyblocks_separate.tif", "zackthecat_corrupted.tif",
-    # a tile that ends where the image does
-    "contig_tiled.tif",
+}  # fmt: skip
+
+
+AS_TIFFFILE = {
+    # JPEG XL; pixels of a size that GDAL takes for damage
+    "jxl-rgbi.tif", "rgbsmall_JXL.tif", "rgbsmall_JXL_separate.tif", "block_width_above_32bit.tif", "hugeblocksize.tif",
+    # chroma of a JPEG magnified by libjpeg-turbo
+    "rgbsmall_JPEG_ycbcr.tif", "w_jpeg.tiff", "quad-tile.jpg.tiff", "tiled-jpeg-ycbcr.tif",
 }  # fmt: skip
 
 
@@ -49,9 +55,11 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def _rasterio(path: Path, **options: Any) -> np.ndarray[Any, Any] | None:
+def _rasterio(path: Path, window: Window | None = None, **options: Any) -> np.ndarray[Any, Any] | None:
     try:
         with rasterio.open(path, **options) as file:
+            if window is not None:
+                return file.read(window=window)
             if file.count * file.width * file.height > MOST_PIXELS:
                 return None
             return file.read()
@@ -79,22 +87,34 @@ def _equal(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any] | None) -> b
     return np.array_equal(ours, theirs.astype(ours.dtype), equal_nan=ours.dtype.kind in "fc")
 
 
+def _corners_agree(path: Path, group: Any) -> None:
+    """Of an image that is too large to be read whole."""
+    height, width = group.arrays["band_data"].shape[-2:]
+    for row, column in ((0, 0), (height // 2, width // 2), (max(height - 90, 0), max(width - 70, 0))):
+        rows, columns = min(90, height - row), min(70, width - column)
+        ours = insitu.read(group, "band_data", (..., slice(row, row + rows), slice(column, column + columns)))
+        assert _equal(ours, _rasterio(path, Window(column, row, columns, rows)))
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_values_agree(path: Path) -> None:
     try:
         group = insitu.scan(path, errors="warn")
         array = group.arrays.get("band_data")
-        if array is None or array.size > MOST_PIXELS:
-            assert array is not None or path.name in REFUSED
+        if array is None:
+            assert path.name in REFUSED
+            return
+        if array.size > MOST_PIXELS:
+            _corners_agree(path, group)
             return
         ours = insitu.read(group, "band_data")
     except InsituError:
         assert path.name in REFUSED
         return
     first = ours[0] if "page" in array.dims else ours
-    expected, other = _rasterio(path), _tifffile(path, 0)
-    assert expected is not None or other is not None
-    assert _equal(first, expected) or _equal(first, other)
+    if not _equal(first, _rasterio(path)):
+        assert path.name in AS_TIFFFILE
+        assert _equal(first, _tifffile(path, 0))
     if "page" in array.dims:
         for page in range(1, array.shape[0]):
             assert _equal(ours[page], _tifffile(path, page))
@@ -107,4 +127,4 @@ def test_values_agree(path: Path) -> None:
 
 
 def test_few_are_refused() -> None:
-    assert len(REFUSED) < 0.08 * len(FILES)
+    assert len(REFUSED) < 0.05 * len(FILES)

@@ -17,7 +17,19 @@ from insitu.codecs.form import Configuration, Data, Form, Octets, Step, octets
 from insitu.codecs.library import Function, need
 from insitu.errors import CodecError
 
-__all__ = ["ccittfax3", "ccittfax4", "ccittrle", "jpeg", "jpeg2k", "jpegxl", "jpegxr", "lerc", "png", "webp"]
+__all__ = [
+    "ccittfax3",
+    "ccittfax4",
+    "ccittrle",
+    "jpeg",
+    "jpeg2k",
+    "jpegxl",
+    "jpegxr",
+    "lerc",
+    "pixarlog",
+    "png",
+    "webp",
+]
 
 
 def jpeg(configuration: Configuration, form: Form) -> Step:
@@ -102,6 +114,16 @@ def jpegxr(configuration: Configuration, form: Form) -> Step:
 def png(configuration: Configuration, form: Form) -> Step:
     """Prepare for PNG."""
     return _plain("imagecodecs_png", "png_decode", form)
+
+
+def pixarlog(configuration: Configuration, form: Form) -> Step:
+    """Prepare for PixarLog: deflated differences of logarithms."""
+    decode = need("imagecodecs_pixarlog", ("imagecodecs", "pixarlog_decode"))
+
+    def image(data: Data, room: NDArray[Any]) -> Any:
+        return decode(bytes(octets(data)), shape=room.shape, dtype=room.dtype)
+
+    return _step("imagecodecs_pixarlog", form, image)
 
 
 def _plain(name: str, function: str, form: Form) -> Step:

@@ -25,17 +25,21 @@ def lzw(configuration: Configuration, form: Form) -> Step:
 
 
 def packbits(configuration: Configuration, form: Form) -> Step:
-    """Prepare for PackBits: runs of equal bytes."""
-    return _expanding("imagecodecs_packbits", form, need("imagecodecs_packbits", ("imagecodecs", "packbits_decode")))
+    """Prepare for PackBits: runs of equal bytes. With `least`, data may end after so many bytes, and zeros follow: tiles of some writers end where the image does."""
+    decode = need("imagecodecs_packbits", ("imagecodecs", "packbits_decode"))
+    return _expanding("imagecodecs_packbits", form, decode, configuration.get("least"))
 
 
-def _expanding(name: str, form: Form, decode: Function) -> Step:
+def _expanding(name: str, form: Form, decode: Function, least: int | None = None) -> Step:
     limit = form.limit
 
     def run(data: Data, out: Octets | None) -> Data:
         # Both stop in silence where the room ends, as libtiff does: what a strip holds behind its last row is nobody's.
         room = np.empty(limit, np.uint8) if out is None else out
         filled: Data = decode(data, out=room)
+        if least is not None and least <= len(filled) < limit:
+            room[len(filled) :] = 0
+            return room
         return room if len(filled) == limit else filled
 
     return Step(name, run, form.compressed(), fills=form.exact)

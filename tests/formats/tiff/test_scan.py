@@ -15,6 +15,7 @@ import rioxarray  # noqa: F401  (registers the engine)
 import tifffile
 import xarray
 from affine import Affine
+from rasterio.control import GroundControlPoint
 from rasterio.enums import Resampling
 
 import insitu
@@ -209,6 +210,36 @@ def test_pages_of_one_kind_are_stacked(tmp_path: Path) -> None:
     np.testing.assert_array_equal(insitu.read(group, "band_data", np.s_[3, 0, ::2]), stack[3, ::2])
 
 
+@pytest.mark.parametrize(
+    "how", [{"imagej": True}, {"ome": True}, {"truncate": True}, {"imagej": True, "truncate": True}]
+)
+def test_stacks_of_microscopes(tmp_path: Path, how: dict[str, Any]) -> None:
+    """Of some, only the first image has a directory."""
+    stack = np.random.default_rng(0).integers(0, 1000, (5, 30, 40)).astype("uint16")
+    tifffile.imwrite(tmp_path / "a.tif", stack, photometric="minisblack", **how)
+    np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data")[:, 0], stack)
+
+
+def test_pages_with_overviews_are_stacked_level_by_level(tmp_path: Path) -> None:
+    stack = np.random.default_rng(0).integers(0, 255, (3, 64, 64)).astype("uint8")
+    with tifffile.TiffWriter(tmp_path / "a.tif", ome=True) as file:
+        file.write(stack, subifds=2, tile=(16, 16), photometric="minisblack")
+        for step in (2, 4):
+            file.write(stack[:, ::step, ::step], subfiletype=1, tile=(16, 16), photometric="minisblack")
+    group = insitu.scan(tmp_path / "a.tif")
+    assert list(group.groups) == ["overview_0", "overview_1"]
+    for path, step in (("band_data", 1), ("overview_0/band_data", 2), ("overview_1/band_data", 4)):
+        np.testing.assert_array_equal(insitu.read(group, path)[:, 0], stack[:, ::step, ::step])
+
+
+def test_volumes_are_refused_by_name(tmp_path: Path) -> None:
+    tifffile.imwrite(
+        tmp_path / "a.tif", np.zeros((4, 32, 32), "u1"), volumetric=True, tile=(2, 16, 16), photometric="minisblack"
+    )
+    with pytest.raises(UnsupportedError, match="a volume of 4 slices"):
+        insitu.scan(tmp_path / "a.tif")
+
+
 def test_pages_that_differ_are_groups(tmp_path: Path) -> None:
     pages = [np.arange(20, dtype="u1").reshape(4, 5), np.ones((3, 3), "f4"), np.full((2, 2), 7, "i2")]
     with tifffile.TiffWriter(tmp_path / "a.tif") as file:
@@ -225,10 +256,10 @@ def test_one_page_that_cannot_be_read_leaves_the_others(tmp_path: Path) -> None:
         for page in (np.ones((4, 4), "u1"), np.full((3, 3), 2, "u1")):
             file.write(page, photometric="minisblack", metadata=None)
     with tifffile.TiffFile(tmp_path / "a.tif", mode="r+b") as file:
-        file.pages[1].tags["Compression"].overwrite(32809)
-    with pytest.raises(UnsupportedError, match="ThunderScan"):
+        file.pages[1].tags["Compression"].overwrite(34661)
+    with pytest.raises(UnsupportedError, match="JBIG"):
         insitu.scan(tmp_path / "a.tif")
-    with pytest.warns(insitu.formats.InsituWarning, match="ThunderScan"):
+    with pytest.warns(insitu.formats.InsituWarning, match="JBIG"):
         group = insitu.scan(tmp_path / "a.tif", errors="warn")
     assert insitu.read(group, "band_data").sum() == 16
     assert "page_1/band_data" in group.problems
@@ -250,12 +281,63 @@ def test_coordinates_and_attributes_are_as_rioxarray_shows_them(tmp_path: Path, 
         for name in ("band", "x", "y"):
             np.testing.assert_array_equal(insitu.read(group, name), theirs[name].values)
         ours = dict(group.arrays["band_data"].attributes)
-        assert ours.pop("grid_mapping") == "spatial_ref"
+        assert ours.pop("grid_mapping") == ours.pop("coordinates") == "spatial_ref"
         expected = dict(theirs["band_data"].attrs)
         assert ours.keys() == expected.keys()
         for name, value in expected.items():
             assert list(np.atleast_1d(ours[name])) == list(np.atleast_1d(value)), name
         assert dict(group.arrays["spatial_ref"].attributes) == theirs["spatial_ref"].attrs
+
+
+SYSTEMS = [
+    "EPSG:4326", "EPSG:4269", "EPSG:3857", "EPSG:3035", "EPSG:5070", "EPSG:3413", "EPSG:2263", "EPSG:26918+5703", "ESRI:102008", "ESRI:54009",
+    "+proj=sinu +lon_0=0 +R=6371007.181", "+proj=lcc +lat_1=25 +lat_0=25 +lon_0=265 +R=6371229", "+proj=longlat +R=6371229",
+    "+proj=aea +lat_1=29.5 +lat_2=45.5 +lat_0=23 +lon_0=-96 +datum=NAD83", "+proj=robin", "+proj=eqc +lat_ts=30", "+proj=utm +zone=33 +ellps=intl",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_reference_systems_are_as_rioxarray_shows_them(tmp_path: Path, system: str) -> None:
+    _write(tmp_path / "a.tif", _pixels(2, 4, 5, "int16"), crs=system)
+    with (
+        insitu.open_dataset(tmp_path / "a.tif") as ours,
+        xarray.open_dataset(tmp_path / "a.tif", engine="rasterio") as theirs,
+    ):
+        assert "spatial_ref" in ours.coords
+        assert ours.spatial_ref.attrs == theirs.spatial_ref.attrs
+        assert ours.band_data.rio.crs == theirs.band_data.rio.crs
+
+
+def test_control_points_are_as_rioxarray_shows_them(tmp_path: Path) -> None:
+    points = [GroundControlPoint(row, column, 10 + column, 50 - row) for row in (0, 4) for column in (0, 5)]
+    profile = {"driver": "GTiff", "count": 1, "height": 4, "width": 5, "dtype": "uint8"}
+    with rasterio.open(tmp_path / "a.tif", "w", gcps=points, crs="EPSG:4326", **profile) as file:
+        file.write(_pixels(1, 4, 5, "uint8"))
+    group = insitu.scan(tmp_path / "a.tif")
+    assert "x" not in group.arrays
+    with xarray.open_dataset(tmp_path / "a.tif", engine="rasterio") as theirs:
+        assert dict(group.arrays["spatial_ref"].attributes) == theirs.spatial_ref.attrs
+
+
+def test_a_turned_image_has_its_transformation_only(tmp_path: Path) -> None:
+    turned = Affine(10, 3, 3e5, 2, -20, 5e6)
+    _write(tmp_path / "a.tif", _pixels(1, 4, 5, "uint8"), transform=turned)
+    group = insitu.scan(tmp_path / "a.tif")
+    assert {"x", "y"}.isdisjoint(group.arrays)
+    numbers = [float(part) for part in group.arrays["spatial_ref"].attributes["GeoTransform"].split()]
+    assert Affine.from_gdal(*numbers) == turned
+
+
+def test_a_table_of_colours_is_kept_beside_the_indices(tmp_path: Path) -> None:
+    values = _pixels(1, 4, 5, "uint8")
+    table = {number: (number, 255 - number, 7, 255) for number in range(256)}
+    profile = {"driver": "GTiff", "count": 1, "height": 4, "width": 5, "dtype": "uint8", **PLACE}
+    with rasterio.open(tmp_path / "a.tif", "w", photometric="palette", **profile) as file:
+        file.write(values)
+        file.write_colormap(1, table)
+    array = insitu.scan(tmp_path / "a.tif").arrays["band_data"]
+    assert array.details["colormap"] == [colour[:3] for colour in table.values()]
+    np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data"), values)
 
 
 def test_without_pyproj_the_number_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

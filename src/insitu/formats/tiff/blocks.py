@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.formats.tiff.image import BITS, STRIP_COUNTS, STRIP_OFFSETS, TILE_COUNTS, TILE_OFFSETS, Image
+from insitu.formats.tiff.image import STRIP_COUNTS, STRIP_OFFSETS, TILE_COUNTS, TILE_OFFSETS, Image
 from insitu.model import UNWRITTEN, Axis, Columns, Encoding, Source, Tile
 
 __all__ = ["tile_of"]
@@ -23,7 +23,7 @@ FAR = 1 << 62
 """Offsets behind it are behind the end of any file; sums of two do not overflow."""
 
 
-def tile_of(image: Image, source: Source, size: int, fill: bytes | None) -> Tile:
+def tile_of(image: Image, source: Source, size: int, fill: bytes | None, shift: int = 0) -> Tile:
     """The grid of an image's strips or tiles.
 
     Parameters
@@ -34,6 +34,8 @@ def tile_of(image: Image, source: Source, size: int, fill: bytes | None) -> Tile
         The file, and its size.
     fill
         One pixel of a tile that was never written; None: zero.
+    shift
+        Bytes by which the image lies behind where its directory says.
     """
     rows, columns = image.block
     axes = [
@@ -46,7 +48,7 @@ def tile_of(image: Image, source: Source, size: int, fill: bytes | None) -> Tile
     found = _whereabouts(image, grid)
     if found is None:
         return Tile(tuple(axes), tuple(encodings), Columns.unwritten(grid), layout=LAYOUT)
-    offset, length = found
+    offset, length = found[0] + shift, found[1]
     state: npt.NDArray[Any] = np.asarray(0)
     if int(offset.min()) <= 0 or int(length.min()) <= 0:  # sparse: a strip or tile without a place was never written
         written = (offset > 0) & (length > 0)
@@ -101,13 +103,11 @@ def _by_place(column: npt.NDArray[Any], grid: tuple[int, ...]) -> npt.NDArray[np
 
 def _expected(image: Image, grid: tuple[int, ...]) -> npt.NDArray[np.int64]:
     """Bytes of each uncompressed strip or tile, by row of the grid."""
-    rows, columns = image.block
-    bits = image.directory.number(BITS, 1)
-    row_bytes = -(-columns * (1 if image.planar else image.bands) * bits // 8)
+    rows = image.block[0]
     heights = np.full(grid[0], rows, np.int64)
     if not image.tiled:
         heights[-1] = image.height - (grid[0] - 1) * rows
-    return (heights * row_bytes).reshape(-1, 1, 1)
+    return np.asarray(image.stored_bytes(heights), np.int64).reshape(-1, 1, 1)
 
 
 def _check(image: Image, offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64], size: int) -> None:

@@ -11,12 +11,21 @@ import importlib
 from functools import lru_cache
 from typing import Any
 
+from insitu.formats.tiff.wkt import (
+    GEOGRAPHIC,
+    PRIME_MERIDIAN,
+    SEMI_MAJOR,
+    USER_DEFINED,
+    ellipsoid_of,
+    geographic_text,
+    known,
+    with_geographic,
+)
+
 __all__ = ["crs_attributes"]
 
 MODEL_TYPE, CITATION = 1024, 1026
-GEOGRAPHIC, SEMI_MAJOR, SEMI_MINOR, FLATTENING, PRIME_MERIDIAN = 2048, 2057, 2058, 2059, 2061
 PROJECTED, PROJECTED_CITATION, PROJECTION, METHOD, LINEAR_UNIT, VERTICAL = 3072, 3073, 3074, 3075, 3076, 4096
-USER_DEFINED = 32767
 UNITS = {9001: ("metre", 1.0), 9002: ("foot", 0.3048), 9003: ("US survey foot", 12 / 39.37)}
 PE_STRING = "ESRI PE String = "
 
@@ -40,6 +49,8 @@ METHODS: dict[int, tuple[str, dict[str, tuple[int, ...]]]] = {
     23: ("robin", {"lon_0": (3088, 3080)}),
     24: ("sinu", {"lon_0": (3088, 3080)}),
     25: ("vandg", {"lon_0": (3088, 3080)}),
+    13: ("eqdc", {"lat_1": (3078,), "lat_2": (3079,), "lat_0": (3089, 3081), "lon_0": (3088, 3080)}),
+    9815: ("omerc", {"lat_0": (3089, 3081), "lonc": (3088, 3080), "alpha": (3094,), "gamma": (3096,), "k": (3093, 3092)}),
     28: ("cea", {"lat_ts": (3078,), "lon_0": (3080,)}),
 }  # fmt: skip
 POLAR = 15
@@ -48,16 +59,11 @@ FALSE_EASTING, FALSE_NORTHING = (3082, 3086, 3090), (3083, 3087, 3091)
 
 def crs_attributes(keys: dict[int, Any]) -> dict[str, Any]:
     """What a variable `spatial_ref` says of the coordinate reference system; nothing if the image has none, or none that is known."""
-    if not keys:
-        return {}
-    wanted = {key: value for key, value in keys.items() if key not in (CITATION, PROJECTED_CITATION)}
-    text = keys.get(PROJECTED_CITATION)
-    named = text if isinstance(text, str) and text.startswith(PE_STRING) else ""
-    return dict(_attributes(tuple(sorted(wanted.items())), named))
+    return dict(_attributes(tuple(sorted(keys.items())))) if keys else {}
 
 
 @lru_cache(maxsize=256)
-def _attributes(items: tuple[tuple[int, Any], ...], named: str) -> tuple[tuple[str, Any], ...]:
+def _attributes(items: tuple[tuple[int, Any], ...]) -> tuple[tuple[str, Any], ...]:
     """As `crs_attributes`; the files of an archive share one."""
     keys = dict(items)
     code = _code(keys)
@@ -67,15 +73,31 @@ def _attributes(items: tuple[tuple[int, Any], ...], named: str) -> tuple[tuple[s
         said = {"spatial_ref": code, "crs_wkt": code} if code else {}
         return tuple(said.items())
     try:
-        crs = _crs(proj, keys, code, named)
-        if crs is None:
+        wkt = _text(proj, keys, code)
+        if not wkt:
             return ()
-        wkt = _wkt(proj, crs)
         found = dict(proj.CRS.from_wkt(wkt).to_cf())
-    except (proj.exceptions.ProjError, KeyError):
+    except (proj.exceptions.ProjError, KeyError, ValueError):
         return ()
     found["spatial_ref"] = found["crs_wkt"] = wkt
     return tuple(found.items())
+
+
+def _text(proj: Any, keys: dict[int, Any], code: str) -> str:
+    """The system as GDAL writes it: a number's by what PROJ knows of it, else by its parts; empty if it is not known."""
+    if keys.get(MODEL_TYPE) == 2 and SEMI_MAJOR in keys and "+" not in code:
+        return geographic_text(proj, keys)
+    if code:
+        return _wkt(proj, _by_number(proj, keys, code))
+    named = keys.get(PROJECTED_CITATION)
+    if isinstance(named, str) and named.startswith(PE_STRING):
+        return _wkt(proj, proj.CRS.from_wkt(named.removeprefix(PE_STRING)))
+    crs = _projected(proj, keys) if keys.get(MODEL_TYPE) == 1 else None
+    if crs is None:
+        return ""
+    name = named if isinstance(named, str) and named else keys.get(CITATION)
+    name = name.strip("|") if isinstance(name, str) else None
+    return with_geographic(_wkt(proj, crs), geographic_text(proj, keys, alone=False), name)
 
 
 def _wkt(proj: Any, crs: Any) -> str:
@@ -89,7 +111,7 @@ def _wkt(proj: Any, crs: Any) -> str:
 def _code(keys: dict[int, Any]) -> str:
     """EPSG's number, of a compound system two; empty if there is none."""
     model = keys.get(MODEL_TYPE)
-    number = keys.get(GEOGRAPHIC) if model == 2 else keys.get(PROJECTED) if model == 1 else None
+    number = keys.get(GEOGRAPHIC) if model in (2, 3) else keys.get(PROJECTED) if model == 1 else None
     if keys.get(PROJECTION) == 3856 and model == 1:  # the number of the Pseudo-Mercator projection, not of the system
         number = 3857
     if not isinstance(number, int) or not 0 < number < USER_DEFINED:
@@ -100,22 +122,30 @@ def _code(keys: dict[int, Any]) -> str:
     return f"EPSG:{number}"
 
 
-def _crs(proj: Any, keys: dict[int, Any], code: str, named: str) -> Any:
-    if code:
-        try:
-            return _in_unit(proj, proj.CRS.from_user_input(code), keys.get(LINEAR_UNIT))
-        except proj.exceptions.CRSError:
-            if "+" not in code:
-                raise
-            return proj.CRS.from_user_input(code.split("+")[0])
-    if named:
-        return proj.CRS.from_wkt(named.removeprefix(PE_STRING))
-    if keys.get(MODEL_TYPE) == 1:
+def _by_number(proj: Any, keys: dict[int, Any], code: str) -> Any:
+    try:
+        return _in_unit(proj, proj.CRS.from_user_input(code), keys.get(LINEAR_UNIT))
+    except proj.exceptions.CRSError:
+        if "+" not in code:
+            raise
+        return proj.CRS.from_user_input(code.split("+")[0])
+
+
+def _projected(proj: Any, keys: dict[int, Any]) -> Any:
+    """A projected system by its parts, on any geographic system (which is exchanged later); None if it is not known."""
+    major, inverse = ellipsoid_of(proj, keys)
+    body: dict[str, Any] = {"a": major, "rf": inverse} if inverse else {"R": major}
+    if _first(keys, (PRIME_MERIDIAN,)):
+        body["pm"] = keys[PRIME_MERIDIAN]
+    number = known(keys, PROJECTION)
+    if number is None:
         definition = _projection(keys)
-        return None if definition is None else proj.CRS.from_dict({**definition, **_ellipsoid(proj, keys)})
-    if keys.get(MODEL_TYPE) == 2 and SEMI_MAJOR in keys:
-        return proj.CRS.from_dict({"proj": "longlat", **_ellipsoid(proj, keys)})
-    return None
+        return None if definition is None else proj.CRS.from_dict({**definition, **body})
+    unit = keys.get(LINEAR_UNIT, 9001)
+    crs = proj.CRS.from_dict({"proj": "tmerc", **body}).to_json_dict()
+    crs["conversion"] = proj.crs.CoordinateOperation.from_epsg(number).to_json_dict()
+    crs["conversion"].pop("$schema", None)
+    return None if unit not in UNITS else _in_unit(proj, proj.CRS.from_json_dict(crs), unit)
 
 
 def _in_unit(proj: Any, crs: Any, unit: Any) -> Any:
@@ -128,7 +158,12 @@ def _in_unit(proj: Any, crs: Any, unit: Any) -> Any:
         return crs
     said = crs.to_json_dict()
     for axis in said["coordinate_system"]["axis"]:
-        axis["unit"] = {"type": "LinearUnit", "name": name, "conversion_factor": factor}
+        axis["unit"] = {
+            "type": "LinearUnit",
+            "name": name,
+            "conversion_factor": factor,
+            "id": {"authority": "EPSG", "code": unit},
+        }
     said.pop("id", None)
     return proj.CRS.from_json_dict(said)
 
@@ -165,21 +200,3 @@ def _has(keys: dict[int, Any], places: tuple[int, ...]) -> bool:
 
 def _first(keys: dict[int, Any], places: tuple[int, ...], default: float = 0.0) -> float:
     return next((float(keys[place]) for place in places if isinstance(keys.get(place), (int, float))), default)
-
-
-def _ellipsoid(proj: Any, keys: dict[int, Any]) -> dict[str, Any]:
-    """The body that is projected: by its axes, else as that of the geographic system."""
-    major = keys.get(SEMI_MAJOR)
-    if isinstance(major, float) and major > 0:
-        if isinstance(keys.get(FLATTENING), float):
-            found = {"a": major, "rf": keys[FLATTENING]} if keys[FLATTENING] else {"R": major}
-        else:
-            found = {"a": major, "b": keys.get(SEMI_MINOR, major)}
-    else:
-        code = keys.get(GEOGRAPHIC)
-        known = isinstance(code, int) and 0 < code < USER_DEFINED
-        body = proj.CRS.from_epsg(code if known else 4326).ellipsoid
-        found = {"a": body.semi_major_metre, "rf": body.inverse_flattening}
-    if _first(keys, (PRIME_MERIDIAN,)):
-        found["pm"] = keys[PRIME_MERIDIAN]
-    return found

@@ -168,7 +168,8 @@ def read_directories(window: Window, wanted: Iterable[int]) -> list[Directory]:
         for directory, offsets in children:
             with_children.append(directory)
             for offset in offsets:
-                _chain(window, layout, offset, directory, with_children, seen)
+                if offset and offset not in seen:
+                    _chain(window, layout, offset, directory, with_children, seen)
         _read_values(window, with_children, tags)
         found = with_children
     return found
@@ -202,6 +203,8 @@ def _chain(
             return
         directory.parent = parent
         found.append(directory)
+        if parent is not None:  # all are listed there; some writers chain those of one level of all pages, too
+            return
 
 
 def _directory(window: Window, layout: _Layout, offset: int) -> tuple[Directory, int]:

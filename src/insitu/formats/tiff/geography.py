@@ -6,6 +6,7 @@ is an affine transformation from the corner of pixel (0, 0); coordinates are tho
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from insitu.formats.tiff.directory import Directory
 
-__all__ = ["TAGS", "Affine", "affine_of", "geo_keys"]
+__all__ = ["TAGS", "Affine", "affine_of", "control_points", "geo_keys"]
 
 PIXEL_SCALE, TIE_POINTS, TRANSFORMATION = 33550, 33922, 34264
 KEY_DIRECTORY, DOUBLES, ASCIIS = 34735, 34736, 34737
@@ -71,6 +72,23 @@ def affine_of(tags: Directory, keys: dict[int, Any]) -> Affine | None:
         c, f = found.c - (found.a * 0.5 + found.b * 0.5), found.f - (found.d * 0.5 + found.e * 0.5)
         found = Affine(found.a, found.b, c, found.d, found.e, f)
     return found
+
+
+def control_points(tags: Directory, keys: dict[int, Any]) -> str:
+    """Points whose place is known, of an image that has no transformation, as rioxarray writes them: GeoJSON; empty if there are none."""
+    ties = _floats(tags, TIE_POINTS)
+    if affine_of(tags, keys) is not None or ties.size % 6:
+        return ""
+    half = 0.5 if keys.get(RASTER_TYPE) == POINT else 0.0
+    features = [
+        {
+            "type": "Feature",
+            "properties": {"id": str(number), "info": "", "row": row + half, "col": column + half},
+            "geometry": {"type": "Point", "coordinates": [x, y, z]},
+        }
+        for number, (column, row, _, x, y, z) in enumerate(ties.reshape(-1, 6).tolist(), 1)
+    ]
+    return json.dumps({"type": "FeatureCollection", "features": features})
 
 
 def _floats(tags: Directory, tag: int) -> npt.NDArray[Any]:

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import UnsupportedError
+from insitu.formats.tiff import colours
+from insitu.formats.tiff.colours import YCBCR, colours_of
 from insitu.formats.tiff.directory import Directory
 from insitu.model import Codec
 
@@ -21,24 +23,28 @@ __all__ = ["TAGS", "Image", "image_of"]
 SUBFILE, OLD_SUBFILE, WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC = 254, 255, 256, 257, 258, 259, 262
 FILL_ORDER, STRIP_OFFSETS, SAMPLES, ROWS_PER_STRIP, STRIP_COUNTS = 266, 273, 277, 278, 279
 PLANAR, T4_OPTIONS, PREDICTOR, TILE_WIDTH, TILE_HEIGHT, TILE_OFFSETS, TILE_COUNTS = 284, 292, 317, 322, 323, 324, 325
-EXTRA_SAMPLES, SAMPLE_FORMAT, JPEG_TABLES, SUBSAMPLING, LERC_PARAMETERS = 338, 339, 347, 530, 50674
+SAMPLE_FORMAT, JPEG_TABLES, IMAGE_DEPTH, LERC_PARAMETERS = 339, 347, 32997, 50674
 TAGS = (
     SUBFILE, OLD_SUBFILE, WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC, FILL_ORDER, STRIP_OFFSETS, SAMPLES, ROWS_PER_STRIP,
-    STRIP_COUNTS, PLANAR, T4_OPTIONS, PREDICTOR, TILE_WIDTH, TILE_HEIGHT, TILE_OFFSETS, TILE_COUNTS, EXTRA_SAMPLES, SAMPLE_FORMAT,
-    JPEG_TABLES, SUBSAMPLING, LERC_PARAMETERS,
+    STRIP_COUNTS, PLANAR, T4_OPTIONS, PREDICTOR, TILE_WIDTH, TILE_HEIGHT, TILE_OFFSETS, TILE_COUNTS, SAMPLE_FORMAT,
+    JPEG_TABLES, IMAGE_DEPTH, LERC_PARAMETERS, *colours.TAGS,
 )  # fmt: skip
 
-YCBCR, RGB = 6, 2
+RGB = 2
 UNSIGNED, SIGNED, FLOAT, VOID, COMPLEX_INTEGER, COMPLEX = 1, 2, 3, 4, 5, 6
 
-PLAIN = {1: "none", 2: "ccitt rle", 3: "ccitt fax 3", 4: "ccitt fax 4", 5: "lzw", 7: "jpeg", 8: "deflate", 32773: "packbits", 32946: "deflate",
+PLAIN = {1: "none", 2: "ccitt rle", 3: "ccitt fax 3", 4: "ccitt fax 4", 5: "lzw", 7: "jpeg", 8: "deflate", 32773: "packbits", 32946: "deflate", 50013: "deflate",
+    33007: "jpeg", 34892: "jpeg", 32766: "next", 32809: "thunderscan", 34676: "sgi log", 32909: "pixarlog", 33004: "jpeg 2000",
     34887: "lerc", 34712: "jpeg 2000", 33003: "jpeg 2000", 33005: "jpeg 2000", 34925: "lzma", 34933: "png", 34934: "jpeg xr", 22610: "jpeg xr",
     50000: "zstd", 34926: "zstd", 50001: "webp", 34927: "webp", 50002: "jpeg xl", 52546: "jpeg xl"}  # fmt: skip
-UNREAD = {6: "old-style JPEG", 9: "JBIG", 10: "JBIG", 32766: "NeXT", 32771: "CCITT RLE with word alignment", 32809: "ThunderScan",
-    34661: "JBIG", 34676: "SGI LogLuv", 34677: "SGI LogLuv 24", 32908: "PixarFilm", 32909: "PixarLog", 32947: "Kodak DCS",
+UNREAD = {6: "old-style JPEG", 9: "JBIG", 10: "JBIG", 32771: "CCITT RLE with word alignment",
+    34661: "JBIG", 34677: "SGI LogLuv 24", 32908: "PixarFilm", 32947: "Kodak DCS",
     65000: "EER", 65001: "EER", 65002: "EER"}  # fmt: skip
 IMAGES = {"ccitt rle": "imagecodecs_ccittrle", "ccitt fax 4": "imagecodecs_ccittfax4", "webp": "imagecodecs_webp",
-    "jpeg 2000": "imagecodecs_jpeg2k", "jpeg xl": "imagecodecs_jpegxl", "png": "imagecodecs_png", "jpeg xr": "imagecodecs_jpegxr"}  # fmt: skip
+    "jpeg 2000": "imagecodecs_jpeg2k", "jpeg xl": "imagecodecs_jpegxl", "png": "imagecodecs_png", "jpeg xr": "imagecodecs_jpegxr",
+    "pixarlog": "imagecodecs_pixarlog", "next": "tiff_next", "thunderscan": "tiff_thunder", "sgi log": "tiff_sgilog"}  # fmt: skip
+RELICS = {"next": (2, "u1"), "thunderscan": (4, "u1"), "sgi log": (16, "i2")}
+"""Bits of a sample, and the type that they become."""
 BYTES = {
     "lzw": "imagecodecs_lzw",
     "deflate": "zlib",
@@ -58,6 +64,7 @@ class Image:
     width: int
     height: int
     bands: int
+    """As shown."""
     dtype: np.dtype[Any]
     """Of the decoded pixels, byte order included."""
     codecs: tuple[Codec, ...]
@@ -69,15 +76,32 @@ class Image:
     """Whether each band has strips or tiles of its own."""
     subfile: int
     """Bits of NewSubfileType: 1 reduced, 4 mask."""
+    bits: int
+    """Of a sample."""
+    samples: int
+    """Of a pixel, as stored in one strip or tile."""
+    subsampling: tuple[int, int]
+    """Pixels across and down that share their chroma."""
+
+    def stored_bytes(self, rows: Any) -> Any:
+        """Bytes of so many rows of a strip or tile, before compression."""
+        across, down = self.subsampling
+        if (across, down) != (1, 1):
+            return -(-rows // down) * -(-self.block[1] // across) * (across * down + 2)
+        return rows * -(-self.block[1] * self.samples * self.bits // 8)
 
     @property
     def last_codecs(self) -> tuple[Codec, ...]:
-        """Those of the last strip: clipped at the bottom, but some writers go on behind it."""
-        packed = next((i for i, codec in enumerate(self.codecs) if codec.name in ("zlib", "zstd", "lzma")), None)
-        if self.tiled or packed is None or self.height % self.block[0] == 0:
+        """Those of the last row of strips or tiles: strips are clipped at the bottom, but some writers go on behind it; tiles are not, but some writers stop there."""
+        rest = self.height % self.block[0]
+        tolerant = ("imagecodecs_packbits",) if self.tiled else ("zlib", "zstd", "lzma")
+        packed = next((i for i, codec in enumerate(self.codecs) if codec.name in tolerant), None)
+        if packed is None or rest == 0:
             return self.codecs
-        pixels = self.block[0] * self.block[1] * (1 if self.planar else self.bands)
-        whole = Codec("clipped", {"nbytes": pixels * self.dtype.itemsize})
+        if self.tiled:
+            short = Codec("imagecodecs_packbits", {"least": self.stored_bytes(rest)})
+            return (*self.codecs[:packed], short, *self.codecs[packed + 1 :])
+        whole = Codec("clipped", {"nbytes": self.stored_bytes(self.block[0])})
         return (*self.codecs[:packed], whole, *self.codecs[packed:])
 
     @property
@@ -106,6 +130,8 @@ def image_of(directory: Directory) -> Image:
     bands = tags.number(SAMPLES, 1)
     if width < 1 or height < 1 or bands < 1:
         tags.fail(f"an image of {width} × {height} pixels and {bands} bands")
+    if tags.number(IMAGE_DEPTH, 1) > 1:
+        raise _unsupported(tags, f"a volume of {tags.number(IMAGE_DEPTH, 1)} slices in one image", "ImageDepth")
     planar = tags.number(PLANAR, 1) == 2 and bands > 1
     code = tags.number(COMPRESSION, 1)
     if code not in PLAIN:
@@ -123,24 +149,27 @@ def image_of(directory: Directory) -> Image:
         rows = tags.number(ROWS_PER_STRIP, height)
         block = min(rows, height) if rows > 0 else height, width
     samples = 1 if planar else bands
-    dtype, codecs = _chain(tags, compression, block, samples)
-    if codecs and block[0] * block[1] * samples * dtype.itemsize > LARGEST:
+    bits, photometric = _same(tags, BITS, 1), tags.number(PHOTOMETRIC, 1)
+    shown = colours_of(tags, photometric, compression, bits, bands, planar)
+    dtype, codecs = _chain(tags, compression, block, samples, bits, photometric, shown.subsampling != (1, 1))
+    if shown.codec is not None:
+        dtype, codecs = np.dtype("u1"), (shown.codec, *codecs)
+    if codecs and block[0] * block[1] * max(samples, 1 if planar else shown.bands) * dtype.itemsize > LARGEST:
         tags.fail(f"strips or tiles of {block[0]} × {block[1]} pixels")
     subfile = tags.number(SUBFILE, 0) or (1 if tags.number(OLD_SUBFILE, 1) == 2 else 0)
-    return Image(tags, width, height, bands, dtype, codecs, compression, tiled, block, planar, subfile)
+    return Image(
+        tags, width, height, shown.bands, dtype, codecs, compression, tiled, block, planar, subfile, bits, samples, shown.subsampling
+    )  # fmt: skip
 
 
 def _chain(
-    tags: Directory, compression: str, block: tuple[int, int], samples: int
+    tags: Directory, compression: str, block: tuple[int, int], samples: int, bits: int, photometric: int, shared: bool
 ) -> tuple[np.dtype[Any], tuple[Codec, ...]]:
-    """The type of the decoded pixels, and the codecs in the order of writing."""
-    bits, kind = _same(tags, BITS, 1), _same(tags, SAMPLE_FORMAT, UNSIGNED)
-    photometric = tags.number(PHOTOMETRIC, 1)
-    if photometric == YCBCR and compression != "jpeg":
-        ratio = tags.numbers(SUBSAMPLING)
-        if ratio is None or ratio.tolist() != [1, 1]:
-            raise _unsupported(tags, "colour planes of different sizes (YCbCr)", "YCbCrSubSampling")
+    """The type of the decoded samples, and the codecs in the order of writing; `shared`: chroma is stored once for several pixels."""
+    kind = _same(tags, SAMPLE_FORMAT, UNSIGNED)
     if compression in IMAGES or compression in ("jpeg", "lerc", "ccitt fax 3"):
+        if shared:
+            raise _unsupported(tags, f"{compression} of chroma that pixels share", "YCbCrSubSampling")
         return _image_chain(tags, compression, bits, kind, samples, photometric)
     codecs: list[Codec] = []
     dtype = _plain_type(bits, kind, tags.order)
@@ -148,7 +177,7 @@ def _chain(
         dtype, codec = _odd_type(tags, bits, kind, block[1] * samples)
         codecs.append(codec)
     predictor = tags.number(PREDICTOR, 1) if compression in ("lzw", "deflate", "zstd", "lzma") else 1
-    if predictor not in (1, 2, 3) or (predictor > 1 and (codecs or dtype.kind == "c")):
+    if predictor not in (1, 2, 3) or (predictor > 1 and (codecs or dtype.kind == "c" or shared)):
         raise _unsupported(tags, f"predictor {predictor} on {bits} bits", "Predictor")
     if predictor > 1:
         if predictor == 3 and dtype.kind != "f":
@@ -194,7 +223,7 @@ def _odd_type(tags: Directory, bits: int, kind: int, row: int) -> tuple[np.dtype
         return np.dtype(f"c{bits // 4}"), Codec("complex_integers", {"dtype": part.str})
     if kind == FLOAT and bits == 24:
         return np.dtype("f4"), Codec("imagecodecs_float24", {"byteorder": tags.order})
-    if kind in (UNSIGNED, VOID) and 1 <= bits <= 31:
+    if kind in (UNSIGNED, SIGNED, VOID) and 1 <= bits <= 31:  # GDAL shows those with a sign without it, too
         size = 1 if bits < 8 else 2 if bits < 16 else 4
         dtype = np.dtype(f"u{size}")
         return dtype, Codec("imagecodecs_packints", {"dtype": dtype.str, "bitspersample": bits, "runlen": row})
@@ -213,6 +242,11 @@ def _image_chain(
         if tags.number(FILL_ORDER, 1) == 2:
             codecs.append(Codec("imagecodecs_bitorder"))
         return np.dtype("u1"), tuple(codecs)
+    if compression in RELICS:
+        expected, named = RELICS[compression]
+        if bits != expected or (samples != 1 and not (compression == "sgi log" and samples == 3)):
+            raise _unsupported(tags, f"{compression} for {samples} bands of {bits} bits", "BitsPerSample")
+        return np.dtype(named), (Codec(IMAGES[compression]),)
     wide = 16 if 8 < bits < 16 else bits
     dtype = _plain_type(wide, kind, "=")
     if dtype is None:

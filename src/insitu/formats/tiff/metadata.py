@@ -6,6 +6,7 @@ shows them.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -16,9 +17,10 @@ import numpy as np
 from insitu.formats.tiff.directory import Directory
 from insitu.formats.tiff.geography import POINT, RASTER_TYPE
 
-__all__ = ["TAGS", "attributes_of", "nodata_of"]
+__all__ = ["TAGS", "attributes_of", "colours_of_indices", "frames_of", "nodata_of"]
 
 GDAL_METADATA, GDAL_NODATA = 42112, 42113
+DESCRIPTION, COLOUR_MAP, STK_PLANES = 270, 320, 33629
 TEXTS = {
     # tag: the name that GDAL gives it
     269: "TIFFTAG_DOCUMENTNAME", 270: "TIFFTAG_IMAGEDESCRIPTION", 305: "TIFFTAG_SOFTWARE", 306: "TIFFTAG_DATETIME", 315: "TIFFTAG_ARTIST",
@@ -32,8 +34,9 @@ NUMBERS = {
 }
 RESOLUTION_UNIT = 296
 UNITS = {1: "1 (unitless)", 2: "2 (pixels/inch)", 3: "3 (pixels/cm)"}
-TAGS = (GDAL_METADATA, GDAL_NODATA, RESOLUTION_UNIT, *TEXTS, *NUMBERS)
+TAGS = (GDAL_METADATA, GDAL_NODATA, RESOLUTION_UNIT, COLOUR_MAP, *TEXTS, *NUMBERS)
 MOST_XML = 16 << 20
+MOST_COLOURS = 1 << 16
 # Said by other means, and not the file's own: what rioxarray leaves out too.
 UNWANTED = ("_FillValue", "missing_value", "fill_value", "nodata", "nodatavals", "is_tiled", "res")
 
@@ -141,6 +144,37 @@ def _number(text: str) -> Any:
         except ValueError:
             continue
     return text
+
+
+def frames_of(tags: Directory) -> int:
+    """Images that follow each other in the file though only the first has a directory: ImageJ, MetaMorph and tifffile write large stacks so."""
+    planes = tags.entries.get(STK_PLANES)
+    if planes is not None:  # a table of MetaMorph's, with a row for each
+        return planes.number
+    text = tags.text(DESCRIPTION) or ""
+    if text.startswith("ImageJ="):
+        found = re.search(r"^images=(\d{1,9})\s*$", text, re.MULTILINE)
+        return int(found[1]) if found else 1
+    if text.startswith('{"shape":') and len(text) < MOST_XML:
+        found = re.match(r'\{"shape": \[([\d, ]+)\].*"truncated": true', text)
+        lengths = [int(part) for part in found[1].split(",")] if found else []
+        return math.prod(lengths) // max(_pixels(tags), 1) if lengths else 1
+    return 1
+
+
+def _pixels(tags: Directory) -> int:
+    """Samples of one image."""
+    return math.prod(tags.number(tag, 1) for tag in (256, 257, 277))
+
+
+def colours_of_indices(tags: Directory) -> list[tuple[int, int, int]]:
+    """Red, green and blue (0 to 255) of each value of an image whose pixels are places in a table; empty if there is none."""
+    table = tags.value(COLOUR_MAP)
+    if table is None or table.dtype.kind != "u" or table.size % 3 or not 0 < table.size <= 3 * MOST_COLOURS:
+        return []
+    # 16 bits each, but some writers put 8: as libtiff tells them apart.
+    eight = table.astype(np.int64) // 256 if int(table.max()) >= 256 else table.astype(np.int64)
+    return [(int(r), int(g), int(b)) for r, g, b in eight.reshape(3, -1).T]
 
 
 def nodata_of(tags: Directory, dtype: np.dtype[Any]) -> Any:

@@ -7,6 +7,7 @@ stacked along a dimension `page`; if they differ, each is a group `page_1`, `pag
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -22,9 +23,9 @@ from insitu.formats.tiff import geography, image, metadata
 from insitu.formats.tiff.blocks import tile_of
 from insitu.formats.tiff.crs import crs_attributes
 from insitu.formats.tiff.directory import Directory, read_directories
-from insitu.formats.tiff.geography import Affine, affine_of, geo_keys
+from insitu.formats.tiff.geography import Affine, affine_of, control_points, geo_keys
 from insitu.formats.tiff.image import Image, image_of
-from insitu.formats.tiff.metadata import attributes_of, nodata_of
+from insitu.formats.tiff.metadata import attributes_of, colours_of_indices, frames_of, nodata_of
 from insitu.model import Axis, Columns, Encoding, Source, Tile, VirtualArray, VirtualGroup, stack
 
 __all__ = ["scan_tiff"]
@@ -35,6 +36,8 @@ LONGEST = 1 << 22
 """Pixels of an axis whose coordinates are kept: more would cost tens of megabytes."""
 SHORT = 1 << 16
 """Pixels of both axes whose coordinates are remembered for the next file: 64 such pairs take 32 MiB at most."""
+MOST_FRAMES = 1 << 16
+"""Of a stack with one directory."""
 TAGS = (*image.TAGS, *geography.TAGS, *metadata.TAGS)
 
 
@@ -132,7 +135,8 @@ class _Scanner:
 
     def tree(self, pages: list[_Page]) -> VirtualGroup:
         """The whole file."""
-        if len(pages) > 1 and (stacked := self._stack(pages)) is not None:
+        stacked = self._stack(pages) if len(pages) > 1 else self._frames(pages[0])
+        if stacked is not None:
             return stacked
         root, *others = [self._group(page, page.name) for page in pages]
         groups = {page.name: group for page, group in zip(pages[1:], others, strict=True)}
@@ -159,37 +163,70 @@ class _Scanner:
         }
         return VirtualGroup(arrays, groups, {}, _details(page.image.directory))
 
-    def _array(self, found: Image, attributes: dict[str, Any]) -> VirtualArray:
+    def _array(self, found: Image, attributes: dict[str, Any], shift: int = 0) -> VirtualArray:
         nodata = nodata_of(found.directory, found.dtype)
         fill = None if nodata is None else np.array(nodata, found.dtype).tobytes()
-        tile = tile_of(found, self.source, self.size, fill)
+        tile = tile_of(found, self.source, self.size, fill, shift)
         rows, columns = found.block
-        details = {"chunks": (1 if found.planar else found.bands, rows, columns), "compression": found.compression}
+        details: dict[str, Any] = {
+            "chunks": (1 if found.planar else found.bands, rows, columns),
+            "compression": found.compression,
+        }
+        if found.bands == 1 and (colours := colours_of_indices(found.directory)):
+            details["colormap"] = colours
         return VirtualArray.of(tile, dims=DIMS, attributes=attributes, fill_value=nodata, details=details)
 
     def _mask(self, found: Image) -> VirtualArray:
         """A mask; of several bands, the first."""
         return self._array(found, {"long_name": "1 or 255: the pixel is valid"})[0]
 
-    def _stack(self, pages: list[_Page]) -> VirtualGroup | None:
-        """Pages of one kind along a dimension; None if they differ."""
-        images = [page.image for page in pages]
-        first = images[0]
-        if first is None or any(page.overviews or page.mask is not None for page in pages):
+    def _frames(self, page: _Page) -> VirtualGroup | None:
+        """A stack of which only the first image has a directory; None if it is none."""
+        found = page.image
+        if found is None or page.overviews or page.mask is not None or found.compression != "none":
             return None
-        about, own = _described(first), _kind(first)
+        count = frames_of(found.directory)
+        if not 1 < count <= MOST_FRAMES:
+            return None
+        about = _described(found)
+        try:
+            first = self._array(found, about.attributes)
+            (tile,) = first.tiles
+            rows = tile.chunks.locate(list(np.indices(tile.chunks.shape).reshape(3, -1)))
+            nbytes, end = int(rows.length.sum()), int((rows.offset + rows.length).max())
+            if end - int(rows.offset.min()) != nbytes or end + (count - 1) * nbytes > self.size:
+                return None
+            parts = [first, *(self._array(found, about.attributes, number * nbytes) for number in range(1, count))]
+        except InsituError:
+            return None
+        arrays = {DATA: stack(parts, "page"), **_coordinates(found, about)}
+        return VirtualGroup(arrays, {}, {}, _details(found.directory))
+
+    def _stack(self, pages: list[_Page], full: _Described | None = None) -> VirtualGroup | None:
+        """Pages of one kind along a dimension, and their overviews likewise; None if they differ."""
+        images = [page.image for page in pages]
+        first, levels = images[0], len(pages[0].overviews)
+        if first is None or any(len(page.overviews) != levels or page.mask is not None for page in pages):
+            return None
+        about, own = _described(first) if full is None else full.reduced(first), _kind(first)
         for other in images[1:]:
             if other is None or _kind(other) != own:
                 return None
             keys = geo_keys(other.directory)
-            if affine_of(other.directory, keys) != about.place or keys != about.keys:
+            if full is None and (affine_of(other.directory, keys) != about.place or keys != about.keys):
                 return None
         try:
             parts = [self._array(found, about.attributes) for found in images if found is not None]
         except InsituError:
             return None
-        array = stack(parts, "page")
-        return VirtualGroup({DATA: array, **_coordinates(first, about)}, {}, {}, _details(first.directory))
+        groups: dict[str, VirtualGroup] = {}
+        for level in range(levels):
+            reduced = self._stack([page.overviews[level] for page in pages], about)
+            if reduced is None:
+                return None
+            groups[pages[0].overviews[level].name] = reduced
+        arrays = {DATA: stack(parts, "page"), **_coordinates(first, about)}
+        return VirtualGroup(arrays, groups, {}, _details(first.directory))
 
 
 def _kind(found: Image) -> tuple[Any, ...]:
@@ -227,8 +264,14 @@ class _Described:
 def _described(found: Image) -> _Described:
     keys = geo_keys(found.directory)
     attributes = attributes_of(found.directory, found.bands, found.dtype, keys)
-    attributes["grid_mapping"] = "spatial_ref"
-    return _Described(found, keys, affine_of(found.directory, keys), attributes, crs_attributes(keys))
+    # CF's names for it: a coordinate of the variable, so that it goes where the variable goes, and rioxarray finds it there.
+    attributes["grid_mapping"] = attributes["coordinates"] = "spatial_ref"
+    reference = crs_attributes(keys)
+    # Like GDAL: heights are in the unit of the vertical system, where nothing else is said.
+    vertical = re.search(r'VERT_CS\[.*UNIT\["([^"]+)"', reference.get("crs_wkt", ""))
+    if vertical and "units" not in attributes:
+        attributes["units"] = vertical[1] if found.bands == 1 else [vertical[1]] * found.bands
+    return _Described(found, keys, affine_of(found.directory, keys), attributes, reference)
 
 
 def _coordinates(found: Image, about: _Described) -> dict[str, VirtualArray]:
@@ -239,6 +282,8 @@ def _coordinates(found: Image, about: _Described) -> dict[str, VirtualArray]:
         make = _axes if found.width + found.height <= SHORT else _axes.__wrapped__
         arrays["x"], arrays["y"] = make(place, found.width, found.height)
     attributes = {**about.reference, "GeoTransform": (place or Affine()).gdal}
+    if place is None:
+        attributes["gcps"] = control_points(about.image.directory, about.keys)
     arrays["spatial_ref"] = replace(_ZERO, attributes=attributes)
     return arrays
 
