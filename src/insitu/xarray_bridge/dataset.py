@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from insitu.model import VirtualArray
 from insitu.xarray_bridge.chunk_manager import register
 from insitu.xarray_bridge.lazy import Access, LazyArray
 from insitu.xarray_bridge.ordinary import behind, cached
+from insitu.xarray_bridge.values import to_dask
 
-__all__ = ["dataset_of", "member_from"]
+__all__ = ["dataset_of", "is_dask", "member_from"]
 
 
 def dataset_of(member: Member, access: Access | None = None) -> xarray.Dataset:
@@ -46,12 +48,25 @@ def _variable(name: str, variable: Variable, access: Access, coordinate: bool) -
     )
 
 
-def member_from(dataset: xarray.Dataset, source: str | None = None) -> Member:
-    """What a dataset is made of (after a preprocess): virtual where it still is, else values."""
+def member_from(dataset: xarray.Dataset, source: str | None = None, limit: int | None = None) -> Member:
+    """What a dataset is made of (after a preprocess): virtual where it still is, else values.
+
+    Parameters
+    ----------
+    dataset
+        The dataset.
+    source
+        The file it was.
+    limit
+        What was computed and has more bytes than this stays a Dask array, if there is Dask: see `computed`.
+    """
     variables: dict[str, Variable] = {}
     for name, variable in dataset.variables.items():
         variables[str(name)] = Variable(
-            tuple(str(dim) for dim in variable.dims), _data(variable), dict(variable.attrs), dict(variable.encoding)
+            tuple(str(dim) for dim in variable.dims),
+            _data(variable, limit),
+            dict(variable.attrs),
+            dict(variable.encoding),
         )
     indexed = {str(name) for name in dataset.xindexes}
     unindexed = frozenset(
@@ -61,8 +76,16 @@ def member_from(dataset: xarray.Dataset, source: str | None = None) -> Member:
     return Member(variables, coords, dict(dataset.attrs), dict(dataset.encoding), source, unindexed)
 
 
-def _data(variable: xarray.Variable) -> Any:
+def _data(variable: xarray.Variable, limit: int | None) -> Any:
     lazy = behind(variable)
+    large = limit is not None and variable.nbytes > limit and find_spec("dask") is not None
     if lazy is not None:
-        return lazy.array if not lazy.steps else lazy.read()
-    return np.asarray(variable.values)
+        if not lazy.steps:
+            return lazy.array
+        return to_dask(lazy) if large else lazy.read()
+    return variable.data if large and is_dask(variable.data) else np.asarray(variable.values)
+
+
+def is_dask(data: Any) -> bool:
+    """Whether these are no values, but what Dask will make of some."""
+    return hasattr(data, "dask")

@@ -43,6 +43,8 @@ class Access:
     """Keeps decoded chunks for the next reads."""
     kept: tuple[Any, ...] = field(default=(), compare=False, repr=False)
     """What the sources are that lie in memory: found again by name only as long as somebody holds them."""
+    read_limit: int | None = field(default=None, compare=False, repr=False)
+    """Bytes that arithmetic may read at once; None: what `options` says."""
 
 
 class LazyArray(NDArrayOperatorsMixin, ExplicitlyIndexed):

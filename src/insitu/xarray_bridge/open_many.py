@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from insitu.combining.rules import DEFAULT, Rules
 from insitu.combining.scanning import Failure, Job, loader
 from insitu.opening import Verify
 from insitu.reading import ChunkCache
+from insitu.xarray_bridge.computed import COMPUTED, combined_by_xarray, computes
 from insitu.xarray_bridge.dataset import dataset_of, member_from
 from insitu.xarray_bridge.lazy import Access
 from insitu.xarray_bridge.opening import access_to, chunked
@@ -72,7 +73,8 @@ def open_mfdataset(
     compat, data_vars, coords, join, combine_attrs, attrs_file
         As in xarray, with the installed xarray's defaults.
     preprocess
-        Called with each file's dataset; structural changes stay virtual.
+        Called with each file's dataset. Structural changes stay virtual; what it computes is read where that is little, else it becomes a Dask
+        array, and xarray combines the files.
     variables
         Only these, and their coordinates.
     errors
@@ -109,25 +111,30 @@ def open_mfdataset(
         format=format,
         variables=names,
         storage_options=access.storage_options,
-        finish=_Preprocess(preprocess, access) if preprocess is not None else None,
+        finish=_Preprocess(preprocess, access, COMPUTED // max(len(urls), 1)) if preprocess is not None else None,
         catch=errors != "raise",
         verify=verify,
         allow_local=allow_local,
     )
-    if isinstance(concat_dim, Mapping):
-        named = labels_from_names(urls, concat_dim)
-        found = gather(urls, job, parallel=parallel, progress=progress)
-        member = combine_named(found, named, rules, errors)
+    named = labels_from_names(urls, concat_dim) if isinstance(concat_dim, Mapping) else None
+    dims = _dims(concat_dim, combine) if named is None else []
+    at = places if combine == "nested" else None
+    found = gather(urls, job, parallel=parallel, progress=progress)
+    if any(computes(item) for item in found):
+        member = Member({}, frozenset())
+        dataset = combined_by_xarray(found, at, dims, named, rules, errors, access)
     else:
-        dims = _dims(concat_dim, combine)
-        found = gather(urls, job, parallel=parallel, progress=progress)
-        member = combine_files(found, places if combine == "nested" else None, dims, rules, errors)
+        member = (
+            combine_files(found, at, dims, rules, errors)
+            if named is None
+            else combine_named(found, named, rules, errors)
+        )
+        dataset = dataset_of(member, access)
     if attrs_file is not None:
-        member.attributes = _attributes_of(attrs_file, found, urls)
+        dataset.attrs = dict(_attributes_of(attrs_file, found, urls))
     survey = Survey.of(found, member)
     # The tables of ten thousand files: not needed any more, and a traceback that somebody keeps may keep this frame.
     del found
-    dataset = dataset_of(member, access)
     if chunks is not None:
         dataset = chunked(dataset, chunks)
     dataset.insitu.survey = survey
@@ -176,6 +183,9 @@ class _Preprocess:
 
     function: Callable[[xarray.Dataset], xarray.Dataset]
     access: Access
+    limit: int
+    """Bytes of a variable that it may read to compute with."""
 
     def __call__(self, member: Member) -> Member:
-        return member_from(self.function(dataset_of(member, self.access)), member.source)
+        dataset = dataset_of(member, replace(self.access, read_limit=self.limit))
+        return member_from(self.function(dataset), member.source, self.limit)

@@ -49,9 +49,12 @@ def read_all(arrays: Sequence[LazyArray]) -> list[npt.NDArray[Any]]:
 
 def computable(array: LazyArray) -> Any:
     """Something that NumPy's functions compute with: the values, or a Dask array where there are more than `read_limit`."""
-    if array.nbytes <= options.read_limit:
+    limit = array.access.read_limit
+    if array.nbytes <= (options.read_limit if limit is None else limit):
         return array.read()
     if find_spec("dask") is None:
+        if array.nbytes <= options.read_limit:
+            return array.read()
         raise TooLargeError(
             f"this would read {array.nbytes / 2**30:.1f} GiB at once, more than insitu.options.read_limit",
             hint="Select less, load() it on purpose, raise the limit, or install Dask (then it becomes a Dask array)",

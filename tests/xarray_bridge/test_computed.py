@@ -1,0 +1,95 @@
+"""A preprocess that computes must not read an archive whole: what it makes of large variables waits for Dask."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from insitu.combining.member import CombineError
+from insitu.formats import InsituWarning
+from insitu.xarray_bridge import open_many, open_mfdataset
+
+pytest.importorskip("dask.array")
+WHAT: dict[str, Callable[[xr.Dataset], xr.Dataset]] = {
+    "arithmetic": lambda ds: ds.assign(t=ds.t - 273.15),
+    "where": lambda ds: ds.where(ds.t > 0),
+    "masked": lambda ds: ds.assign(t=ds.t.where(ds.y > 1)),
+    "new": lambda ds: ds.assign(warm=ds.t > 10, twice=ds.t * 2),
+    "chunked": lambda ds: ds.chunk(x=2),
+}
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setattr(open_many, "COMPUTED", 4 * 100)
+    rng = np.random.default_rng(3)
+    paths = []
+    for number in range(4):
+        values = (20 * rng.standard_normal((3, 4, 5))).astype("float32")
+        labels = {"time": np.arange(3) + 3 * number, "y": np.arange(4), "x": np.arange(5.0)}
+        ds = xr.Dataset({"t": (("time", "y", "x"), values), "k": ("y", np.arange(4))}, labels, {"title": "a"})
+        paths.append(str(tmp_path / f"r{number // 2}_{number}.nc"))
+        ds.to_netcdf(paths[-1], engine="netcdf4")
+    return paths
+
+
+def theirs(paths: Any, **options: Any) -> xr.Dataset:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with xr.open_mfdataset(paths, engine="netcdf4", **options) as dataset:
+            return dataset.load()
+
+
+@pytest.mark.parametrize("what", WHAT)
+def test_by_labels(archive: list[str], what: str) -> None:
+    found = open_mfdataset(archive, preprocess=WHAT[what])
+    assert not isinstance(found.t.variable._data, np.ndarray)
+    xr.testing.assert_identical(found.load(), theirs(archive, preprocess=WHAT[what]))
+
+
+@pytest.mark.parametrize("what", ["arithmetic", "where"])
+def test_in_lists(archive: list[str], what: str) -> None:
+    one: dict[str, Any] = {"combine": "nested", "concat_dim": "time", "preprocess": WHAT[what]}
+    xr.testing.assert_identical(open_mfdataset(archive, **one).load(), theirs(archive, **one))
+    square = [archive[:2], archive[2:]]
+    two: dict[str, Any] = {
+        "combine": "nested",
+        "concat_dim": ["run", "time"],
+        "preprocess": WHAT[what],
+        "join": "outer",
+    }
+    xr.testing.assert_identical(open_mfdataset(square, **two).load(), theirs(square, **two))
+
+
+def test_by_names(archive: list[str]) -> None:
+    found = open_mfdataset(archive, concat_dim={"run": r"r(\d)_"}, preprocess=WHAT["arithmetic"], join="outer")
+    plain = open_mfdataset(archive, concat_dim={"run": r"r(\d)_"}, join="outer")
+    assert found.chunks
+    xr.testing.assert_equal(found.load(), plain.assign(t=plain.t - 273.15).load())
+
+
+def test_a_file_that_cannot_be_taken(archive: list[str], tmp_path: Path) -> None:
+    bad = tmp_path / "bad.nc"
+    bad.write_bytes(b"no file of any format")
+    with pytest.warns(InsituWarning, match="left out.*bad.nc"):
+        found = open_mfdataset([*archive, str(bad)], preprocess=WHAT["arithmetic"], errors="warn")
+    xr.testing.assert_identical(found.load(), theirs(archive, preprocess=WHAT["arithmetic"]))
+    assert list(found.insitu.report().left_out) == [str(bad)]
+    square = [archive[:2], [archive[2], str(bad)]]
+    with pytest.raises(CombineError, match=r"the file at \(1, 1\)"):
+        open_mfdataset(
+            square, combine="nested", concat_dim=["run", "time"], preprocess=WHAT["arithmetic"], errors="skip"
+        )
+
+
+def test_little_is_computed_at_once(archive: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_many, "COMPUTED", 1 << 20)
+    found = open_mfdataset(archive, preprocess=WHAT["arithmetic"])
+    assert isinstance(found.t.variable._data, np.ndarray)
+    xr.testing.assert_identical(found, theirs(archive, preprocess=WHAT["arithmetic"]))
