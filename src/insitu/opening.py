@@ -18,9 +18,10 @@ import numpy.typing as npt
 
 from insitu.errors import SelectionError, VariableError
 from insitu.formats import scan_format
+from insitu.formats.archives import names_member, open_place
 from insitu.model import Selection, VirtualArray, VirtualGroup
 from insitu.reading import ChunkCache, Tally, read_array, read_points, summary
-from insitu.sources import ByteSource, detach_secrets, open_source
+from insitu.sources import ByteSource, detach_secrets
 
 if TYPE_CHECKING:
     from insitu.reading.zarr_store.store import InsituStore
@@ -49,7 +50,7 @@ def scan(
     ----------
     url
         A path, a URL (`http://`, `https://`, `s3://`, `gs://`, `az://`), or an open source of bytes: an archive file, a Zarr store
-        (directory, prefix, zip), or a saved set of references.
+        (directory, prefix, zip), a saved set of references, or a member of a zip or tar archive (`runs.zip::2024/jan.nc`).
     group
         Scan this group only.
     variables
@@ -118,7 +119,8 @@ _COLLECTING = re.compile(r"(reference\+json|reference\+parquet|virtualizarr)://"
 
 def may_be_many(url: str) -> bool:
     """Whether a reference set or a Zarr store may lie at a URL: by its name, and on this machine by a look."""
-    return bool(_COLLECTED.search(url.partition("?")[0]) or _COLLECTING.match(url)) or os.path.isdir(url)
+    found = bool(_COLLECTED.search(url.partition("?")[0]) or _COLLECTING.match(url)) or os.path.isdir(url)
+    return found and names_member(url) is None
 
 
 def _many(
@@ -161,7 +163,7 @@ def _source(url: Location, storage_options: Mapping[str, Any] | None) -> Iterato
     if not isinstance(url, str) and isinstance(url, ByteSource):
         yield url
         return
-    with open_source(url, storage_options) as source:
+    with open_place(url, storage_options) as source:
         yield source
 
 

@@ -19,10 +19,11 @@ from insitu.cli.progress import bar
 from insitu.cli.resume import Resuming, journal_for
 from insitu.cli.screen import plural, problems, show, size
 from insitu.errors import InsituError, UnsupportedError
+from insitu.formats.archives import expand_members, names_member
 from insitu.model import VirtualGroup, census
 from insitu.opening import may_be_many
 from insitu.opening import scan as scan_url
-from insitu.sources import Counted, expand, open_source
+from insitu.sources import Counted, open_source
 from insitu.sources.address import is_remote
 
 __all__ = ["scan"]
@@ -75,7 +76,7 @@ def scan(
     if errors not in ("raise", "warn", "skip"):
         raise typer.BadParameter("must be raise, warn or skip", param_hint="--errors")
     options = storage_options(option)
-    files = expand(urls, options)
+    files = expand_members(urls, options)
     with told(verbose):
         if output is None:
             _show(files, group, variable, errors, options)
@@ -242,7 +243,7 @@ def _show(
 def _scanned(
     url: Any, group: str | None, variables: Sequence[str] | None, errors: Any, options: dict[str, Any] | None
 ) -> tuple[VirtualGroup, str, str]:
-    if isinstance(url, str) and may_be_many(url):  # references, a Zarr store: more than one file
+    if isinstance(url, str) and (may_be_many(url) or names_member(url)):  # more than one file, or less
         return scan_url(url, group=group, variables=variables, errors=errors, storage_options=options), "–", "–"
     with Counted(open_source(url, options)) as source:
         found = scan_url(source, group=group, variables=variables, errors=errors, storage_options=options)

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.combining.member import CombineError
-from insitu.sources import detach_secrets, expand
+from insitu.formats.archives import expand_members, names_member
+from insitu.sources import detach_secrets
 
 __all__ = ["FromNames", "found_paths", "labels_from_names", "without_secrets"]
 
@@ -33,12 +34,15 @@ def found_paths(paths: Any, storage_options: Mapping[str, Any] | None = None) ->
             else:
                 found += found_paths(part, storage_options)
         return found
-    return [_absolute(path) for path in expand(paths, storage_options)]
+    return [_absolute(path) for path in expand_members(paths, storage_options)]
 
 
 def _absolute(path: Any) -> Any:
     if isinstance(path, os.PathLike):
         path = os.fspath(path)
+    place = names_member(path)
+    if place is not None and "://" not in path:
+        return f"{_absolute(place.archive)}::{path.partition('::')[2]}"
     if isinstance(path, str) and "://" not in path and "::" not in path:
         slash = "/" if path.endswith("/") else ""  # which may mean a store, where the bare name is nothing
         return os.path.abspath(os.path.expanduser(path)) + slash

@@ -18,10 +18,11 @@ from insitu.combining.matlab import is_matlab
 from insitu.combining.member import Load, Member
 from insitu.errors import CodecError, FormatError, UnsupportedError, VariableError
 from insitu.formats import InsituWarning, scan_format
+from insitu.formats.archives import open_place
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.opening import Verify, may_be_many, scan, trusted
 from insitu.reading import read_arrays
-from insitu.sources import ByteSource, open_source
+from insitu.sources import ByteSource
 
 __all__ = ["Failure", "Job", "loader", "scan_member", "scan_tree"]
 
@@ -98,7 +99,7 @@ def scan_member(url: Any, job: Job, memory: Memory | None = None, told: VirtualG
         return _member(group, job, load, memory=memory, url=fspath(url), only=job.variables)
     if _collected(url, job):
         return _member(_scan(url, job), job, load, memory=memory, url=fspath(url), only=job.variables)
-    with open_source(url, job.storage_options) as source:
+    with open_place(url, job.storage_options) as source:
         rescan = _beside(source, job)
         try:
             group = trusted(_scanned(source, job), job.verify)
@@ -118,7 +119,7 @@ def scan_tree(url: Any, job: Job) -> Iterator[tuple[str, Member]]:
         for path, node in _scan(url, job).walk():
             yield path, _member(node, job, load, url=fspath(url))
         return
-    with open_source(url, job.storage_options) as source:
+    with open_place(url, job.storage_options) as source:
         errors = "warn" if job.catch else "raise"
         how: dict[str, Any] = {"format": job.format, "errors": errors, "storage_options": job.storage_options}
         tree = trusted(scan_format(source, group=job.group, **how), job.verify)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, Protocol
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.archives import is_tar, is_zip, scan_tar, scan_zip
+from insitu.formats.archives import Inside, is_tar, is_zip, scan_inside, scan_tar, scan_zip
 from insitu.formats.dmrpp import is_dmrpp, scan_dmrpp
 from insitu.formats.fits import is_fits, scan_fits
 from insitu.formats.grib import is_grib, is_side_file, scan_by_index, scan_grib
@@ -25,7 +25,7 @@ from insitu.formats.tiff import is_tiff, scan_tiff
 from insitu.model import VirtualGroup
 from insitu.sources.protocol import ByteSource
 
-__all__ = ["FORMATS", "Format", "InsituWarning", "Scan", "scan_format"]
+__all__ = ["FORMATS", "Format", "InsituWarning", "Scan", "scan_format", "scan_window"]
 
 
 class Scan(Protocol):
@@ -124,10 +124,26 @@ def scan_format(
     """
     if errors not in ("raise", "warn", "keep"):
         raise ValueError(f'errors must be "raise" or "warn", not {errors!r}')
+    if isinstance(source, Inside):
+        return scan_inside(
+            source, group=group, variables=variables, errors=errors, format=format, storage_options=storage_options
+        )
+    window = Window(source, storage_options=storage_options)
+    return scan_window(window, group=group, variables=variables, errors=errors, format=format)
+
+
+def scan_window(
+    window: Window,
+    *,
+    group: str | None = None,
+    variables: Collection[str] | None = None,
+    errors: str = "raise",
+    format: str | None = None,
+) -> VirtualGroup:
+    """The same for a file whose first bytes are at hand."""
     names = (*FORMATS, *registered_names())
     if format is not None and format not in names:
         raise ValueError(f"no format {format!r}; there are: {', '.join(names)}")
-    window = Window(source, storage_options=storage_options)
     for name in names if format is None else (format,):
         try:
             row = FORMATS[name] if name in FORMATS else registered(name)
@@ -142,10 +158,10 @@ def scan_format(
             return found
     looks = _looks_like(window.head)
     if window.size == 0:
-        raise FormatError("the file is empty", url=source.url, offset=0, structure="signature")
+        raise FormatError("the file is empty", url=window.url, offset=0, structure="signature")
     raise FormatError(
         f"the file is of no format that is read here{f': it looks like {looks[0]}' if looks else ''}",
-        url=source.url,
+        url=window.url,
         offset=0,
         structure="signature",
         hint=looks[1] if looks else f"Formats that are read: {', '.join(names)}",

@@ -1,5 +1,10 @@
 """Zip and tar archives: files within a file, read by range."""
 
-from insitu.formats.archives.scan import is_tar, is_zip, scan_tar, scan_zip
+from insitu.formats.archives.listing import is_tar, is_zip
+from insitu.formats.archives.member import Inside
+from insitu.formats.archives.places import expand_members, names_member, open_place
+from insitu.formats.archives.scan import scan_inside, scan_tar, scan_zip
 
-__all__ = ["is_tar", "is_zip", "scan_tar", "scan_zip"]
+__all__ = [
+    "Inside", "expand_members", "is_tar", "is_zip", "names_member", "open_place", "scan_inside", "scan_tar", "scan_zip",
+]  # fmt: skip

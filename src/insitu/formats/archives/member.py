@@ -1,6 +1,7 @@
 """What is a member of an archive, and how is it seen as a file of its own?
 
-A name and a range of bytes, if it is not compressed. `Part` shows that range of the archive as a source; what a scan finds in it is moved back to where it lies in the archive.
+A name and a range of bytes, if it is not compressed. `Part` shows that range of the archive as a source; what a scan finds in it is moved back to where it lies in the archive. `Inside` is the archive
+itself, of which a scan is to see one member only.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from insitu.errors import UnsupportedError
 from insitu.model import Codec, Columns, Encoding, Source, Sparse, Tile, VirtualArray, VirtualGroup
 from insitu.sources.protocol import ByteSource, Range
 
-__all__ = ["Member", "Part", "moved"]
+__all__ = ["Inside", "Member", "Part", "moved", "path_of"]
 
 
 class Member(NamedTuple):
@@ -24,42 +25,34 @@ class Member(NamedTuple):
 
     name: str
     offset: int
-    """Of its bytes in the archive."""
+    """Of its bytes in the archive; -1: behind a header that has not been looked at."""
     length: int
     hidden: str = ""
     """Why its bytes cannot be read by range, if so."""
+    header: int = -1
+    """Where that header is."""
 
 
-class Part:
-    """A range of a source, seen as a source of its own. Whoever opened the archive closes it."""
+def path_of(name: str) -> str:
+    """A member's name as a path: none of them leads out of the archive.
 
-    def __init__(self, source: ByteSource, member: Member) -> None:
-        self._source, self._member = source, member
+    Examples
+    --------
+    >>> path_of("./runs//../jan.nc")
+    'runs/jan.nc'
+    """
+    return "/".join(part for part in name.replace("\\", "/").split("/") if part not in ("", ".", ".."))
 
-    @property
-    def url(self) -> str:
-        """The archive's, and the member's name."""
-        return f"{self._source.url}::{self._member.name}"
 
-    def size(self) -> int:
-        """Bytes in the member."""
-        return self._member.length
+class _Wrapped:
+    """A source around another. Whoever opened that one closes it."""
 
-    def read(self, offset: int, length: int) -> bytes:
-        """One range."""
-        return self._source.read(*self._placed(offset, length))
-
-    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Many ranges."""
-        return self._source.read_many([self._placed(*wanted) for wanted in ranges])
-
-    def _placed(self, offset: int, length: int) -> Range:
-        offset = min(offset, self._member.length)
-        return self._member.offset + offset, max(min(length, self._member.length - offset), 0)
+    def __init__(self, source: ByteSource) -> None:
+        self.source = source
 
     def describe(self) -> Source:
         """What identifies the archive: a member has nothing of its own."""
-        return self._source.describe()
+        return self.source.describe()
 
     def close(self) -> None:
         """Nothing: the archive is not ours."""
@@ -70,36 +63,101 @@ class Part:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        pass
+        self.close()
 
 
-def moved(tree: VirtualGroup, offset: int) -> VirtualGroup:
-    """What was found in a member, with offsets in the archive."""
+class Part(_Wrapped):
+    """A range of a source, seen as a source of its own."""
+
+    def __init__(self, source: ByteSource, member: Member) -> None:
+        super().__init__(source)
+        self.member = member
+
+    @property
+    def url(self) -> str:
+        """The archive's, and the member's name."""
+        return f"{self.source.url}::{self.member.name}"
+
+    def size(self) -> int:
+        """Bytes in the member."""
+        return self.member.length
+
+    def read(self, offset: int, length: int) -> bytes:
+        """One range."""
+        return self.source.read(*self._placed(offset, length))
+
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Many ranges."""
+        return self.source.read_many([self._placed(*wanted) for wanted in ranges])
+
+    def _placed(self, offset: int, length: int) -> Range:
+        offset = min(offset, self.member.length)
+        return self.member.offset + offset, max(min(length, self.member.length - offset), 0)
+
+
+class Inside(_Wrapped):
+    """An archive, opened for one of its members: its bytes are the archive's, a scan sees the member."""
+
+    def __init__(self, source: ByteSource, path: str) -> None:
+        super().__init__(source)
+        self.path = path
+
+    @property
+    def url(self) -> str:
+        """The archive's, and the member's path."""
+        return f"{self.source.url}::{self.path}"
+
+    def size(self) -> int:
+        """Bytes in the archive."""
+        return self.source.size()
+
+    def read(self, offset: int, length: int) -> bytes:
+        """One range of the archive."""
+        return self.source.read(offset, length)
+
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Many ranges of the archive."""
+        return self.source.read_many(ranges)
+
+    def close(self) -> None:
+        """Close the archive, which was opened for this."""
+        self.source.close()
+
+
+def moved(tree: VirtualGroup, offset: int, own: str) -> VirtualGroup:
+    """What was found in a member, with offsets in the archive, whose URL is `own`."""
     return VirtualGroup(
-        {name: _array(array, offset) for name, array in tree.arrays.items()},
-        {name: moved(group, offset) for name, group in tree.groups.items()},
+        {name: _array(array, offset, own) for name, array in tree.arrays.items()},
+        {name: moved(group, offset, own) for name, group in tree.groups.items()},
         tree.attributes,
         tree.details,
         tree.problems,
     )
 
 
-def _array(array: VirtualArray, offset: int) -> VirtualArray:
-    return replace(array, tiles=tuple(_tile(tile, offset) for tile in array.tiles))
+def _array(array: VirtualArray, offset: int, own: str) -> VirtualArray:
+    return replace(array, tiles=tuple(_tile(tile, offset, own) for tile in array.tiles))
 
 
-def _tile(tile: Tile, offset: int) -> Tile:
+def _tile(tile: Tile, offset: int, own: str) -> Tile:
     encodings = tuple(_encoding(encoding, offset) for encoding in tile.encodings)
     chunks = tile.chunks
-    if isinstance(chunks, Columns):
-        if (chunks.source < 0).all():
-            return replace(tile, encodings=encodings)
-        places = np.where(chunks.source >= 0, chunks.offset.astype(np.int64) + offset, chunks.offset)
-        return replace(tile, encodings=encodings, chunks=replace(chunks, offset=places))
+    if not isinstance(chunks, (Columns, Sparse)):
+        raise UnsupportedError(f"chunks kept as {type(chunks).__name__} cannot be moved into an archive")
+    elsewhere = [source.url for source in chunks.sources if source.url != own]
+    if any("::" in url for url in elsewhere):
+        raise UnsupportedError(f"data in another member of the archive is not read: {elsewhere[0]}")
+    if elsewhere and len(elsewhere) == len(chunks.sources):
+        return replace(tile, encodings=encodings)
+    if elsewhere:
+        raise UnsupportedError("data partly in an archive and partly elsewhere is not read")
     if isinstance(chunks, Sparse):
         places = chunks.offset.astype(np.int64) + offset
         return replace(tile, encodings=encodings, chunks=replace(chunks, offset=places))
-    raise UnsupportedError(f"chunks kept as {type(chunks).__name__} cannot be moved into an archive")
+    if (chunks.source < 0).all():
+        return replace(tile, encodings=encodings)
+    places = np.where(chunks.source >= 0, chunks.offset.astype(np.int64) + offset, chunks.offset)
+    return replace(tile, encodings=encodings, chunks=replace(chunks, offset=places))
 
 
 def _encoding(encoding: Encoding, offset: int) -> Encoding:

@@ -1,34 +1,50 @@
 """What is in the files of a zip or tar archive?
 
-Each member that is not compressed and of a format that is read here becomes a group at its path: `insitu.open_dataset("runs.tar", group="2024/jan.nc")`. Chunks are ranges of the archive itself, so nothing is
-unpacked, now or later. Only the members that are asked for are looked at. (A zip file that holds a Zarr store is opened as that store.)
+Each member that is not compressed and of a format that is read here becomes a group at its path, and so does each folder that is a Zarr store: `insitu.open_dataset("runs.tar", group="2024/jan.nc")`. Chunks
+are ranges of the archive itself, so nothing is unpacked, now or later; archives in archives too. Only the members that are asked for are looked at. An archive that is one Zarr store is opened as that store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
 
-from insitu.errors import FormatError, InsituError, SourceError, VariableError
-from insitu.formats.archives.member import Member, Part, moved
-from insitu.formats.archives.tape import is_header, tar_members
-from insitu.formats.archives.zipped import zip_members
+from insitu.errors import FormatError, InsituError, SourceError, UnsupportedError, VariableError
+from insitu.formats.archives.listing import is_tar, is_zip, listed, members_of
+from insitu.formats.archives.member import Inside, Member, Part, moved, path_of
+from insitu.formats.archives.stores import Kept, store_roots
+from insitu.formats.archives.zipped import located
 from insitu.formats.choosing import below, picked
-from insitu.formats.hdf5.walk import run
 from insitu.formats.hdf5.window import Window
 from insitu.formats.problems import Problems
 from insitu.model import VirtualGroup
+from insitu.sources.protocol import ByteSource
 
-__all__ = ["is_tar", "is_zip", "scan_tar", "scan_zip"]
+__all__ = ["scan_inside", "scan_tar", "scan_zip"]
+
+DEEPEST = 4
+"""Archives in archives."""
 
 
-def is_zip(window: Window) -> bool:
-    """Whether a file begins as a zip archive does."""
-    return window.head[:4] in (b"PK\3\4", b"PK\5\6")
+class Wanted(NamedTuple):
+    """What a caller asks for."""
 
+    group: str | None
+    variables: Collection[str] | None
+    errors: str
+    storage_options: Mapping[str, Any] | None
+    depth: int = 0
+    format: str | None = None
+    """Of the member asked for, by name."""
 
-def is_tar(window: Window) -> bool:
-    """Whether a file begins with the header of a tar archive's member."""
-    return is_header(window.head[:512])
+    def inside(self, path: str) -> Wanted:
+        """The same, seen from a member at the beginning of the path asked for."""
+        rest = (self.group or "").strip("/")[len(path) :].strip("/")
+        return self._replace(group=rest or None)
+
+    def everything(self) -> Wanted:
+        """All of a member."""
+        return self._replace(group=None, variables=None)
 
 
 def scan_zip(
@@ -51,7 +67,8 @@ def scan_zip(
     errors
         "raise" or "warn".
     """
-    return _tree(window, zip_members(window), "zip", group, variables, errors)
+    wanted = Wanted(group, variables, errors, window.storage_options)
+    return _tree(window.source, members_of(window, "zip"), "zip", wanted)
 
 
 def scan_tar(
@@ -62,70 +79,156 @@ def scan_tar(
     errors: str = "raise",
 ) -> VirtualGroup:
     """Scan the members of a tar archive: see `scan_zip`."""
-    return _tree(window, run(tar_members(window.size, window.url), window), "tar", group, variables, errors)
+    wanted = Wanted(group, variables, errors, window.storage_options)
+    return _tree(window.source, members_of(window, "tar"), "tar", wanted)
 
 
-def _tree(
-    window: Window,
-    members: list[Member],
-    kind: str,
-    group: str | None,
-    variables: Collection[str] | None,
-    errors: str,
+def scan_inside(
+    place: Inside,
+    *,
+    group: str | None = None,
+    variables: Collection[str] | None = None,
+    errors: str = "raise",
+    format: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> VirtualGroup:
-    from insitu.formats.detect import scan_format  # not at the top: it knows us
+    """Scan one member of an archive as if it were a file: see `scan_zip`."""
+    path = f"{place.path}/{group.strip('/')}" if group and group.strip("/") else place.path
+    wanted = Wanted(path, variables, errors, storage_options, format=format)
+    return _tree(place.source, listed(place.source), "archive", wanted)
 
-    problems = Problems(errors)
-    asked = (group or "").strip("/")
+
+def _tree(source: ByteSource, members: list[Member], kind: str, wanted: Wanted) -> VirtualGroup:
+    """What was asked for of the members; `source` is the archive, or a part of one that it is."""
+    if isinstance(source, Part):  # an archive in an archive: its members are ranges of the outer one
+        base = source.member.offset
+        members = [
+            member._replace(offset=member.offset + base if member.offset >= 0 else -1, header=member.header + base)
+            for member in members
+        ]
+        url, source = source.url, source.source
+    else:
+        url = source.url
+    asked = (wanted.group or "").strip("/")
+    files = {path: member for member in members if (path := path_of(member.name))}  # the last of a name counts
+    roots = store_roots([*files])
+    if roots and _alone(roots, files) and not _in(asked, roots[0]):
+        return _store(source, roots[0], files, wanted)
+    for root in roots:
+        if _in(asked, root):
+            return _store(source, root, files, wanted.inside(root))
+    units = {path: member for path, member in files.items() if not any(_in(path, root) for root in roots)}
+    one = next((path for path in units if _in(asked, path)), None)
+    if one is not None:
+        return _asked(source, units[one], one, url, wanted)
+    chosen = [path for path in units if not asked or path.startswith(f"{asked}/")]
+    stores = [root for root in roots if not asked or root.startswith(f"{asked}/")]
+    if asked and not chosen and not stores:
+        raise _missing(asked, [*units, *roots], url)
+    problems = Problems(wanted.errors)
+    found = _all(source, units, chosen, problems, wanted)
+    for root in stores:
+        try:
+            found[root] = _store(source, root, files, wanted.everything())
+        except SourceError:
+            raise
+        except InsituError as problem:
+            problems.leave_out(root, problem)
+    if (
+        not found
+        and not asked
+        and not any(units[path].hidden for path in chosen)
+        and not problems.found.keys() - units.keys()
+    ):
+        raise FormatError(
+            f"a {kind} archive without a member of a format that is known here",
+            url=url,
+            hint=f"There are: {', '.join([*units][:12]) or 'none'}",
+        )
+    if asked and not found:
+        raise _missing(asked, [*units, *roots], url)
+    return picked(below(_nested(found, kind, problems), wanted.group, url=url), wanted.variables, url=url)
+
+
+def _all(
+    source: ByteSource, units: dict[str, Member], chosen: list[str], problems: Problems, wanted: Wanted
+) -> dict[str, VirtualGroup]:
+    """The members that are files of a known format."""
     found: dict[str, VirtualGroup] = {}
-    foreign = True
-    for member in members:
-        path = _path(member.name)
-        if not path or not _wanted(path, asked):
-            continue
+    plain = [path for path in chosen if not units[path].hidden]
+    for path in chosen:
+        if units[path].hidden:
+            problems.note(path, f"{units[path].hidden}: unpack the archive")
+    for path, member in zip(plain, located([units[path] for path in plain], source), strict=True):
         if member.hidden:
-            foreign = False
-            problems.note(path, f"{member.hidden}: unpack the archive")
-            if path == asked or asked.startswith(f"{path}/"):
-                raise VariableError(f"member {path!r} cannot be read by range: {member.hidden}", url=window.url)
+            problems.note(path, member.hidden)
             continue
         try:
-            tree = scan_format(Part(window.source, member), errors=errors)
-            found[path] = moved(tree, member.offset)
+            found[path] = _scan(source, member, wanted.everything())
         except SourceError:
             raise
         except InsituError as problem:
             if isinstance(problem, FormatError) and problem.place.get("structure") == "signature":
                 problems.note(path, str(problem))  # something else: a text, a picture
             else:
-                foreign = False
                 problems.leave_out(path, problem)
-    if not found and foreign and not asked:
-        names = ", ".join(_path(member.name) for member in members[:12])
-        raise FormatError(
-            f"a {kind} archive without a member of a format that is known here",
-            url=window.url,
-            hint=f"There are: {names or 'none'}",
-        )
-    tree = _nested(found, kind, problems)
-    if asked and not any(
-        path == asked or path.startswith(f"{asked}/") or asked.startswith(f"{path}/") for path in found
-    ):
-        names = ", ".join(_path(member.name) for member in members[:12])
+    return found
+
+
+def _asked(source: ByteSource, member: Member, path: str, url: str, wanted: Wanted) -> VirtualGroup:
+    """One member that was asked for by name."""
+    (there,) = located([member], source)
+    if there.hidden:
         raise VariableError(
-            f"no member {group!r} that is read here", url=window.url, hint=f"There are: {names or 'none'}"
+            f"member {path!r} cannot be read by range: {there.hidden}",
+            url=url,
+            hint="Make the archive without compression (zip -0), or unpack it",
         )
-    return picked(below(tree, group, url=window.url), variables, url=window.url)
+    return _scan(source, there, wanted.inside(path))
 
 
-def _path(name: str) -> str:
-    """A member's name as a path: none of them leads out of the archive."""
-    return "/".join(part for part in name.replace("\\", "/").split("/") if part not in ("", ".", ".."))
+def _scan(source: ByteSource, member: Member, wanted: Wanted) -> VirtualGroup:
+    """One member as a file of its own, or as an archive in the archive."""
+    from insitu.formats.detect import scan_window  # not at the top: it knows us
+
+    window = Window(Part(source, member), storage_options=wanted.storage_options)
+    kind = wanted.format or ("zip" if is_zip(window) else "tar" if is_tar(window) else None)
+    if kind in ("zip", "tar"):
+        if wanted.depth >= DEEPEST:
+            raise UnsupportedError(f"archives in archives, more than {DEEPEST} deep", url=window.url)
+        inner = wanted._replace(depth=wanted.depth + 1, format=None)
+        return _tree(window.source, members_of(window, kind), kind, inner)
+    tree = scan_window(
+        window, group=wanted.group, variables=wanted.variables, errors=wanted.errors, format=wanted.format
+    )
+    return moved(tree, member.offset, source.describe().url)
 
 
-def _wanted(path: str, asked: str) -> bool:
-    """Whether a member is the one asked for, lies in the folder asked for, or holds the group asked for."""
-    return not asked or path == asked or path.startswith(f"{asked}/") or asked.startswith(f"{path}/")
+def _store(source: ByteSource, root: str, files: dict[str, Member], wanted: Wanted) -> VirtualGroup:
+    """A folder that is a Zarr store."""
+    from insitu.formats.zarr import scan_store  # not at the top: most archives hold none
+
+    prefix = f"{root}/" if root else ""
+    inside = {path[len(prefix) :]: member for path, member in files.items() if path.startswith(prefix)}
+    kept = Kept(source, root, inside, wanted.storage_options)
+    found = scan_store(kept, group=wanted.group, variables=wanted.variables, errors=wanted.errors)
+    if found is None:
+        raise FormatError("a folder with documents of Zarr's, but no store", url=kept.url, structure="zarr.json")
+    return found
+
+
+def _in(path: str, root: str) -> bool:
+    """Whether a path is that of a member (or store), or lies in it."""
+    return bool(path) and (not root or path == root or path.startswith(f"{root}/"))
+
+
+def _alone(roots: list[str], files: dict[str, Member]) -> bool:
+    return len(roots) == 1 and all(_in(path, roots[0]) for path in files)
+
+
+def _missing(path: str, names: list[str], url: str) -> VariableError:
+    shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+    return VariableError(f"no member {path!r} that is read here", url=url, hint=f"There are: {shown or 'none'}")
 
 
 def _nested(found: dict[str, VirtualGroup], kind: str, problems: Problems) -> VirtualGroup:

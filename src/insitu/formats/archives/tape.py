@@ -15,6 +15,7 @@ BLOCK = 512
 MEMBERS_LIMIT = 1 << 20
 LARGEST_NOTE = 1 << 20
 """Bytes of a long name or of pax records."""
+PLAIN, HARD_LINK, SPARSE = (b"0", b"\0", b"7"), b"1", b"S"
 
 
 def is_header(block: bytes) -> bool:
@@ -25,7 +26,9 @@ def is_header(block: bytes) -> bool:
         said = _octal(block[148:156])
     except ValueError:
         return False
-    return said == sum(block[:148]) + 8 * 32 + sum(block[156:BLOCK])
+    rest = block[:148] + block[156:BLOCK]
+    # Of bytes; some writers of old took them for signed.
+    return said in (sum(rest) + 8 * 32, sum(rest) + 8 * 32 - 256 * sum(byte > 127 for byte in rest))
 
 
 def _octal(data: bytes) -> int:
@@ -38,7 +41,9 @@ def _octal(data: bytes) -> int:
 def tar_members(size: int, url: str) -> Walk[list[Member]]:
     """All members that are plain files."""
     found: list[Member] = []
-    at, name, length = 0, None, None
+    names: dict[str, int] = {}
+    at = 0
+    told: dict[str, str] = {}
     while at + BLOCK <= size:
         (block,) = yield [(at, BLOCK)]
         if not any(block):
@@ -46,32 +51,71 @@ def tar_members(size: int, url: str) -> Walk[list[Member]]:
         if not is_header(block):
             raise FormatError("the header of a member is damaged", url=url, offset=at, structure="tar header")
         kind = block[156:157]
-        own = _octal(block[124:136])
+        own = _number(block[124:136], url, at)
         if kind in (b"L", b"x", b"g", b"K"):
             if own > LARGEST_NOTE or at + BLOCK + own > size:
                 raise FormatError(f"a note of {own} bytes", url=url, offset=at, structure="tar header")
             (note,) = yield [(at + BLOCK, own)]
             if kind == b"L":
-                name = note.split(b"\0", 1)[0].decode("utf-8", "replace")
+                told["path"] = note.split(b"\0", 1)[0].decode("utf-8", "replace")
             elif kind == b"x":
-                told = _records(note)
-                name = told.get("path", name)
-                length = int(told["size"]) if "size" in told else length
-            at += BLOCK + -(-own // BLOCK) * BLOCK
+                told |= _records(note)
+            at += BLOCK + _rounded(own)
             continue
-        nbytes = own if length is None else length
+        nbytes = own if not told.get("size", "").isdecimal() else int(told["size"])
         if nbytes < 0 or nbytes > size:
             raise FormatError(f"a member of {nbytes} bytes", url=url, offset=at, structure="tar header")
-        if kind in (b"0", b"\0", b"7"):
-            short = at + BLOCK + nbytes > size
-            found.append(
-                Member(name or _name(block), at + BLOCK, nbytes, "the archive ends before it does" if short else "")
-            )
-            if len(found) > MEMBERS_LIMIT:
-                raise FormatError(f"more than {MEMBERS_LIMIT} members", url=url, offset=at, structure="tar header")
-        at += BLOCK + -(-nbytes // BLOCK) * BLOCK
-        name, length = None, None
+        name = told.get("GNU.sparse.name", told.get("path")) or _name(block)
+        begin = at + BLOCK
+        if kind == SPARSE and block[482]:  # more of the map of a sparse file, in blocks that may go on
+            begin = yield from _behind_map(begin, size, url)
+        member = _member(name, kind, begin, nbytes, size, told)
+        if kind == HARD_LINK:
+            target = block[157:257].split(b"\0", 1)[0].decode("utf-8", "replace")
+            target = told.get("linkpath", target)
+            member = found[names[target]]._replace(name=name) if target in names else None
+            nbytes = 0
+        if member is not None:
+            names[name] = len(found)
+            found.append(member)
+        if len(found) > MEMBERS_LIMIT:
+            raise FormatError(f"more than {MEMBERS_LIMIT} members", url=url, offset=at, structure="tar header")
+        at = begin + _rounded(nbytes)
+        told = {}
     return found
+
+
+def _member(name: str, kind: bytes, begin: int, nbytes: int, size: int, told: dict[str, str]) -> Member | None:
+    """A plain file, as far as its bytes are there."""
+    hidden = ""
+    if kind == SPARSE or any(key.startswith("GNU.sparse.") for key in told):
+        hidden = "it is a sparse file, with its holes left out"
+    elif kind not in PLAIN:
+        return None
+    elif begin + nbytes > size:
+        hidden = "the archive ends before it does"
+    return Member(name, begin, nbytes, hidden)
+
+
+def _behind_map(at: int, size: int, url: str) -> Walk[int]:
+    """Where the bytes of a sparse file begin: behind blocks each of which says whether one more follows."""
+    while at + BLOCK <= size:
+        (block,) = yield [(at, BLOCK)]
+        at += BLOCK
+        if not block[504]:
+            return at
+    raise FormatError("the map of a sparse file has no end", url=url, offset=at, structure="tar header")
+
+
+def _rounded(nbytes: int) -> int:
+    return -(-nbytes // BLOCK) * BLOCK
+
+
+def _number(data: bytes, url: str, at: int) -> int:
+    try:
+        return _octal(data)
+    except ValueError:
+        raise FormatError("the size of a member is no number", url=url, offset=at, structure="tar header") from None
 
 
 def _name(block: bytes) -> str:
@@ -85,7 +129,7 @@ def _records(note: bytes) -> dict[str, str]:
     found: dict[str, str] = {}
     while note:
         number, space, _ = note.partition(b" ")
-        if not space or not number.isdigit() or not len(number) + 1 < int(number) <= len(note):
+        if not space or not number.isdigit() or len(number) > 9 or not len(number) + 1 < int(number) <= len(note):
             break
         key, _, value = note[len(number) + 1 : int(number) - 1].partition(b"=")
         found[key.decode("utf-8", "replace")] = value.decode("utf-8", "replace")

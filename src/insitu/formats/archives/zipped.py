@@ -1,18 +1,19 @@
 """Which members has a zip archive, and where do their bytes begin?
 
-The central directory at the end lists them (APPNOTE 4.3.12); the bytes begin behind a local header, whose length only itself tells. All local headers come in one batch.
+The central directory at the end lists them (APPNOTE 4.3.12); the bytes begin behind a local header, whose length only itself tells. Headers of the members that are wanted come in one batch.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 from insitu.errors import FormatError
 from insitu.formats.archives.member import Member
 from insitu.formats.hdf5.window import Window
-from insitu.sources.protocol import read_tail
+from insitu.sources.protocol import ByteSource, read_tail
 
-__all__ = ["zip_members"]
+__all__ = ["located", "zip_members"]
 
 _END = struct.Struct("<4s4H2IH")
 _END64 = struct.Struct("<4sQ2H2I4Q")
@@ -25,36 +26,54 @@ LARGEST = 1 << 28
 
 
 def zip_members(window: Window) -> list[Member]:
-    """All members that are files."""
+    """All members that are files, by the directory; their bytes begin behind their headers."""
     size, start = window.size, max(window.size - TAIL - _END.size, 0)
     tail = window.head[start:] if len(window.head) == size else read_tail(window.source, size - start)
-    place = tail.rfind(b"PK\5\6")
-    if place < 0 or place + _END.size > len(tail):
+    place = _end(tail)
+    if place < 0:
         raise FormatError("the zip file has no directory", url=window.url, offset=start, structure="end of directory")
     _, _, _, _, count, length, offset, _ = _END.unpack_from(tail, place)
-    if 0xFFFF in (count,) or 0xFFFFFFFF in (length, offset):
+    if count == 0xFFFF or 0xFFFFFFFF in (length, offset):
         count, length, offset = _large(window, tail, place, start)
     if length > LARGEST or offset + length > size:
         raise FormatError(
             f"a directory of {length} bytes at {offset}", url=window.url, offset=offset, structure="directory"
         )
     data = tail[offset - start : offset - start + length] if offset >= start else window.source.read(offset, length)
-    entries = _entries(data, count, window.url, offset)
-    headers = window.source.read_many([(place, _LOCAL) for _, place, _, _ in entries])
-    members = []
-    for (name, place, length, hidden), header in zip(entries, headers, strict=True):
-        if len(header) != _LOCAL or header[:4] != b"PK\3\4":
-            raise FormatError(
-                f"member {name!r} is not where the directory says",
-                url=window.url,
-                offset=place,
-                structure="local file header",
-            )
-        begin = place + _LOCAL + sum(struct.unpack_from("<HH", header, 26))
-        if begin + length > size:
-            hidden = hidden or "it ends behind the end of the archive"
-        members.append(Member(name, begin, length, hidden))
-    return members
+    return _entries(data, count, window.url, offset)
+
+
+def located(members: Sequence[Member], source: ByteSource) -> list[Member]:
+    """The members, with where their bytes begin."""
+    wanted = [member for member in members if member.offset < 0]
+    headers = iter(source.read_many([(member.header, _LOCAL) for member in wanted]))
+    size = source.size()
+    return [member if member.offset >= 0 else _begun(member, next(headers), size, source.url) for member in members]
+
+
+def _begun(member: Member, header: bytes, size: int, url: str) -> Member:
+    if len(header) != _LOCAL or header[:4] != b"PK\3\4":
+        raise FormatError(
+            f"member {member.name!r} is not where the directory says",
+            url=url,
+            offset=member.header,
+            structure="local file header",
+        )
+    begin = member.header + _LOCAL + sum(struct.unpack_from("<HH", header, 26))
+    hidden = member.hidden or ("it ends behind the end of the archive" if begin + member.length > size else "")
+    return member._replace(offset=begin, hidden=hidden)
+
+
+def _end(tail: bytes) -> int:
+    """Where the end of the directory is: the last one with a comment that fills the rest, for comments may hold anything."""
+    last = place = tail.rfind(b"PK\5\6")
+    while place >= 0:
+        if place + _END.size <= len(tail):
+            (comment,) = struct.unpack_from("<H", tail, place + _END.size - 2)
+            if place + _END.size + comment == len(tail):
+                return place
+        place = tail.rfind(b"PK\5\6", 0, place)
+    return last if last >= 0 and last + _END.size <= len(tail) else -1
 
 
 def _large(window: Window, tail: bytes, place: int, start: int) -> tuple[int, int, int]:
@@ -70,9 +89,9 @@ def _large(window: Window, tail: bytes, place: int, start: int) -> tuple[int, in
     return found[7], found[8], found[9]
 
 
-def _entries(data: bytes, count: int, url: str, offset: int) -> list[tuple[str, int, int, str]]:
-    """Name, place of the local header, bytes, and why not."""
-    found: list[tuple[str, int, int, str]] = []
+def _entries(data: bytes, count: int, url: str, offset: int) -> list[Member]:
+    """What the directory lists."""
+    found: list[Member] = []
     at = 0
     for _ in range(count):
         if at + _ENTRY.size > len(data) or data[at : at + 4] != b"PK\1\2":
@@ -91,7 +110,7 @@ def _entries(data: bytes, count: int, url: str, offset: int) -> list[tuple[str, 
         if name.endswith("/"):
             continue
         hidden = "it is encrypted" if flags & 1 else "it is compressed" if method or packed != full else ""
-        found.append((name, place, packed, hidden))
+        found.append(Member(name, -1, packed, hidden, place))
     return found
 
 

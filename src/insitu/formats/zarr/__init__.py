@@ -1,5 +1,5 @@
 """FIND the chunks of Zarr stores: V2 and V3, directories, buckets, web addresses and zip files; keys are computed, never listed."""
 
-from insitu.formats.zarr.scan import matches, open_zarr, scan_zip
+from insitu.formats.zarr.scan import Holder, matches, open_zarr, scan_store, scan_zip
 
-__all__ = ["matches", "open_zarr", "scan_zip"]
+__all__ = ["Holder", "matches", "open_zarr", "scan_store", "scan_zip"]

@@ -23,23 +23,32 @@ from insitu.zarr_metadata import ArrayMetadata
 from insitu.zarr_metadata.document import parse
 from insitu.zarr_metadata.hierarchy import Node, consolidated, nodes_of, tree
 
-__all__ = ["matches", "open_zarr", "scan_zip"]
+__all__ = ["Holder", "matches", "open_zarr", "scan_store", "scan_zip"]
 
 _NAMED = re.compile(r"(\.zarr\d?(\.zip)?|\.zip|/)$", re.IGNORECASE)
 _DEEPEST = 64
 _MOST_NODES = 1_000_000
 
 
-class _Holder(Protocol):
-    """What holds a store: a prefix or a zip file."""
+class Holder(Protocol):
+    """What holds a store: a prefix, a zip file, a folder of an archive."""
 
     @property
-    def url(self) -> str: ...
+    def url(self) -> str:
+        """Where the store is."""
+
     @property
-    def storage_options(self) -> Mapping[str, Any] | None: ...
-    def get(self, keys: list[str]) -> list[bytes | None]: ...
-    def children(self, path: str) -> list[str] | None: ...
-    def table(self, path: str, array: ArrayMetadata) -> tuple[ChunkTable, tuple[Encoding, ...]]: ...
+    def storage_options(self) -> Mapping[str, Any] | None:
+        """With which it was opened."""
+
+    def get(self, keys: list[str]) -> list[bytes | None]:
+        """Documents by key; None for those that are not there."""
+
+    def children(self, path: str) -> list[str] | None:
+        """The names right under a path; None where they cannot be listed."""
+
+    def table(self, path: str, array: ArrayMetadata) -> tuple[ChunkTable, tuple[Encoding, ...]]:
+        """Where an array's objects lie, and the encodings of its chunks."""
 
 
 def matches(url: str) -> bool:
@@ -91,7 +100,14 @@ def scan_zip(
     return _scan(Archive.open(source, storage_options), group, variables, errors)
 
 
-def _scan(holder: _Holder, group: str | None, variables: Collection[str] | None, errors: str) -> VirtualGroup | None:
+def scan_store(
+    holder: Holder, *, group: str | None = None, variables: Collection[str] | None = None, errors: str = "raise"
+) -> VirtualGroup | None:
+    """Scan the Zarr store that something holds; None if it holds something else."""
+    return _scan(holder, group, variables, errors)
+
+
+def _scan(holder: Holder, group: str | None, variables: Collection[str] | None, errors: str) -> VirtualGroup | None:
     problems = Problems(errors)
     documents = _root(holder)
     if documents is None:
@@ -146,7 +162,7 @@ def _stem(url: str) -> str:
     return re.sub(r"(\.zarr\d?)?(\.zip)?$", "", name, flags=re.IGNORECASE) or "data"
 
 
-def _root(holder: _Holder) -> dict[str, Any] | None:
+def _root(holder: Holder) -> dict[str, Any] | None:
     """The documents that the root's metadata gives: all of them where it is consolidated; None if there is no root."""
     refused: AccessError | None = None
 
@@ -178,21 +194,21 @@ def _root(holder: _Holder) -> dict[str, Any] | None:
     return dict(found)
 
 
-def _parsed(data: bytes, key: str, holder: _Holder) -> dict[str, Any]:
+def _parsed(data: bytes, key: str, holder: Holder) -> dict[str, Any]:
     try:
         return parse(data, key)
     except FormatError as problem:
         raise problem.located(url=holder.url) from None
 
 
-def _consolidated(document: Mapping[str, Any], key: str, holder: _Holder) -> dict[str, Any] | None:
+def _consolidated(document: Mapping[str, Any], key: str, holder: Holder) -> dict[str, Any] | None:
     try:
         return consolidated(document)
     except FormatError as problem:
         raise problem.located(url=holder.url, structure=key) from None
 
 
-def _walk(holder: _Holder, root: dict[str, Any], below: str, variables: Collection[str] | None) -> dict[str, Any]:
+def _walk(holder: Holder, root: dict[str, Any], below: str, variables: Collection[str] | None) -> dict[str, Any]:
     """The documents of a store without consolidated metadata."""
     if ".zarray" in root or ("zarr.json" in root and root["zarr.json"].get("node_type") == "array"):
         return root
@@ -219,7 +235,7 @@ def _walk(holder: _Holder, root: dict[str, Any], below: str, variables: Collecti
     raise FormatError(f"groups are nested more than {_DEEPEST} deep", url=holder.url)
 
 
-def _is_group(data: bytes | None, holder: _Holder) -> bool:
+def _is_group(data: bytes | None, holder: Holder) -> bool:
     if data is None:
         return False
     try:
@@ -228,7 +244,7 @@ def _is_group(data: bytes | None, holder: _Holder) -> bool:
         return False  # told of when the nodes are made
 
 
-def _listed(holder: _Holder, path: str) -> list[str] | None:
+def _listed(holder: Holder, path: str) -> list[str] | None:
     try:
         return holder.children(path)
     except NotFoundError:
@@ -239,12 +255,12 @@ def _listed(holder: _Holder, path: str) -> list[str] | None:
         return None
 
 
-def _fetched(holder: _Holder, paths: list[str]) -> dict[str, bytes]:
+def _fetched(holder: Holder, paths: list[str]) -> dict[str, bytes]:
     keys = [f"{path}/{name}" for path in paths for name in ("zarr.json", ".zarray", ".zgroup", ".zattrs")]
     return {key: data for key, data in zip(keys, holder.get(keys), strict=True) if data is not None}
 
 
-def _named(holder: _Holder, below: str, variables: Collection[str] | None) -> dict[str, bytes]:
+def _named(holder: Holder, below: str, variables: Collection[str] | None) -> dict[str, bytes]:
     """The documents of what was asked for by name, and of what its dimensions name, where nothing can be listed."""
     if not variables:
         raise FormatError(
