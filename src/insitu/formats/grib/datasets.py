@@ -17,11 +17,14 @@ from insitu.formats.grib.vocabulary import HEADERS
 
 __all__ = ["arranged", "named"]
 
+DEFINED = "defined"
+"""Not a key: which of the possible dimensions there are."""
+
 
 def arranged(table: Fields, numbers: list[int]) -> list[list[Variable]]:
     """The variables of each dataset that some fields make; one list if they are one cube."""
     split = _split(table, numbers, ("paramId",))
-    variables = [variable_of(table, part) for some in split for part in _split(table, some, SPLIT_BY)]
+    variables = [variable_of(table, part) for some in split for part in _split(table, some, (*SPLIT_BY, DEFINED))]
     if len(variables) == len(split) and _one(variables):
         return [variables]
     datasets: list[list[Variable]] = []
@@ -42,25 +45,33 @@ def arranged(table: Fields, numbers: list[int]) -> list[list[Variable]]:
 
 
 def _split(table: Fields, numbers: list[int], names: Sequence[str]) -> list[list[int]]:
-    """Fields that differ in something kept apart: each value in the order of its first field, one key after the other."""
-    if not names:
-        return _defined(table, numbers)
-    name, rest = names[0], names[1:]
-    parts: dict[Any, list[int]] = {}
+    """Fields that differ in something kept apart: each value in the order of its first field, one key after the other.
+
+    Fields of one header share their keys, so that only these are compared.
+    """
+    shared: dict[int, list[int]] = {}
+    told = table.told
     for number in numbers:
-        parts.setdefault(table.told[number].keys[name], []).append(number)
-    if name == "paramId" and not rest:
-        return list(parts.values())
-    return [part for some in parts.values() for part in _split(table, some, rest)]
+        shared.setdefault(id(told[number].keys), []).append(number)
+    found = _apart(table, list(shared.values()), names)
+    return [sorted(number for part in some for number in part) if len(some) > 1 else some[0] for some in found]
 
 
-def _defined(table: Fields, numbers: list[int]) -> list[list[int]]:
-    """Fields that have a number of a member, say, apart from those that have none."""
-    parts: dict[tuple[bool, ...], list[int]] = {}
-    for number in numbers:
-        has = tuple(table.header(number, name) == UNDEFINED for name in HEADERS)
-        parts.setdefault(has, []).append(number)
-    return list(parts.values())
+def _apart(table: Fields, parts: list[list[int]], names: Sequence[str]) -> list[list[list[int]]]:
+    """Lists of fields, laid together where their keys agree."""
+    if len(parts) == 1 or not names:
+        return [parts]
+    values: dict[Any, list[list[int]]] = {}
+    for part in parts:
+        first = part[0]
+        value = _undefined(table, first) if names[0] == DEFINED else table.told[first].keys[names[0]]
+        values.setdefault(value, []).append(part)
+    return [some for together in values.values() for some in _apart(table, together, names[1:])]
+
+
+def _undefined(table: Fields, number: int) -> tuple[bool, ...]:
+    """Fields that have a number of a member, say, stand apart from those that have none."""
+    return tuple(table.header(number, name) == UNDEFINED for name in HEADERS)
 
 
 def _one(variables: list[Variable]) -> bool:

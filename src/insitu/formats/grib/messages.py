@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from insitu.errors import FormatError, InsituError
-from insitu.formats.grib.sections import MAGIC, Message, read_message
+from insitu.formats.grib.sections import MAGIC, Message, read_alike, read_message
 from insitu.formats.hdf5.walk import DAMAGE, Exact, Side, Walk, damaged
 
 __all__ = ["PADDING", "at_places", "find_messages", "first_message", "message_length"]
@@ -128,7 +128,9 @@ def _chain(near: int, stop: int, size: int, broken: Broken) -> Walk[tuple[list[M
                     ahead, last = 1, 0
                     break
             try:
-                message: Message = yield from read_message(at, data, size)
+                message = read_alike(found[-1], at, data, size) if found else None
+                if message is None:
+                    message = yield from read_message(at, data, size)
             except (InsituError, *DAMAGE) as problem:
                 broken(at, damaged(problem, offset=at, structure="GRIB message"))
                 at = yield from _search(at + 4, size)

@@ -6,6 +6,8 @@ The date of the run, the step, the member, and the height of plain levels lie at
 from __future__ import annotations
 
 import datetime
+import struct
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from insitu.formats.grib.sections import Field
@@ -36,7 +38,7 @@ class Taken(NamedTuple):
     rest: tuple[Any, ...]
     """What tells it from others, without the plain numbers."""
     plain: Plain
-    shape: tuple[int, ...]
+    shape: tuple[Any, ...]
     """The layout by which the plain numbers were found: what was seen to be right for one of a shape is right for all."""
 
 
@@ -47,48 +49,54 @@ def taken_apart(field: Field) -> Taken:
 
 # GRIB 2: where the end of the interval lies in section 4, for products over an interval; the number of ranges follows.
 _INTERVALS = {8: 34, 9: 47, 10: 35, 11: 37, 12: 36}
-_INSTANTS = (0, 1, 2, 5, 6)
+_INSTANTS = frozenset((0, 1, 2, 5, 6))
+_KNOWN = _INSTANTS | _INTERVALS.keys()
 _MEMBERS = (1, 11)
+# Template; unit and forecast time; first surface, its scale factor and value; second surface.
+_PRODUCT = struct.Struct(">7xH8xBIBBIB")
 _NO_SURFACE = 255
 _PRESSURE, _HYBRID = 100, 105
 
 
 def _second(field: Field) -> Taken:
     identification, product = field.identification, field.product
-    template = int.from_bytes(product[7:9], "big")
-    if len(identification) < 21 or not (template in _INSTANTS or template in _INTERVALS) or len(product) < 34:
+    if len(identification) < 21 or len(product) < 34:
         return Taken((2, field.discipline, *field[5:]), NOTHING, ())
-    time = _seconds(int.from_bytes(identification[12:14], "big"), *identification[14:18])
-    head = identification[:12] + identification[19:] if time is not None else identification
+    template, unit, forecast, surface, scale, value, second = _PRODUCT.unpack_from(product)
+    if template not in _KNOWN:
+        return Taken((2, field.discipline, *field[5:]), NOTHING, ())
+    time, head = _run(identification)
     rest = bytearray(product)
-    step, number = None, None
+    step, number, level = None, None, None
     if template in _INSTANTS:
-        unit = UNIT_SECONDS.get(product[17])
-        if unit is not None and not product[18] & 0x80:
-            step = int.from_bytes(product[18:22], "big") * unit / 3600.0
+        seconds = UNIT_SECONDS.get(unit)
+        if seconds is not None and forecast < 1 << 31:
+            step = forecast * seconds / 3600.0
             rest[17:22] = bytes(5)
     elif len(product) > (at := _INTERVALS[template]) + 7 and product[at + 7] == 1:
         rest[at : at + 7] = bytes(7)
     if template in _MEMBERS and len(product) > 36:
         number = product[35]
         rest[35] = 0
-    level = _level(product)
-    if level is not None:
-        rest[24:28] = bytes(4)
-    shape = (2, template, product[17], *identification[5:9], product[22])
+    # Pressure in whole hPa, and hybrid levels: on these no parameter's name depends on the height.
+    if not scale and second == _NO_SURFACE and 0 < value < 1 << 31:
+        if surface == _PRESSURE and value % 100 == 0:
+            level = value / 100.0
+        elif surface == _HYBRID:
+            level = float(value)
+        if level is not None:
+            rest[24:28] = bytes(4)
+    shape = (2, template, unit, identification[5:9], surface)
     return Taken(
         (2, field.discipline, head, field.local, field.grid, bytes(rest)), Plain(time, step, number, level), shape
     )
 
 
-def _level(product: bytes) -> float | None:
-    """Of pressure in whole hPa, and of hybrid levels: on these no parameter's name depends on the height."""
-    surface, scale, value = product[22], product[23], int.from_bytes(product[24:28], "big")
-    if scale or product[28] != _NO_SURFACE or value >= 1 << 31:
-        return None
-    if surface == _PRESSURE and value and value % 100 == 0:
-        return value / 100.0
-    return float(value) if surface == _HYBRID and value else None
+@lru_cache(maxsize=1024)
+def _run(identification: bytes) -> tuple[int | None, bytes]:
+    """The time of a run, and section 1 without it."""
+    time = _seconds(int.from_bytes(identification[12:14], "big"), *identification[14:18])
+    return time, identification[:12] + identification[19:] if time is not None else identification
 
 
 def _first(field: Field) -> Taken:

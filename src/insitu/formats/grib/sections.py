@@ -12,7 +12,7 @@ from typing import NamedTuple
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.walk import Exact, Walk
 
-__all__ = ["MAGIC", "Field", "Message", "read_message"]
+__all__ = ["MAGIC", "Field", "Message", "read_alike", "read_message"]
 
 MAGIC = b"GRIB"
 FIELDS_LIMIT = 1 << 16
@@ -56,6 +56,8 @@ class Message(NamedTuple):
     """GRIB 2: the first 21 bytes of section 5 of the first field."""
     bitmap: int = 0
     """GRIB 2: octet 6 of section 6 of the first field."""
+    layout: tuple[tuple[int, bytes], ...] = ()
+    """GRIB 2, of one field: where sections begin, and their first five bytes, from the first to the bitmap."""
 
 
 class _Reach:
@@ -148,6 +150,7 @@ def _second(reach: _Reach, length: int) -> Walk[Message]:
     fields: list[Field] = []
     at, header = 16, 0
     packing, bitmap = b"", 0
+    layout: list[tuple[int, bytes]] = []
     while at < length - 4:
         start = yield from reach.take(at, 5, 512)
         size, number = _HEAD.unpack(start)
@@ -157,6 +160,8 @@ def _second(reach: _Reach, length: int) -> Walk[Message]:
                 offset=offset + at,
                 structure="GRIB section",
             )
+        if number != 7:
+            layout.append((at, start))
         if number <= 4:
             held[number] = yield from reach.take(at, size, 512)
         elif number == 5 and not fields:
@@ -173,4 +178,44 @@ def _second(reach: _Reach, length: int) -> Walk[Message]:
         at += size
     if at != length - 4 or not fields:
         raise FormatError("the sections do not fill the message", offset=offset + at, structure="GRIB section 8")
-    return Message(offset, length, fields, header, packing, bitmap)
+    alike = tuple(layout) if len(fields) == 1 else ()
+    return Message(offset, length, fields, header, packing, bitmap, alike)
+
+
+def read_alike(before: Message, offset: int, data: bytes, size: int) -> Message | None:
+    """Read the headers of a GRIB 2 message whose sections are as long as those of another; None if they are not, or not at hand.
+
+    Most messages of a file have the same layout: this takes a tenth of the time of going from section to section.
+
+    Parameters
+    ----------
+    before
+        The other message.
+    offset, data, size
+        As for `read_message`.
+    """
+    at = before.header
+    if not before.layout or len(data) < at + 5 or data[7] != 2:
+        return None
+    for start, head in before.layout:
+        if data[start : start + 5] != head:
+            return None
+    length = int.from_bytes(data[8:16], "big")
+    if data[at + 4] != 7 or at + int.from_bytes(data[at : at + 4], "big") != length - 4 or length > size - offset:
+        return None
+    held = {1: b"", 2: b"", 3: b"", 4: b""}
+    old = before.fields[0]
+    packing, bitmap = b"", 0
+    for start, head in before.layout:
+        number, stop = head[4], start + int.from_bytes(head[:4], "big")
+        if number <= 4:
+            held[number] = data[start:stop]
+        elif number == 5:
+            packing = data[start : min(stop, start + 21)]
+        elif stop > start + 5:
+            bitmap = data[start + 5]
+    # The same bytes as the same object: their hash is known.
+    identification = old.identification if held[1] == old.identification else held[1]
+    grid = old.grid if held[3] == old.grid else held[3]
+    field = Field(offset, length, 0, 2, data[6], identification, held[2], grid, held[4])
+    return Message(offset, length, [field], at, packing, bitmap, before.layout)

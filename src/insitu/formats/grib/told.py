@@ -18,7 +18,7 @@ from insitu.errors import FormatError, InsituError
 from insitu.formats.grib.plain import EPOCH, NOTHING, Plain, taken_apart
 from insitu.formats.grib.sections import Field
 from insitu.formats.grib.stub import stub_of
-from insitu.formats.grib.vocabulary import HEADERS, UNIT_SECONDS
+from insitu.formats.grib.vocabulary import ABOUT_GRID, ABOUT_VARIABLE, HEADERS, NAMES, UNIT_SECONDS
 
 __all__ = ["UNDEFINED", "Asked", "Told", "describe", "geometry"]
 
@@ -74,12 +74,12 @@ def describe(field: Field) -> Told:
     return _told(keys if known is None or not agree else known.keys, plain if agree else NOTHING)
 
 
-def _seen(value: Any, shape: tuple[int, ...], name: str) -> bool:
+def _seen(value: Any, shape: tuple[Any, ...], name: str) -> bool:
     return not value or (shape, name) in _tried
 
 
 def _keys_of(field: Field) -> dict[str, Any]:
-    """By ecCodes; what depends on the centre or on the grid only is asked once for each."""
+    """By ecCodes; what depends on the centre, the grid or the parameter only is asked once for each."""
     about, grid = field.identification, field.grid
     centre = (2, about[5:9]) if field.edition == 2 else (1, about[4:5], about[25:26])
     place = (field.edition, grid or about[6:7])
@@ -90,9 +90,21 @@ def _keys_of(field: Field) -> dict[str, Any]:
             **{name: asked.defined(name) for name in ("paramId", "dataType", "typeOfLevel", "stepType")},
             **{name: _COMPUTED[name](asked) if name in _COMPUTED else asked.defined(name) for name in HEADERS},
         }
+        named = (about[5:12] if field.edition == 2 else about[3:5] + about[25:26], keys["paramId"])
+        known = keys["paramId"] not in (0, UNDEFINED)
+        found = {
+            **_part(_names if known else {}, named, NAMES, asked),
+            **_part(_grid_names, (*place, keys["gridType"]), ABOUT_GRID.get(keys["gridType"], ()), asked),
+            **{name: asked.defined(name) for name in ABOUT_VARIABLE},
+        }
+    keys["variable"] = {
+        f"GRIB_{name}": np.array(value) if isinstance(value, tuple) else value
+        for name, value in sorted(found.items())
+        if not (isinstance(value, str) and value == UNDEFINED)
+    }
     keys["stepUnits"] = 1  # steps are in hours here
     keys["parameter"] = ()
-    if keys["paramId"] in (0, UNDEFINED):  # one name for all that the tables do not know: they must not be mixed
+    if not known:  # one name for all that the tables do not know: they must not be mixed
         product = field.product[9:11] if field.edition == 2 else field.identification[3:5] + field.identification[8:9]
         keys["parameter"] = (field.discipline, *product)
     keys["geometry"] = geometry(field)
@@ -101,6 +113,8 @@ def _keys_of(field: Field) -> dict[str, Any]:
 
 _centres: dict[tuple[Any, ...], dict[str, Any]] = {}
 _grids: dict[tuple[Any, ...], dict[str, Any]] = {}
+_names: dict[tuple[Any, ...], dict[str, Any]] = {}
+_grid_names: dict[tuple[Any, ...], dict[str, Any]] = {}
 
 
 def _part(

@@ -18,8 +18,8 @@ from insitu.codecs.grib_sections import grid_mark
 from insitu.errors import UnsupportedError
 from insitu.formats.grib.geography import Geography, geography_of
 from insitu.formats.grib.sections import Field
-from insitu.formats.grib.told import UNDEFINED, Asked, Told
-from insitu.formats.grib.vocabulary import ABOUT_FIELD, ABOUT_FILE, ABOUT_GRID, ABOUT_VARIABLE, COORDINATES, HEADERS
+from insitu.formats.grib.told import UNDEFINED, Told
+from insitu.formats.grib.vocabulary import ABOUT_FIELD, ABOUT_FILE, COORDINATES, HEADERS
 from insitu.model import UNWRITTEN, Axis, ChunkTable, Codec, Columns, Encoding, Source, Tile, VirtualArray, scatter
 
 __all__ = ["Fields", "Variable", "alike", "variable_of"]
@@ -45,6 +45,14 @@ class Fields:
         """What one field says about one possible dimension."""
         told = self.told[number]
         return getattr(told, name) if name in PLAIN else told.keys[name]
+
+    def headers(self, numbers: Sequence[int], name: str) -> list[Any]:
+        """What some fields say about one possible dimension."""
+        told = self.told
+        if name not in PLAIN:
+            return [told[number].keys[name] for number in numbers]
+        place = Told._fields.index(name)
+        return [told[number][place] for number in numbers]
 
 
 def alike(one: Told, other: Told) -> bool:
@@ -116,7 +124,9 @@ class Variable:
         numbers = np.unique(which)
         encodings = tuple(self._encoding(int(number)) for number in numbers)
         chunks: ChunkTable
-        if len(numbers) == 1:
+        if len(own) == 1:
+            chunks = Columns.stored(grid, source, own[0].offset, own[0].length)
+        elif len(numbers) == 1:
             chunks = scatter(grid, (source,), index, offset, length)
         else:
             chunks = _several(grid, source, index, offset, length, np.searchsorted(numbers, which))
@@ -166,24 +176,28 @@ def variable_of(table: Fields, numbers: Sequence[int]) -> Variable:
     """The variable that some fields make, which agree in `SPLIT_BY`."""
     first, keys = table.fields[numbers[0]], table.told[numbers[0]].keys
     attributes = {f"GRIB_{name}": keys[name] for name in ABOUT_FIELD if keys[name] not in (UNDEFINED, "unknown")}
-    attributes |= _asked(first, keys)
+    attributes |= keys["variable"]
     attributes["long_name"] = attributes.get("GRIB_name", f"original GRIB paramId: {keys['paramId']}")
     attributes["units"] = attributes.get("GRIB_units", "1")
     if "GRIB_cfName" in attributes:
         attributes["standard_name"] = attributes["GRIB_cfName"]
     coordinates: dict[str, Coordinate] = {}
-    cells = []
+    where = np.zeros((len(numbers), len(HEADERS)), np.int64)
+    place = np.zeros(len(numbers), np.int64)
     for key in HEADERS:
-        values = [table.header(number, key) for number in numbers]
-        if values[0] == UNDEFINED:
+        if table.header(numbers[0], key) == UNDEFINED:
             continue
-        coordinate, places = _coordinate(key, values, attributes)
+        coordinate, places = _coordinate(key, table.headers(numbers, key), attributes)
+        if places is not None:
+            where[:, len(coordinates)] = places
+            place = place * len(coordinate.values) + places
         coordinates[coordinate.name] = coordinate
-        cells.append(places)
-    where = np.array(cells, np.int64).reshape(len(cells), len(numbers)).T
     # Of messages that claim one place, the first counts, as in cfgrib.
-    _, kept = np.unique(where, axis=0, return_index=True) if len(cells) else (None, np.zeros(1, np.int64))
-    kept = np.sort(kept)
+    kept = np.arange(len(numbers))
+    if len(numbers) > 1 and (place[1:] <= place[:-1]).any():
+        kept = np.sort(np.unique(place, return_index=True)[1])
+    elif len(numbers) > 1 and not coordinates:
+        kept = kept[:1]
     name = attributes.get("GRIB_cfVarName", "unknown")
     if name in (UNDEFINED, "unknown"):
         name = attributes.get("GRIB_shortName", f"paramId_{keys['paramId']}")
@@ -195,9 +209,9 @@ def variable_of(table: Fields, numbers: Sequence[int]) -> Variable:
         geography=geography_of(first, keys["geometry"]),
         attributes=attributes,
         first=first,
-        cells=where[kept],
+        cells=where[kept][:, : len(coordinates)],
         numbers=np.asarray(numbers, np.int64)[kept],
-        repeated=tuple(np.delete(np.asarray(numbers, np.int64), kept).tolist()),
+        repeated=tuple(np.delete(np.asarray(numbers, np.int64), kept).tolist()) if len(kept) < len(numbers) else (),
         check=_check(table, numbers),
     )
 
@@ -215,28 +229,18 @@ def _check(table: Fields, numbers: Sequence[int]) -> dict[str, Any]:
     return found
 
 
-def _asked(first: Field, keys: dict[str, Any]) -> dict[str, Any]:
-    """What only ecCodes knows; remembered with the rest of what it said about such headers."""
-    found: dict[str, Any] | None = keys.get("variable")
-    if found is None:
-        found = {}
-        with Asked(first) as asked:
-            for name in sorted((*ABOUT_VARIABLE, *ABOUT_GRID.get(keys["gridType"], ()))):
-                value = asked.defined(name)
-                if not (isinstance(value, str) and value == UNDEFINED):
-                    found[f"GRIB_{name}"] = np.array(value) if isinstance(value, tuple) else value
-        keys["variable"] = found
-    return found
-
-
-def _coordinate(key: str, values: list[Any], attributes: dict[str, Any]) -> tuple[Coordinate, npt.NDArray[np.int64]]:
-    """A possible dimension, and the place of each field along it."""
+def _coordinate(
+    key: str, values: list[Any], attributes: dict[str, Any]
+) -> tuple[Coordinate, npt.NDArray[np.int64] | None]:
+    """A possible dimension, and the place of each field along it; None: the first."""
     name = attributes.get("GRIB_typeOfLevel", key) if key == "level" else key
     told = {
         "long_name": f"original GRIB coordinate for key: {key}({name})",
         "units": "1",
         **COORDINATES.get(name, {}),
     }
+    if all(value == values[0] for value in values):
+        return Coordinate(key, name, np.array(values[:1]), told), None
     distinct, places = np.unique(np.array(values), return_inverse=True)
     if told.get("stored_direction") == "decreasing":
         distinct, places = distinct[::-1], len(distinct) - 1 - places

@@ -14,6 +14,7 @@ __all__ = [
     "ABOUT_VARIABLE",
     "COORDINATES",
     "HEADERS",
+    "NAMES",
     "ROWS_AND_COLUMNS",
     "UNIT_SECONDS",
 ]
@@ -26,11 +27,12 @@ ABOUT_FIELD = (
 """One value in a variable."""
 HEADERS = ("number", "time", "step", "level", "directionNumber", "frequencyNumber")
 """What may become dimensions, in this order."""
+NAMES = ("shortName", "units", "name", "cfName", "cfVarName")
+"""One value for a parameter."""
 ABOUT_VARIABLE = (
-    "shortName", "units", "name", "cfName", "cfVarName", "missingValue", "totalNumber", "numberOfDirections", "numberOfFrequencies", "NV",
-    "gridDefinitionDescription",
+    "missingValue", "totalNumber", "numberOfDirections", "numberOfFrequencies", "NV", "gridDefinitionDescription",
 )  # fmt: skip
-"""Asked of the first field of a variable only."""
+"""Shown of the first field of a variable."""
 
 _SCANNING = ("iScansNegatively", "jPointsAreConsecutive", "jScansPositively")
 _FIRST = ("latitudeOfFirstGridPointInDegrees", "longitudeOfFirstGridPointInDegrees")
