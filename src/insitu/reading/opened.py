@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from insitu.model import Source
+from insitu.reading.cache import ChunkCache
 from insitu.sources import ByteSource, open_source
 
 __all__ = ["Opened"]
@@ -29,6 +30,8 @@ class Opened:
     ) -> None:
         self._open = opener or (lambda source: open_source(source.url, storage_options, expected=source))
         self._keep = keep
+        self.cache: ChunkCache | None = None
+        """Keeps what is decoded from these sources, where a read is not given a cache of its own."""
         self._lock = Lock()
         self._idle: dict[str, ByteSource] = {}  # the oldest first
         self._busy: dict[str, tuple[ByteSource, int]] = {}

@@ -95,7 +95,7 @@ class Run:
         self.opened = opened
         self.name = name
         self.tally = tally
-        self.cache = cache
+        self.cache = cache if cache is not None else opened.cache
         self.stopped = threading.Event()
 
     def rest(self) -> None:

@@ -81,9 +81,6 @@ def _own_routes(worker: Worker) -> list[BaseRoute]:
         except TokenError as error:
             return failure(error)
         worker.gauges()
-        hits, misses = worker.cache.hits, worker.cache.misses
-        worker.metrics.set("insitu_cache_hits_total", hits)
-        worker.metrics.set("insitu_cache_misses_total", misses)
         return PlainTextResponse(worker.metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def openapi(request: Request) -> Response:
@@ -139,6 +136,7 @@ class Observed:
         finally:
             seconds = time.perf_counter() - began
             self.worker.metrics.served(_route(path), status, seconds, sent)
+            self.worker.gauges()  # another worker may be the one that is asked for them
             client = (scope.get("client") or ("-",))[0]
             shown = "".join(letter if letter.isprintable() else "?" for letter in path[:200])
             log.info("%s %s %s %d %d bytes %.4f s", client, scope["method"], shown, status, sent, seconds)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import cbor2
 import numpy as np
@@ -19,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from insitu.errors import InsituError
+from insitu.errors import InsituError, StaleSourceError
 from insitu.model import Selection, VirtualArray
 from insitu.model.selection import Stride
 from insitu.reading import ChunkCache, Tally, execute, plan
@@ -32,8 +33,11 @@ from insitu.service.answers import TooLargeError, failure
 from insitu.service.body import body_of
 from insitu.service.credentials import Credentials, credentials_of
 from insitu.service.jobs import BLOCKWISE, Batch, Job, batch_of
+from insitu.service.portion import Portion, is_small
 from insitu.service.shelf import Deadline, Leased
 from insitu.service.worker import Worker
+from insitu.sources.address import scheme_of
+from insitu.sources.login import basic
 from insitu.sources.redact import redacted
 
 __all__ = ["batch_routes"]
@@ -60,6 +64,8 @@ class Task:
     array: VirtualArray
     selection: Selection
     cost: int
+    kept: bool
+    """Whether its decoded chunks are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,7 @@ class Ready:
 
     tasks: tuple[Task, ...]
     options: dict[str, Any]
+    cache: ChunkCache | None
 
     @property
     def cost(self) -> int:
@@ -84,11 +91,19 @@ def batch_routes(worker: Worker) -> list[BaseRoute]:
                 who = credentials_of(request.headers, worker.settings.tokens)
                 body = await body_of(request, worker.limits.request)
                 kind = request.headers.get("content-type", "")
-                ready = await worker.run(
-                    PREPARING + 8 * len(body),
-                    lambda deadline: _prepare(worker, batch_of(body, kind, reducing=reducing), who, reducing),
-                )
-                pieces = await worker.stream(ready.cost, lambda deadline: _told(produce(ready, deadline)))
+
+                async def begin() -> AsyncIterator[bytes]:
+                    ready = await worker.run(
+                        PREPARING + 8 * len(body),
+                        lambda deadline: _prepare(worker, batch_of(body, kind, reducing=reducing), who, reducing),
+                    )
+                    return await worker.stream(ready.cost, lambda deadline: _told(produce(ready, deadline)))
+
+                try:
+                    pieces = await begin()
+                except StaleSourceError:
+                    worker.scans.forget()  # an archive changed since it was scanned here: once more, from its metadata on
+                    pieces = await begin()
             except InsituError as error:
                 return failure(error)
             return StreamingResponse(pieces, media_type=MEDIA)
@@ -112,6 +127,14 @@ def storage_options(worker: Worker, batch: Batch, who: Credentials) -> dict[str,
     return options
 
 
+def _login(options: dict[str, Any], url: str, who: Credentials) -> None:
+    """A client's credentials for the web server that it names itself; a server that references lead to does not get them."""
+    if who.name is not None and scheme_of(url) in ("http", "https"):
+        parts = urlsplit(url)
+        login = {"headers": {"Authorization": basic(who.name, who.secret or "")}}
+        options.setdefault(f"{parts.scheme}://{parts.netloc}/", login)
+
+
 def _prepare(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> Ready:
     options = storage_options(worker, batch, who)
     tasks = []
@@ -120,15 +143,19 @@ def _prepare(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> 
             assert job.url is not None
             assert job.variable is not None
             worker.allowed.check(job.url, options)
+            _login(options, job.url, who)
             place, whose = worker.allowed.near(job.url), f"{who.digest} {sorted(batch.options.items())}"
             array = worker.scans.array(place, job.variable, decoded=job.decode, options=options, who=whose)
         else:
             array = job.array()
+            for source in (source for tile in array.tiles for source in _named(tile.chunks.sources)):
+                _login(options, source.url, who)
         for url in {source.url for tile in array.tiles for source in _named(tile.chunks.sources)}:
             worker.allowed.check(url, options)
         selection = job.chosen(array)
-        tasks.append(Task(job, array, selection, _cost(worker, job, array, selection, reducing)))
-    return Ready(tuple(tasks), options)
+        cost = _cost(worker, job, array, selection, reducing)
+        tasks.append(Task(job, array, selection, cost, is_small(array, selection, worker.cache.max_bytes // 2)))
+    return Ready(tuple(tasks), options, Portion(worker.cache, who, batch.options) if batch.cache else None)
 
 
 def _named(sources: Any) -> Any:
@@ -195,8 +222,9 @@ def _done(tally: Tally, count: int) -> bytes:
 def _reduce(worker: Worker, ready: Ready, deadline: Deadline) -> Iterator[bytes]:
     tally = Tally()
     try:
-        with Leased(ready.options, deadline, worker.allowed.near) as opened:
+        with Leased(ready.options, deadline, worker.allowed.near, worker.limits.fresh) as opened:
             for number, task in enumerate(ready.tasks):
+                opened.cache = ready.cache if task.kept else None
                 found = _reduced(task, opened, tally)
                 name = "partial" if task.job.partial else "values"
                 yield cbor2.dumps({"job": number, name: {key: values_to(np.asarray(v)) for key, v in found.items()}})
@@ -229,13 +257,17 @@ def _reduced(task: Task, opened: Leased, tally: Tally) -> dict[str, npt.NDArray[
 def _read(worker: Worker, ready: Ready, deadline: Deadline) -> Iterator[bytes]:
     tally = Tally()
     try:
-        with Leased(ready.options, deadline, worker.allowed.near) as opened:
+        with Leased(ready.options, deadline, worker.allowed.near, worker.limits.fresh) as opened:
             for number, task in enumerate(ready.tasks):
-                yield cbor2.dumps({"job": number, "dtype": dtype_to(_little(task.array.dtype)), "shape": list(task.selection.result_shape)})  # fmt: skip
+                opened.cache = ready.cache if task.kept else None
+                shape = list(task.selection.result_shape)
+                head = cbor2.dumps({"job": number, "dtype": dtype_to(_little(task.array.dtype)), "shape": shape})
                 for values in _blocks(task, opened, tally):
                     deadline.check()
-                    yield cbor2.dumps(_payload(values))
-                yield cbor2.dumps({"job": number, "end": True})
+                    # Not before there is a first block: what goes wrong until then can still be a status.
+                    yield head + cbor2.dumps(_payload(values)) if head else cbor2.dumps(_payload(values))
+                    head = b""
+                yield head + cbor2.dumps({"job": number, "end": True})
         yield _done(tally, len(ready.tasks))
     finally:
         worker.counted(tally)
@@ -265,11 +297,12 @@ def _blocks(task: Task, opened: Leased, tally: Tally) -> Iterator[npt.NDArray[An
     number = next(i for i, s in enumerate(task.selection.selectors) if not isinstance(s, int))
     row = math.prod(shape[1:]) * task.array.dtype.itemsize
     step = _aligned(max(BLOCK // max(row, 1), 1), task.array, number, row)
-    cache = ChunkCache(2 * BLOCK)  # for chunks that a border of two slabs cuts
+    # For chunks that a border of two slabs cuts.
+    cache = ChunkCache(2 * BLOCK) if step < shape[0] and opened.cache is None else None
     for begin in range(0, shape[0], step):
         part = _slab(task.selection, number, begin, min(begin + step, shape[0]))
         out = np.empty(part.result_shape, task.array.dtype)
-        execute(plan(task.array, part), out, opened, task.job.variable, tally, cache if step < shape[0] else None)
+        execute(plan(task.array, part), out, opened, task.job.variable, tally, cache)
         yield out
 
 

@@ -76,6 +76,8 @@ class Batch:
 
     jobs: tuple[Job, ...]
     options: dict[str, Any] = field(default_factory=dict)
+    cache: bool = True
+    """Whether decoded chunks may be kept, and kept ones given."""
 
 
 def batch_of(body: bytes, content_type: str, *, reducing: bool) -> Batch:
@@ -92,11 +94,12 @@ def batch_of(body: bytes, content_type: str, *, reducing: bool) -> Batch:
     if not isinstance(data, dict):
         raise RequestError("the request is not a map")
     jobs, options = data.get("jobs"), data.get("options") or {}
-    if set(data) - {"jobs", "options"} or not isinstance(jobs, list) or not isinstance(options, dict):
-        raise RequestError("a request is a map of jobs (a list) and perhaps options (a map)")
+    if set(data) - {"jobs", "options", "cache"} or not isinstance(jobs, list) or not isinstance(options, dict):
+        raise RequestError("a request is a map of jobs (a list), and perhaps options (a map) and cache (true or false)")
     if not 1 <= len(jobs) <= MOST_JOBS:
         raise RequestError(f"a request has 1 to {MOST_JOBS} jobs")
-    return Batch(tuple(_job(job, reducing) for job in jobs), _options(options))
+    cache = True if data.get("cache") is None else _flag(data, "cache")
+    return Batch(tuple(_job(job, reducing) for job in jobs), _options(options), cache)
 
 
 def scan_of(body: bytes, content_type: str) -> tuple[str, str | None, dict[str, Any]]:

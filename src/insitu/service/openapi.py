@@ -154,6 +154,7 @@ def _batch(reducing: bool) -> Schema:
         "required": ["jobs"],
         "properties": {
             "jobs": {"type": "array", "items": _job(reducing), "minItems": 1, "maxItems": 10_000},
+            "cache": {"type": ["boolean", "null"], "default": True},
             "options": {
                 "type": "object",
                 "additionalProperties": False,

@@ -91,6 +91,12 @@ class Scans:
                     self._making.pop(self._kept.popitem(last=False)[0], None)
             return found
 
+    def forget(self) -> None:
+        """Believe nothing that was not seen just now: an archive turned out to have changed."""
+        with self._lock:
+            for kept in self._kept.values():
+                kept.checked, kept.version = -self.fresh, object()
+
     def _believed(self, kept: _Kept, url: str) -> bool:
         path = local_path(url)
         return (path is not None and os.path.isfile(path)) or time.monotonic() - kept.checked < self.fresh

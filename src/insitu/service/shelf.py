@@ -17,6 +17,7 @@ from insitu.errors import StaleSourceError, TimedOutError
 from insitu.model import Source
 from insitu.reading import Opened
 from insitu.service.credentials import Credentials
+from insitu.service.portion import Dated, frozen
 from insitu.sources import ByteSource, open_source
 from insitu.sources.address import is_remote
 
@@ -56,15 +57,19 @@ class Deadline:
 class Leased(Opened):
     """Open sources of one request: `Opened`, with a deadline."""
 
-    def __init__(self, options: Mapping[str, Any], deadline: Deadline, near: Callable[[str], str]) -> None:
+    def __init__(
+        self, options: Mapping[str, Any], deadline: Deadline, near: Callable[[str], str], fresh: float = 0
+    ) -> None:
         super().__init__(opener=lambda source: open_near(source, options, near))
-        self._deadline = deadline
+        self._deadline, self._near, self._fresh = deadline, near, fresh
 
     @contextmanager
     def lease(self, source: Source) -> Iterator[ByteSource]:
         """An open source, for as long as the block lasts and time is left."""
         self._deadline.check()
         with super().lease(source) as found:
+            if self.cache is not None and source.etag is None and is_remote(self._near(source.url)):
+                found = Dated(found, source, self._fresh)
             yield found
 
 
@@ -91,7 +96,7 @@ class Shelf:
 
     def drawer(self, who: Credentials, options: Mapping[str, Any]) -> Opened:
         """The sources of one client, opened with its options."""
-        key = (who.digest, _frozen(options))
+        key = (who.digest, frozen(options))
         old: Opened | None = None
         with self._lock:
             found = self._drawers.get(key)
@@ -111,7 +116,7 @@ class Shelf:
     def forget(self, who: Credentials, options: Mapping[str, Any]) -> None:
         """Open a client's sources anew: one of them has changed."""
         with self._lock:
-            old = self._drawers.pop((who.digest, _frozen(options)), None)
+            old = self._drawers.pop((who.digest, frozen(options)), None)
         if old is not None:
             old.close()
 
@@ -147,9 +152,3 @@ class _Fresh(Opened):
             return
         with self._open(source) as found:
             yield found
-
-
-def _frozen(options: Any) -> Any:
-    if isinstance(options, Mapping):
-        return tuple(sorted((str(name), _frozen(value)) for name, value in options.items()))
-    return tuple(_frozen(item) for item in options) if isinstance(options, (list, tuple)) else options

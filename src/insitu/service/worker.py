@@ -36,8 +36,8 @@ class Worker:
         self.allowed = Allowed(settings.roots)
         self.shelf = Shelf(self.allowed.near)
         self.cache = ChunkCache(limits.cache)
-        self.loader = Loader(self.shelf, self.cache, limits, self.allowed.near)
         self.metrics = Metrics(settings.metrics)
+        self.loader = Loader(self.shelf, self.cache, limits, self.allowed.near, self.metrics)
         self.scans = Scans(limits.scans, limits.fresh, self.metrics)
         threads = settings.threads or THREADS_FOR_CORE * (os.cpu_count() or 1)
         self.admission = Admission(limits.memory, limits.queue, limits.wait, threads)
@@ -58,11 +58,13 @@ class Worker:
         self.metrics.add("insitu_chunks_total", tally.chunks)
 
     def gauges(self) -> None:
-        """Note what is under way."""
+        """Note what is under way, and what the cache did."""
         self.metrics.set("insitu_memory_bytes", self.admission.used)
         self.metrics.set("insitu_running", self.admission.running)
         self.metrics.set("insitu_waiting", self.admission.waiting)
         self.metrics.set("insitu_cache_bytes", self.cache.nbytes)
+        self.metrics.set("insitu_cache_hits_total", self.cache.hits)
+        self.metrics.set("insitu_cache_misses_total", self.cache.misses)
 
     async def run(self, cost: int, work: Callable[[Deadline], Answer]) -> Answer:
         """The result of some work.

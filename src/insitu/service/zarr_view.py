@@ -29,6 +29,7 @@ from insitu.references.recent import Recent
 from insitu.service.allowed import local_path
 from insitu.service.answers import RequestError, TooLargeError, failure
 from insitu.service.credentials import Credentials, credentials_of
+from insitu.service.portion import Portion
 from insitu.service.worker import Worker
 
 __all__ = ["zarr_routes"]
@@ -166,7 +167,12 @@ class _View:
             compression = "gzip" if zarr_format == 3 else "zlib"
             found = scan(url, errors="warn", storage_options=options)
             tree = ZarrTree(
-                found, zarr_format, compression, portable=True, storage_options=options, cache=self.worker.cache
+                found,
+                zarr_format,
+                compression,
+                portable=True,
+                storage_options=options,
+                cache=Portion(self.worker.cache, who, {}),
             )
             tree.documents  # noqa: B018  now, while only those wait who want it
             with self._lock:

@@ -18,6 +18,7 @@ from insitu.reducing.storage import inflated
 from insitu.service.answers import RequestError
 from insitu.service.compatible.request import ChunkRequest, invalid
 from insitu.service.credentials import Credentials
+from insitu.service.metrics import Metrics
 from insitu.service.settings import Limits
 from insitu.service.shelf import Shelf
 from insitu.sources import ByteSource
@@ -53,10 +54,14 @@ class Loader:
         How large a chunk may be.
     near
         Where a URL is read from.
+    metrics
+        Counts what was fetched and decoded.
     """
 
-    def __init__(self, shelf: Shelf, cache: ChunkCache, limits: Limits, near: Callable[[str], str]) -> None:
-        self.shelf, self.cache, self.limits, self.near = shelf, cache, limits, near
+    def __init__(
+        self, shelf: Shelf, cache: ChunkCache, limits: Limits, near: Callable[[str], str], metrics: Metrics
+    ) -> None:
+        self.shelf, self.cache, self.limits, self.near, self.metrics = shelf, cache, limits, near, metrics
 
     def cost(self, request: ChunkRequest) -> int:
         """About how much memory the request takes, as far as it tells."""
@@ -90,6 +95,13 @@ class Loader:
 
     def _decoded(self, request: ChunkRequest, source: ByteSource) -> Array:
         data = self._bytes(request, source)
+        values = self._values(request, data)
+        self.metrics.add("insitu_bytes_fetched_total", len(data))
+        self.metrics.add("insitu_bytes_decoded_total", values.nbytes)
+        self.metrics.add("insitu_chunks_total", 1)
+        return values
+
+    def _values(self, request: ChunkRequest, data: bytes) -> Array:
         dtype, shape = request.dtype, request.shape
         if shape is None:
             raw = inflated(data, request.codecs, self.limits.chunk) if request.codecs else np.frombuffer(data, np.uint8)

@@ -61,9 +61,6 @@ def _work(
     deadline.check()
     chunk = worker.loader.load(wanted, who)
     deadline.check()
-    worker.metrics.add("insitu_bytes_fetched_total", wanted.size or 0)
-    worker.metrics.add("insitu_bytes_decoded_total", chunk.nbytes)
-    worker.metrics.add("insitu_chunks_total", 1)
     return encoded(operate(operation, wanted, chunk, keep_dims), wanted, keep_dims)
 
 
