@@ -89,6 +89,12 @@ READING: dict[str, Operation] = {
     "argmin": lambda ds: ds[["packed"]].argmin("time"),
     "idxmax": lambda ds: ds[["packed"]].idxmax("lat"),
     "unstack": lambda ds: ds[["number"]].stack(cell=("time", "lat")).unstack(),
+    "round": lambda ds: ds[["tas", "number"]].round(1),
+    "round whole": lambda ds: ds.tas.round(),
+    "real": lambda ds: ds.tas.real,
+    "imag": lambda ds: ds.tas.imag,
+    "conj": lambda ds: ds[["tas"]].conj(),
+    "argsort": lambda ds: ds.packed.argsort(),
 }
 
 

@@ -24,6 +24,7 @@ from insitu.model import VirtualArray
 from insitu.reading import ChunkCache, read_points
 from insitu.reducing.active import Active
 from insitu.xarray_bridge.cuts import stored_cuts, uniform_cuts
+from insitu.xarray_bridge.methods import Methods
 from insitu.xarray_bridge.points import pointwise
 from insitu.xarray_bridge.steps import Cast, Step
 
@@ -47,7 +48,7 @@ class Access:
     """Bytes that arithmetic may read at once; None: what `options` says."""
 
 
-class LazyArray(NDArrayOperatorsMixin, ExplicitlyIndexed):
+class LazyArray(Methods, NDArrayOperatorsMixin, ExplicitlyIndexed):
     """An array inside xarray that is read when its values are needed."""
 
     __slots__ = ("_chunks", "access", "array", "origin", "steps")
