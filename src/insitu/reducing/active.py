@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -32,7 +32,7 @@ from insitu.reducing.wire_array import array_to
 from insitu.reducing.wire_group import group_from
 from insitu.sources.options import options_for
 
-__all__ = ["Active", "ActiveWarning"]
+__all__ = ["Active", "ActiveWarning", "said"]
 
 CELLS = 200_000
 """Chunks of a request; about 1 MB of table."""
@@ -159,6 +159,31 @@ class Active:
             self._fall_back(problem, name)
             return read_array(array, chosen, name=name, storage_options=storage_options)
 
+    def answers(
+        self,
+        job: Callable[[], dict[str, Any]],
+        here: Callable[[], dict[str, npt.NDArray[Any]]],
+        array: VirtualArray,
+        name: str | None,
+        storage_options: Mapping[str, Any] | None,
+    ) -> dict[str, npt.NDArray[Any]]:
+        """What a job gives; or what is found here, if the server cannot.
+
+        Parameters
+        ----------
+        job
+            Makes the job; it may find out that it cannot.
+        here
+            Does the same here.
+        array, name, storage_options
+            What it is about, for credentials and messages.
+        """
+        try:
+            return _named(self._ask("reduce", [job()], array, storage_options)[0]["values"])
+        except (ServerError, SourceError, UnsupportedError) as problem:
+            self._fall_back(problem, name)
+            return here()
+
     def _statistics(
         self,
         array: VirtualArray,
@@ -194,7 +219,7 @@ class Active:
                 "methods": whole,
                 "axes": list(along),
                 "keepdims": keepdims,
-                **_said(rules),
+                **said(rules),
             }
             found |= _named(self._ask("reduce", [job], array, storage_options)[0]["values"])
         return {method: found[method] for method in methods}
@@ -212,7 +237,7 @@ class Active:
         def ask(piece: tuple[int, VirtualArray]) -> Partial:
             job = {
                 "array": array_to(piece[1]), "methods": list(reduction.methods), "axes": list(along), "answer": "partial",
-                **_said(reduction.rules),
+                **said(reduction.rules),
             }  # fmt: skip
             found = _named(self._ask("reduce", [job], array, storage_options)[0]["partial"])
             if set(found) != set(reduction.fields):
@@ -253,7 +278,8 @@ class Active:
         )
 
 
-def _said(rules: Rules) -> dict[str, Any]:
+def said(rules: Rules) -> dict[str, Any]:
+    """Rules as a job says them."""
     said: dict[str, Any] = {"skipna": rules.skipna, "ddof": rules.ddof, "min_count": rules.min_count}
     if rules.q is not None:
         said["q"] = values_to(np.asarray(rules.q, np.float64)) if np.ndim(rules.q) else float(rules.q)

@@ -1,8 +1,8 @@
 """How are weighted and grouped statistics taken in one pass over the chunks?
 
 An axis with weights or labels is kept while chunks are folded, so that one partial is left for each of its elements; those are then
-contracted: with the weights, or into their groups. What is kept never grows beyond `SLAB_BYTES`, because the pass goes slab by slab along
-that axis. The same code runs here and next to the data.
+contracted: with the weights, or into their groups. What is kept never grows far beyond `BOX_BYTES`, because the pass goes box by box, and
+boxes end where chunks do. The same code runs here and next to the data.
 """
 
 from __future__ import annotations
@@ -17,19 +17,25 @@ import numpy.typing as npt
 
 from insitu.errors import ModelError, UnsupportedError
 from insitu.model import Selection, VirtualArray
-from insitu.model.selection import Stride
 from insitu.reading import Opened, Tally
+from insitu.reducing.blocks import block_shape, cells_along
 from insitu.reducing.partial import Partial
 from insitu.reducing.reduce import normalised
 from insitu.reducing.reductions import METHODS, Reduction, Rules
 from insitu.reducing.stream import fold
 
-__all__ = ["WEIGHTED", "Groups", "grouped", "weighted"]
+__all__ = ["WEIGHTED", "Groups", "Weights", "grouped", "weighted"]
 
-SLAB_BYTES = 64 << 20
+BOX_BYTES = 64 << 20
 """Of partials that are held before they are contracted."""
 WEIGHTED = ("sum", "mean", "var", "std", "sum_of_weights", "count")
 """Statistics that weights are known for."""
+
+Weights = Mapping[int | tuple[int, ...], npt.NDArray[Any]]
+"""Numbers for the elements along an axis, or for those along several axes together."""
+State = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
+"""Weights, weighted sum, weighted squares about the mean, count."""
+Box = tuple[slice, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +90,12 @@ def grouped(
     kept = [1 if axis in others else length for axis, length in enumerate(shape)]
     kept[groups.axis] = groups.count
     total = reduction.nothing(kept)
-    for begin, end, partial in _slabs(array, chosen, groups.axis, others, reduction, opened, name, tally):
-        codes = groups.codes[begin:end]
+    for box, partial in _boxes(array[chosen], others, reduction, opened, name, tally):
+        codes = groups.codes[box[groups.axis]]
         for code in np.unique(codes[codes >= 0]).tolist():
             at = np.flatnonzero(codes == code)
             rows = {field: np.moveaxis(found, groups.axis, 0)[at] for field, found in partial.items()}
-            where = (slice(None),) * groups.axis + (code,)
+            where = (*box[: groups.axis], code, *box[groups.axis + 1 :])
             before = {field: found[where] for field, found in total.items()}
             for field, merged in reduction.merge(before, reduction.collapsed(rows)).items():
                 total[field][where] = merged
@@ -108,7 +114,7 @@ def grouped(
 def weighted(
     array: VirtualArray,
     methods: Sequence[str],
-    weights: Mapping[int, npt.NDArray[Any]],
+    weights: Weights,
     opened: Opened,
     *,
     axes: Sequence[int] | None = None,
@@ -128,7 +134,7 @@ def weighted(
         `sum`, `mean`, `var`, `std` (all in float64), `sum_of_weights`, `count`. As xarray's `weighted` has them: NaN is left out, and where
         the weights of what is left add up to 0 there is no answer.
     weights
-        For some of the axes that are reduced, one number for each element.
+        For some of the axes that are reduced, one number for each element; for several axes together under a tuple of them.
     axes, keepdims
         As for `insitu.reducing.statistics`.
     """
@@ -138,53 +144,60 @@ def weighted(
     bad = [method for method in methods if method not in WEIGHTED]
     if bad or array.dtype.kind not in "biuf":
         raise UnsupportedError(f"there is no weighted {', '.join(bad) or 'statistic'} of values of {array.dtype}")
-    factors: dict[int, npt.NDArray[np.float64]] = {}
-    for axis, numbers in weights.items():
-        at = normalised([axis], len(shape))[0]
-        if at not in along or np.shape(numbers) != (shape[at],):
-            raise ModelError(f"weights along axis {axis} need {shape[at]} numbers, and the axis has to be reduced")
-        factors[at] = np.asarray(numbers, np.float64)
-        if np.isnan(factors[at]).any():
-            raise ModelError("weights cannot contain missing values")
-    inner = tuple(axis for axis in along if axis not in factors)
-    reduction = Reduction(("var",), array.dtype, replace(rules or Rules(), ddof=0))
-    state: tuple[Any, Any, Any, Any] | None = None
-    lead = min(factors) if factors else along[0]
-    for begin, end, partial in _slabs(array, chosen, lead, inner, reduction, opened, name, tally):
-        part = _contracted(partial, factors, along, lead, begin, end, len(shape))
-        state = part if state is None else _joined(state, part)
-    if state is None:
+    factors = [_factor(along, shape, key, numbers) for key, numbers in weights.items()]
+    weighed = {axis for axes_, _ in factors for axis in axes_}
+    inner = tuple(axis for axis in along if axis not in weighed)
+    # Squares only where somebody asks for them: without, a chunk takes one pass.
+    measured = "var" if {"var", "std"} & set(methods) else "mean"
+    reduction = Reduction((measured,), array.dtype, replace(rules or Rules(), ddof=0))
+    kept = [1 if axis in along else length for axis, length in enumerate(shape)]
+    state: State = (np.zeros(kept), np.zeros(kept), np.zeros(kept), np.zeros(kept))
+    if not math.prod(shape):
         raise ModelError("there are no values to weigh")
+    for box, partial in _boxes(array[chosen], inner, reduction, opened, name, tally):
+        weight: Any = np.float64(1)
+        for axes_, numbers in factors:
+            part = numbers[tuple(box[axis] for axis in axes_)]
+            weight = weight * part.reshape([part.shape[axes_.index(i)] if i in axes_ else 1 for i in range(len(shape))])
+        where = tuple(slice(0, 1) if axis in along else part for axis, part in enumerate(box))
+        before = (state[0][where], state[1][where], state[2][where], state[3][where])
+        for whole, part in zip(state, _joined(before, _contracted(partial, weight, along)), strict=True):
+            whole[where] = part
     found = {method: _weighted(method, state) for method in methods}
     return found if keepdims else {method: values.squeeze(along) for method, values in found.items()}
 
 
-def _contracted(
-    partial: Partial,
-    factors: Mapping[int, npt.NDArray[np.float64]],
-    along: Sequence[int],
-    lead: int,
-    begin: int,
-    end: int,
-    ndim: int,
-) -> tuple[Any, Any, Any, Any]:
-    """(weights, weighted sum, weighted squares about their mean, count) of a slab."""
-    weight: Any = np.float64(1)
-    for axis, numbers in factors.items():
-        part = numbers[begin:end] if axis == lead else numbers
-        weight = weight * part.reshape([-1 if i == axis else 1 for i in range(ndim)])
+def _factor(
+    along: Sequence[int], shape: Sequence[int], key: int | tuple[int, ...], numbers: npt.NDArray[Any]
+) -> tuple[tuple[int, ...], npt.NDArray[np.float64]]:
+    """Weights with the axes that they lie along, in ascending order."""
+    axes = normalised([key] if isinstance(key, int) else list(key), len(shape))
+    if set(axes) - set(along) or np.shape(numbers) != tuple(shape[axis] for axis in axes):
+        wanted = " x ".join(str(shape[axis]) for axis in axes)
+        raise ModelError(f"weights along axis {key} need {wanted} numbers, and the axis has to be reduced")
+    values = np.asarray(numbers, np.float64)
+    if np.isnan(values).any():
+        raise ModelError("weights cannot contain missing values")
+    order = np.argsort(axes)
+    return tuple(axes[i] for i in order), values.transpose(order)
+
+
+def _contracted(partial: Partial, weight: Any, along: Sequence[int]) -> State:
+    """What the elements of a box make together."""
     axes = tuple(along)
     count, total = np.asarray(partial["count"], np.float64), np.asarray(partial["total"], np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         weights = np.sum(weight * count, axis=axes, keepdims=True)
         sums = np.sum(weight * total, axis=axes, keepdims=True)
         mean = np.where(weights != 0, sums / weights, 0)
-        between = np.where(count > 0, count * (total / np.maximum(count, 1) - mean) ** 2, 0)
-        squares = np.sum(weight * (partial["squares"] + between), axis=axes, keepdims=True)
+        squares = np.zeros_like(sums)
+        if "squares" in partial:
+            between = np.where(count > 0, count * (total / np.maximum(count, 1) - mean) ** 2, 0)
+            squares = np.sum(weight * (partial["squares"] + between), axis=axes, keepdims=True)
     return weights, sums, squares, np.sum(count, axis=axes, keepdims=True)
 
 
-def _joined(one: tuple[Any, Any, Any, Any], other: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
+def _joined(one: State, other: State) -> State:
     w, v = one[0], other[0]
     with np.errstate(invalid="ignore", divide="ignore"):
         apart = np.where((w != 0) & (v != 0), (other[1] / v - one[1] / w) ** 2 * (w / (w + v) * v), 0)
@@ -205,41 +218,27 @@ def _weighted(method: str, state: tuple[Any, Any, Any, Any]) -> npt.NDArray[Any]
     return {"mean": mean, "var": variance, "std": np.sqrt(variance)}[method]
 
 
-def _slabs(
+def _boxes(
     array: VirtualArray,
-    selection: Selection,
-    axis: int,
     inner: tuple[int, ...],
     reduction: Reduction,
     opened: Opened,
     name: str | None,
     tally: Tally | None,
-) -> Iterator[tuple[int, int, Partial]]:
-    """Partials of slabs along an axis of the selection's shape: (begin, end, partial)."""
-    shape = selection.result_shape
-    row = (
-        math.prod(1 if i in inner or i == axis else length for i, length in enumerate(shape))
-        * 8
-        * len(reduction.fields)
-    )
-    step = max(SLAB_BYTES // max(row, 1), 1)
-    number = [i for i, s in enumerate(selection.selectors) if not isinstance(s, int)][axis]
-    step = _rounded(step, array, number)
-    for begin in range(0, shape[axis], step):
-        end = min(begin + step, shape[axis])
-        chosen = selection.selectors[number]
-        if isinstance(chosen, Stride):
-            part: Any = Stride(chosen.start + chosen.step * begin, chosen.step, end - begin)
-        else:
-            assert isinstance(chosen, np.ndarray)
-            part = chosen[begin:end]
-        selectors = (*selection.selectors[:number], part, *selection.selectors[number + 1 :])
-        yield begin, end, fold(array, Selection(selection.shape, selectors), inner, reduction, opened, name=name, tally=tally)  # fmt: skip
-
-
-def _rounded(step: int, array: VirtualArray, dimension: int) -> int:
-    """A step that is a multiple of the chunk's length where it can be, so that chunks are decoded once."""
-    cut = array.tiles[0].axis_of(dimension) if array.tiles else None
-    if cut is None or not cut.is_regular or cut.size > step:
-        return step
-    return step // cut.size * cut.size
+) -> Iterator[tuple[Box, Partial]]:
+    """Partials of boxes of an array, `inner` axes reduced; where a box is whole along those, it is `slice(0, 1)` in the partial."""
+    kept = [axis for axis in range(array.ndim) if axis not in inner]
+    allowed = max(BOX_BYTES // (8 * len(reduction.fields)), 1)
+    lengths, cells = [array.shape[axis] for axis in kept], cells_along(array, kept)
+    # A box of whole chunks, if that is not far too much: a chunk that lies in several boxes is decoded for each of them.
+    sizes, _ = block_shape(lengths, cells, max(allowed, min(math.prod(cells), 4 * allowed)))
+    steps = dict(zip(kept, sizes, strict=True))
+    counts = [-(-array.shape[axis] // steps[axis]) if axis in steps else 1 for axis in range(array.ndim)]
+    for cell in np.ndindex(*counts):
+        key = tuple(
+            slice(i * steps[axis], min((i + 1) * steps[axis], array.shape[axis])) if axis in steps else slice(0, array.shape[axis])
+            for axis, i in enumerate(cell)
+        )  # fmt: skip
+        selection = Selection.of(key, array.shape)
+        partial = fold(array, selection, inner, reduction, opened, name=name, tally=tally)
+        yield tuple(part if axis in steps else slice(0, 1) for axis, part in enumerate(key)), partial

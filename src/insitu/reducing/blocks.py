@@ -20,7 +20,7 @@ from insitu.model import Selection, VirtualArray
 from insitu.reading import Opened, Tally, execute, plan
 from insitu.reducing.reductions import METHODS, Rules
 
-__all__ = ["by_blocks", "read"]
+__all__ = ["block_shape", "by_blocks", "cells_along", "read"]
 
 BLOCK_BYTES = 256 << 20
 """Values that a block may read; sorting them takes about as much again."""
@@ -149,7 +149,7 @@ def _boxes(array: VirtualArray, axes: tuple[int, ...], method: str) -> Iterator[
             hint="Reduce fewer axes, select less, or load the values and reduce them there",
         )
     sizes, passes = block_shape(
-        [array.shape[axis] for axis in kept], _cells(array, kept), max(BLOCK_BYTES // max(column, 1), 1)
+        [array.shape[axis] for axis in kept], cells_along(array, kept), max(BLOCK_BYTES // max(column, 1), 1)
     )
     if passes > 2:
         warnings.warn(
@@ -165,7 +165,7 @@ def _boxes(array: VirtualArray, axes: tuple[int, ...], method: str) -> Iterator[
         )  # fmt: skip
 
 
-def _cells(array: VirtualArray, kept: Sequence[int]) -> list[int]:
+def cells_along(array: VirtualArray, kept: Sequence[int]) -> list[int]:
     """How long the chunks are along some axes; of a mosaic, the longest."""
     cells = []
     for axis in kept:

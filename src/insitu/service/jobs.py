@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,7 @@ from insitu.codecs.table import ALIASES, TABLE
 from insitu.errors import CodecError, InsituError
 from insitu.model import Selection, VirtualArray
 from insitu.reducing import METHODS
-from insitu.reducing.active_groups import WEIGHTED, Groups
+from insitu.reducing.active_groups import WEIGHTED, Groups, Weights
 from insitu.reducing.reductions import Rules
 from insitu.reducing.wire import selection_from, values_from
 from insitu.reducing.wire_array import array_from
@@ -48,7 +49,7 @@ class Job:
     axes: tuple[int, ...] | None
     rules: Rules
     keepdims: bool
-    weights: Mapping[int, npt.NDArray[Any]] | None
+    weights: Weights | None
     groups: Groups | None
     partial: bool
     """Whether partials are wanted, to be merged with others; else values."""
@@ -216,16 +217,18 @@ def _numbers(data: Any, name: str) -> npt.NDArray[np.float64]:
         raise RequestError(f"{name} are numbers: {str(problem)[:100]}") from None
 
 
-def _weights(data: Any) -> dict[int, npt.NDArray[np.float64]] | None:
+def _weights(data: Any) -> dict[int | tuple[int, ...], npt.NDArray[np.float64]] | None:
     if data is None:
         return None
     if not isinstance(data, dict) or not data:
         raise RequestError("weights are a map of axis to numbers")
-    found = {}
+    found: dict[int | tuple[int, ...], npt.NDArray[np.float64]] = {}
     for axis, numbers in data.items():
-        if not str(axis).lstrip("-").isdecimal():
+        axes = [part.strip() for part in str(axis)[:200].split(",")]  # "0", or "0,1" for both together
+        if not all(re.fullmatch(r"-?[0-9]{1,3}", part) for part in axes):
             raise RequestError("weights are a map of axis to numbers")
-        found[int(axis)] = _numbers(numbers, "weights")
+        key = tuple(int(part) for part in axes)
+        found[key if len(key) > 1 else key[0]] = _numbers(numbers, "weights")
     return found
 
 

@@ -15,10 +15,12 @@ from insitu.errors import UnsupportedError
 from insitu.model import VirtualArray, VirtualGroup, byte_ranges, census
 from insitu.reducing import METHODS as STREAMED
 from insitu.reducing.reductions import Rules
+from insitu.xarray_bridge.grouping import Grouped
 from insitu.xarray_bridge.lazy import LazyArray
 from insitu.xarray_bridge.ordinary import behind
 from insitu.xarray_bridge.reductions import statistics_of, streams
 from insitu.xarray_bridge.saving import decoded_group, encoded_like, stored_group
+from insitu.xarray_bridge.weighing import Weighted
 
 __all__ = ["InsituAccessor"]
 
@@ -195,6 +197,22 @@ class InsituAccessor:
         kept = {str(d) for variable in result.values() for d in variable.dims}
         coords = {name: coord for name, coord in self._dataset.coords.items() if set(map(str, coord.dims)) <= kept}
         return xarray.Dataset(result, coords=coords)
+
+    def weighted(self, weights: xarray.DataArray) -> Weighted:
+        """Weighted reductions, each array in one pass, here or next to the data; the results are those of `Dataset.weighted`."""
+        return Weighted(self._dataset, weights)
+
+    def groupby(self, group: Any = None, **how: Any) -> Grouped:
+        """Reductions of groups, each array in one pass and one request; the results are those of `Dataset.groupby`."""
+        return Grouped(self._dataset, lambda dataset: dataset.groupby(group, **how))
+
+    def groupby_bins(self, group: Any, bins: Any, **how: Any) -> Grouped:
+        """The same for `Dataset.groupby_bins`."""
+        return Grouped(self._dataset, lambda dataset: dataset.groupby_bins(group, bins, **how))
+
+    def resample(self, indexer: Any = None, **how: Any) -> Grouped:
+        """The same for `Dataset.resample`."""
+        return Grouped(self._dataset, lambda dataset: dataset.resample(indexer, **how))
 
     def __repr__(self) -> str:
         from insitu.xarray_bridge.showing import readable

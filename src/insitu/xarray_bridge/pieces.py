@@ -19,6 +19,7 @@ from insitu.reducing import Reduction
 from insitu.reducing.reductions import Rules
 from insitu.xarray_bridge.lazy import LazyArray
 from insitu.xarray_bridge.options import options
+from insitu.xarray_bridge.weighing import product
 
 __all__ = ["Box", "boxes", "einsum", "reduced_by_pieces"]
 
@@ -98,6 +99,11 @@ def einsum(subscripts: str, *operands: Any) -> Any:
         return NotImplemented
     labels, kept = _spelled(subscripts, operands)
     array, mine = operands[lazy[0]], labels[lazy[0]]
+    if len(operands) == 2:
+        other = 1 - lazy[0]
+        found = product(array, mine, np.asarray(operands[other]), labels[other], kept)
+        if found is not None:
+            return found
     if len(set(mine)) < len(mine) or array.nbytes <= options.block_bytes:
         return NotImplemented
     lengths: dict[str, int] = {}
