@@ -28,9 +28,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "oracles")]
 from anatomy import dissected  # noqa: E402
 from bounds import bounded  # noqa: E402
 from changes import any_changes, changed  # noqa: E402
-from finding import Finding  # noqa: E402
 from isolation import findings_of  # noqa: E402
-from mutation import LARGEST_SEED, mutated  # noqa: E402
+from mutation import LARGEST_SEED, disagreement, mutated  # noqa: E402
 from seeds import Seed, seeds_in  # noqa: E402
 
 FINDINGS = HERE / "findings"
@@ -61,7 +60,7 @@ def main() -> int:
                 outcome = judged(data)
             if outcome in ("read", "in part") and options.beside_h5py and not blind:
                 path.write_bytes(data)
-                outcome = _beside(next(beside)[1]) or outcome
+                outcome = disagreement(next(beside)[1]) or outcome
             counts[outcome if outcome in ("read", "in part", "refused") else _keep(data, outcome)] += 1
         beside.close()  # type: ignore[attr-defined]  # a generator: ends its worker
     print(", ".join(f"{count} {outcome}" for outcome, count in counts.most_common()))
@@ -70,11 +69,6 @@ def main() -> int:
 
 def _given(files: Iterable[Path]) -> list[Seed]:
     return [(path.stem, data, dissected(data)) for path in sorted(files) for data in [path.read_bytes()] if data]
-
-
-def _beside(found: list[Finding]) -> str:
-    """What differs from h5py, which sees the checksums: what it reads, we read alike."""
-    return "\n".join(f"{item.name}: {item.why}" for item in found if item.verdict == "wrong")
 
 
 def _keep(data: bytes, why: str) -> str:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from unittest import mock
 
 from anatomy import Matching
+from finding import Finding
 
 import insitu
 from insitu.errors import FormatError, InsituError
 from insitu.formats.hdf5 import checksum
 from insitu.sources import MemorySource
 
-__all__ = ["LARGEST_SEED", "believed", "mutated", "tried"]
+__all__ = ["LARGEST_SEED", "believed", "disagreement", "mutated", "tried"]
 
 LARGEST_SEED = 64 << 10
 """Of larger files hardly a change hits something that counts."""
@@ -91,3 +92,10 @@ def _placed(problem: InsituError) -> None:
     missing = [name for name in wanted if name not in problem.place]
     if missing:
         raise AssertionError(f"an error without {', '.join(missing)}: {problem}") from problem
+
+
+def disagreement(findings: Iterable[Finding]) -> str:
+    """What a file says to h5py and not to us; "" if nothing. Which dimension of a damaged file is which, everybody may guess."""
+    wrong = [item for item in findings if item.verdict == "wrong"]
+    told = [(item.name, part) for item in wrong for part in item.why.split("; ") if not part.startswith("dimension ")]
+    return "\n".join(f"{name}: {part}" for name, part in told)

@@ -24,6 +24,7 @@ from bounds import bounded  # noqa: E402
 from changes import MOST, WAYS, Change, changed  # noqa: E402
 from finding import Finding  # noqa: E402
 from isolation import findings_of  # noqa: E402
+from mutation import disagreement  # noqa: E402
 from seeds import Seed, seeds_in  # noqa: E402
 
 FINE = ("read", "in part", "refused")
@@ -94,7 +95,7 @@ def test_no_change_hurts(
         outcome = judged(worse)
     assert outcome in FINE, f"{name}: {outcome}"
     if outcome != "refused":
-        wrong = [f"{item.name}: {item.why}" for item in beside(worse) if item.verdict == "wrong"]
+        wrong = disagreement(beside(worse))
         assert not wrong, f"{name}: {wrong}"
 
 

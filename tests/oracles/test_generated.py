@@ -12,11 +12,8 @@ from finding import BAD, Finding, lines_of
 HDF5 = [f"{name}-{libver}" for name, (_, libvers) in make_hdf5.FILES.items() for libver in libvers]
 NETCDF4 = [f"{name}-{format_}" for name, (_, formats) in make_netcdf4.FILES.items() for format_ in formats]
 
-SEEN_BY_XARRAY = [
-    *NETCDF4,
-    *(name for name in HDF5 if name.startswith(("attributes", "groups", "scales", "types")) and name.endswith("t")),
-]
-"""The files of netCDF, and those of h5py whose names, dimensions and attributes are of interest (earliest and latest)."""
+SEEN_BY_XARRAY = [*NETCDF4, *(name for name in HDF5 if name.endswith("t"))]
+"""The files of netCDF, and those of h5py by the earliest and the latest library."""
 
 REFUSED: dict[str, str] = {}
 """Datasets that may be refused, by `file dataset` (without the library version), with the reason."""

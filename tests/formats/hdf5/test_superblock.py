@@ -10,7 +10,7 @@ import pytest
 
 import insitu
 from fixtures.hdf5_property import library
-from insitu.errors import FormatError, UnsupportedError
+from insitu.errors import FormatError
 from insitu.model import Stored
 
 
@@ -105,23 +105,13 @@ def test_checksum(tmp_path: Path, scan) -> None:
 
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
-def test_a_member_of_a_family_is_refused_and_the_joined_family_is_read(tmp_path: Path, libver: str) -> None:
+def test_a_joined_family_is_a_file_like_any_other(tmp_path: Path, libver: str) -> None:
     with h5py.File(tmp_path / "x_%d.h5", "w", driver="family", memb_size=4096, libver=libver) as file:
         file["x"] = np.arange(5000)
         file.create_dataset("chunked", data=np.arange(999), chunks=(100,), compression="gzip")
-    with pytest.raises((UnsupportedError, FormatError), match="family") as told:
-        insitu.scan(tmp_path / "x_0.h5")
-    assert "Join its members" in str(told.value)
     members = sorted(tmp_path.glob("x_*.h5"), key=lambda path: int(path.stem[2:]))
     assert len(members) > 5
     (tmp_path / "joined.h5").write_bytes(b"".join(path.read_bytes() for path in members))
+    (tmp_path / "x_1.h5").unlink()
     np.testing.assert_array_equal(insitu.read(tmp_path / "joined.h5", "x"), np.arange(5000))
     np.testing.assert_array_equal(insitu.read(tmp_path / "joined.h5", "chunked"), np.arange(999))
-
-
-@pytest.mark.parametrize("libver", ["earliest", "latest"])
-def test_a_split_file_is_refused_by_name(tmp_path: Path, libver: str) -> None:
-    with h5py.File(tmp_path / "x", "w", driver="split", libver=libver) as file:
-        file["x"] = np.arange(5000)
-    with pytest.raises(UnsupportedError, match=r"split driver.*h5repack"):
-        insitu.scan(tmp_path / "x-m.h5")

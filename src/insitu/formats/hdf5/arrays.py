@@ -230,7 +230,17 @@ def _chunk_table(source: Source, dataset: Dataset, grid: tuple[int, ...], shift:
     if _is_sorted(dataset) and not ascending(index):
         # The library would look in the wrong branch and give the fill value; whose chunk this is nobody can tell.
         raise FormatError("the keys of the chunk index are out of order, or there twice", structure="chunk index")
-    return scatter(grid, (source,), index, offset, length, mask)
+    table = scatter(grid, (source,), index, offset, length, mask)
+    if _written(table) != len(offset):
+        raise FormatError("two chunks of one place in the chunk index", structure="chunk index")
+    return table
+
+
+def _written(table: Columns | Sparse) -> int:
+    """How many chunks a table has."""
+    if isinstance(table, Sparse):
+        return len(table.number)
+    return int(np.count_nonzero(np.broadcast_to(table.source, table.shape) >= 0))
 
 
 def _is_sorted(dataset: Dataset) -> bool:

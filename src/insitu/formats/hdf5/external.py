@@ -21,15 +21,16 @@ from insitu.formats.hdf5.selection import Picked
 from insitu.formats.hdf5.window import Window
 from insitu.model import Axis, Columns, Encoding, Source, Tile, VirtualArray
 
-__all__ = ["external_array"]
+__all__ = ["Run", "array_of_runs", "external_array"]
 
 
-class _Run(NamedTuple):
-    """Some bytes of the dataset: where they lie, or nowhere (zeros)."""
+class Run(NamedTuple):
+    """Some bytes of the dataset: where they lie, or nowhere (zeros), or what they are."""
 
     source: Source | None
     offset: int
     length: int
+    data: bytes | None = None
 
 
 def external_array(
@@ -47,10 +48,34 @@ def external_array(
         raise UnsupportedError("values of varying length, or filters, in external storage", structure="external files")
     if shape != dataset.space.shape:
         raise UnsupportedError(f"a dataset of {dataset.space.shape} in external storage, on a dimension of {shape}")
-    whole = (*shape, *dataset.datatype.shape)
     details = details_of(dataset, shape)
     details["external"] = [segment.name for segment in dataset.segments]
-    runs = _runs(neighbours, window, dataset, math.prod(whole) * encoding.dtype.itemsize)
+    total = math.prod((*shape, *dataset.datatype.shape)) * encoding.dtype.itemsize
+    runs = _runs(neighbours, window, dataset, total)
+    return array_of_runs(runs, encoding, (*shape, *dataset.datatype.shape), dims, attributes, details)
+
+
+def array_of_runs(
+    runs: list[Run],
+    encoding: Encoding,
+    whole: tuple[int, ...],
+    dims: tuple[str, ...],
+    attributes: dict[str, Any],
+    details: dict[str, Any],
+) -> VirtualArray:
+    """The virtual array whose bytes are those of some runs, one after the other.
+
+    Parameters
+    ----------
+    runs
+        Where the bytes are; each of whole elements.
+    encoding
+        Of all of them.
+    whole
+        The shape.
+    dims, attributes, details
+        Of the array.
+    """
     if len(runs) == 1:
         pieces = [Piece(_array(runs[0], whole, encoding), (0,) * len(whole))]
     else:
@@ -60,7 +85,7 @@ def external_array(
     return VirtualArray(whole, encoding.dtype, dims, tiles, origins, attributes, fill, details)
 
 
-def _cut(runs: list[_Run], whole: tuple[int, ...], encoding: Encoding) -> list[Piece]:
+def _cut(runs: list[Run], whole: tuple[int, ...], encoding: Encoding) -> list[Piece]:
     """Several runs: of whole rows each where they are such, else of elements."""
     size = encoding.dtype.itemsize
     row = math.prod(whole[1:]) * size
@@ -81,9 +106,9 @@ def _cut(runs: list[_Run], whole: tuple[int, ...], encoding: Encoding) -> list[P
     return list(place(Picked("all"), Picked("all"), flat, whole, 0))
 
 
-def _runs(neighbours: Neighbours, window: Window, dataset: Dataset, total: int) -> list[_Run]:
+def _runs(neighbours: Neighbours, window: Window, dataset: Dataset, total: int) -> list[Run]:
     """The runs that hold the bytes of a dataset."""
-    runs: list[_Run] = []
+    runs: list[Run] = []
     left = total
     for segment in dataset.segments:
         if not left:
@@ -94,21 +119,23 @@ def _runs(neighbours: Neighbours, window: Window, dataset: Dataset, total: int) 
             raise NotFoundError(f"the external file {segment.name!r} with the data is missing", url=window.url)
         known = max(0, min(length, there.size - segment.offset))
         if known:
-            runs.append(_Run(there.source.describe(), segment.offset, known))
+            runs.append(Run(there.source.describe(), segment.offset, known))
         if length > known:
-            runs.append(_Run(None, 0, length - known))
+            runs.append(Run(None, 0, length - known))
         left -= length
     if left:
         raise FormatError(
             f"external files for {total - left} bytes where {total} are needed", structure="external files"
         )
-    return runs or [_Run(None, 0, 0)]
+    return runs or [Run(None, 0, 0)]
 
 
-def _array(run: _Run, shape: tuple[int, ...], encoding: Encoding) -> VirtualArray:
+def _array(run: Run, shape: tuple[int, ...], encoding: Encoding) -> VirtualArray:
     axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
     grid = tuple(axis.count for axis in axes)
-    if run.source is None or 0 in grid:
+    if run.data is not None:
+        table = Columns.inlined(grid, run.data)
+    elif run.source is None or 0 in grid:
         encoding = Encoding(encoding.dtype, encoding.codecs)
         table = Columns.unwritten(grid)
     else:

@@ -43,6 +43,8 @@ class File:
     """The address of the shared message table (III.G), if there is one."""
     shared_indexes: int = 0
     """How many indexes that table has."""
+    joined: bool = False
+    """Whether it is a set of files, seen as one."""
     heaps_elsewhere: bool = False
     """Whether global heaps lie in a cache image: values in them cannot be found by those who read data."""
     near: Callable[[int, int], bytes | None] = field(default=_nothing_near, repr=False)

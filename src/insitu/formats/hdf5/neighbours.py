@@ -82,6 +82,10 @@ class Neighbours:
         if len(wanted) > 1:
             gather(lambda url, _: self._open(window, url), wanted)
 
+    def replace(self, window: Window) -> None:
+        """Take another view of a file: the set that it is a part of."""
+        self._opened[window.url] = window
+
     def _open(self, window: Window, url: str) -> Window | AccessError | None:
         if len(self._opened) >= FILES_LIMIT:
             raise FormatError(f"more than {FILES_LIMIT} other files", url=window.url, structure="file names")

@@ -12,7 +12,8 @@ from insitu.errors import InsituError
 from insitu.formats.hdf5.file import File
 from insitu.formats.hdf5.neighbours import Neighbours
 from insitu.formats.hdf5.objects import Dataset, Group, Objects, read_object
-from insitu.formats.hdf5.superblock import Superblock, find_signature, read_superblock
+from insitu.formats.hdf5.sets import join
+from insitu.formats.hdf5.superblock import CutShortError, OneOfASetError, Superblock, find_signature, read_superblock
 from insitu.formats.hdf5.superblock_extension import read_extension
 from insitu.formats.hdf5.walk import Walk, run
 from insitu.formats.hdf5.window import Window
@@ -79,10 +80,17 @@ def _opened(neighbours: Neighbours, window: Window) -> Opened:
     key = ("opened", window.url)
     opened: Opened | None = neighbours.memory.get(key)
     if opened is None:
-        file = File(window.url, window.size, near=window.near)
-        opened = Opened(window, file, run(begin(file), window))
+        try:
+            opened = _begun(window)
+        except (OneOfASetError, CutShortError) as problem:
+            opened = _begun(join(neighbours, window, problem))
         neighbours.memory[key] = opened
     return opened
+
+
+def _begun(window: Window) -> Opened:
+    file = File(window.url, window.size, near=window.near, joined=window.joined is not None)
+    return Opened(window, file, run(begin(file), window))
 
 
 def outside_of(link: tuple[str, str], rest: list[str]) -> Outside:

@@ -18,6 +18,8 @@ from insitu.formats.hdf5.netcdf4 import Node, Variable, assign_dimensions
 from insitu.formats.hdf5.objects import Dataset, Group, Objects, read_index, read_object
 from insitu.formats.hdf5.opened import Outside, begin, outside_of
 from insitu.formats.hdf5.paths import Paths
+from insitu.formats.hdf5.sets import join
+from insitu.formats.hdf5.superblock import CutShortError, OneOfASetError
 from insitu.formats.hdf5.tree import Branch, build_tree
 from insitu.formats.hdf5.virtual import settle
 from insitu.formats.hdf5.walk import Side, Walk, run
@@ -59,8 +61,12 @@ def scan_hdf5(
 def _scan(neighbours: Neighbours, place: Place, problems: Problems, above: tuple[tuple[str, int], ...]) -> VirtualGroup:
     """Scan a part of a file; `above`: the groups of other files that link to it, so that no circle of links has no end."""
     window = place.window
-    file = File(window.url, window.size, near=window.near)
-    picked = run(_read(file, place.group, place.names, lambda objects: _settle(neighbours, window, objects)), window)
+    file = File(window.url, window.size, near=window.near, joined=window.joined is not None)
+    walk = _read(file, place.group, place.names, lambda objects: _settle(neighbours, window, objects))
+    try:
+        picked = run(walk, window)
+    except (OneOfASetError, CutShortError) as problem:
+        return _scan(neighbours, place._replace(window=join(neighbours, window, problem)), problems, above)
     if isinstance(picked, Outside):
         there = neighbours.open_beside(window, picked.file)
         if there is None or len(above) > LINKS_LIMIT:

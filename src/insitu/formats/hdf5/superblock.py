@@ -8,18 +8,54 @@ from __future__ import annotations
 import posixpath
 import re
 from dataclasses import dataclass
+from typing import NamedTuple, NoReturn
 
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.checksum import verify
 from insitu.formats.hdf5.file import File
 from insitu.formats.hdf5.walk import Walk
 
-__all__ = ["SIGNATURE", "Superblock", "find_signature", "member_of_set", "read_superblock"]
+__all__ = [
+    "FAMILY",
+    "MULTI",
+    "SIGNATURE",
+    "CutShortError",
+    "Of",
+    "OneOfASetError",
+    "Superblock",
+    "find_signature",
+    "member_of_set",
+    "read_superblock",
+]
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _WIDTHS = (2, 4, 8)
 JOIN_FAMILY = "Join its members into one file, in their order (`cat x_*.h5 > x.h5`, or h5repart)"
 REPACK_SET = "Repack the set into one file with h5repack"
+FAMILY, MULTI = b"NCSAfami", b"NCSAmult"
+
+
+class Of(NamedTuple):
+    """What a file says of the set that it is in."""
+
+    driver: bytes
+    """The name of the driver that wrote it; nothing: an old family, perhaps."""
+    information: bytes | int
+    """What the driver wrote, or where in the file its block is."""
+    end: int
+    """How long the superblock says that the whole is."""
+
+
+class OneOfASetError(UnsupportedError):
+    """The file says that it is one of several."""
+
+    of: Of
+
+
+class CutShortError(FormatError):
+    """The file is shorter than it says: truncated, or the first of an old family."""
+
+    of: Of
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,27 +125,32 @@ def _old(file: File, data: bytes, version: int, at: int) -> Superblock:
     root = _uint(data, place + 5 * width, width)
     if driver != file.undefined:  # before the length is judged: of a set of files, one is always too short
         begin = driver + 8  # II.B, "Driver Information Block": version, reserved, size, then the name of the driver
-        member_of_set(file, data[begin : begin + 8], end)
+        member_of_set(file, Of(data[begin : begin + 8], driver + at, end))
     _check(file, base, end, at)
     return Superblock(version, root, None)
 
 
-def member_of_set(file: File, driver: bytes, end: int) -> None:
-    """Refuse a file that is one of a set, by the name of the driver that wrote it. A family that was joined is a file like any other.
+def member_of_set(file: File, of: Of) -> None:
+    """Tell of a file that is one of a set, by the driver that wrote it. A family that was joined is a file like any other.
 
     Parameters
     ----------
     file
         The file.
-    driver
-        The name.
-    end
-        How long the file says that it is.
+    of
+        What it says of the set.
     """
-    if driver != b"NCSAfami":
-        file.unsupported("the file is a member of a set of files (multi or split driver)", REPACK_SET)
-    if end > file.size:
-        file.unsupported("the file is a member of a family of files", JOIN_FAMILY)
+    if of.driver == FAMILY:
+        if of.end > file.size:
+            _one_of(file, of, "the file is a member of a family of files", JOIN_FAMILY)
+    elif not file.joined:
+        _one_of(file, of, "the file is a member of a set of files (multi or split driver)", REPACK_SET)
+
+
+def _one_of(file: File, of: Of, what: str, hint: str) -> NoReturn:
+    problem = OneOfASetError(what, url=file.url, hint=hint)
+    problem.of = of
+    raise problem
 
 
 def _new(file: File, data: bytes, version: int, at: int) -> Superblock:
@@ -132,13 +173,15 @@ def _check(file: File, base: int, end: int, at: int) -> None:
     if end + moved > file.size:
         # Old families do not say that they are one: their first member looks like the beginning of a larger file, which it is.
         family = re.search(r"(?<!\d)0+(?!\d)", posixpath.basename(file.url)) is not None
-        raise FormatError(
+        problem = CutShortError(
             f"the superblock says that the file has {end + moved} bytes, but it has {file.size}: it is truncated",
             url=file.url,
             offset=at,
             structure="superblock",
             hint=f"If it is the first of a family of files: {JOIN_FAMILY}" if family else None,
         )
+        problem.of = Of(b"", b"", end + moved)
+        raise problem
 
 
 def _uint(data: bytes, at: int, width: int) -> int:

@@ -9,7 +9,7 @@ from insitu.formats.hdf5.cache_image import read_cache_image
 from insitu.formats.hdf5.file import File
 from insitu.formats.hdf5.messages import BTREE_K, CACHE_IMAGE, DRIVER_INFO, SHARED_TABLE
 from insitu.formats.hdf5.object_header import read_object_header
-from insitu.formats.hdf5.superblock import member_of_set
+from insitu.formats.hdf5.superblock import Of, member_of_set
 from insitu.formats.hdf5.walk import Walk
 
 __all__ = ["read_extension"]
@@ -32,4 +32,4 @@ def read_extension(file: File, address: int) -> Walk[None]:
         elif message.kind == CACHE_IMAGE:
             yield from read_cache_image(file, body)
         elif message.kind == DRIVER_INFO:
-            member_of_set(file, body[1:9], 0)  # that it is long enough has been seen
+            member_of_set(file, Of(body[1:9], body[11:], 0))  # that it is long enough has been seen

@@ -18,6 +18,7 @@ from insitu.formats.hdf5.external import external_array
 from insitu.formats.hdf5.file import File
 from insitu.formats.hdf5.layout import VirtualLayout
 from insitu.formats.hdf5.mapping import Mapping
+from insitu.formats.hdf5.members import member_array
 from insitu.formats.hdf5.mosaic import Piece, assemble, place
 from insitu.formats.hdf5.neighbours import Neighbours
 from insitu.formats.hdf5.objects import Dataset
@@ -147,6 +148,8 @@ def array_of(
     if dataset.segments and not dataset.space.null:
         return external_array(neighbours, window, file, dataset, shape, dims, attributes)
     if not isinstance(dataset.layout, VirtualLayout) or dataset.space.null:
+        if window.joined is not None:
+            return member_array(window.joined, file, dataset, shape, dims, attributes)
         return virtual_array(file, window.source.describe(), dataset, shape, dims, attributes)
     encoding = encoding_of(file, dataset)
     if dataset.fill.state == "untold":

@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 
 from insitu.errors import FormatError
+from insitu.formats.hdf5.joined import Joined
 from insitu.formats.hdf5.walk import Exact, Ranges
 from insitu.sources.protocol import ByteSource
 
@@ -80,6 +81,11 @@ class Window:
     def local(self) -> bool:
         """Whether a request costs no round trip."""
         return not self._remote
+
+    @property
+    def joined(self) -> Joined | None:
+        """The set of files that this is, if it is one."""
+        return self.source if isinstance(self.source, Joined) else None
 
     @property
     def head(self) -> bytes:

@@ -1,0 +1,137 @@
+"""How are the files of a set read as one?
+
+HDF5 can be told to keep one file in several: a family (cut into pieces of one size), or a split or multi set (metadata and data apart, each
+with addresses of its own, far from each other). Seen as one source, addresses are those that the set uses; where a range really lies, `runs`
+says.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from insitu.errors import FormatError
+from insitu.model import Source
+from insitu.sources import open_source
+from insitu.sources.protocol import ByteSource, Range
+
+__all__ = ["Joined", "Member", "Run"]
+
+FURTHER = 2 << 20
+"""Bytes that may be asked for on suspicion."""
+
+
+class Member(NamedTuple):
+    """One file of a set."""
+
+    start: int
+    """The address of its first byte."""
+    length: int
+    source: ByteSource
+
+
+class Run(NamedTuple):
+    """Bytes that lie in one file."""
+
+    member: Member
+    offset: int
+    """In that file."""
+    length: int
+
+
+class Joined:
+    """Several files as one source; closed by those who opened them.
+
+    Parameters
+    ----------
+    members
+        In the order of their addresses. The first is the one that the set is known by.
+    heap
+        The member that values of varying length lie in, if it is always the same.
+    storage_options
+        With which they were opened.
+    """
+
+    __slots__ = ("_starts", "heap", "members", "storage_options")
+
+    def __init__(
+        self, members: Sequence[Member], heap: Member | None, storage_options: Mapping[str, object] | None
+    ) -> None:
+        self.members, self.heap, self.storage_options = tuple(members), heap, storage_options
+        self._starts = [member.start for member in members]
+
+    @property
+    def url(self) -> str:
+        """The first member's."""
+        return self.members[0].source.url
+
+    def size(self) -> int:
+        """Where the last one ends."""
+        last = self.members[-1]
+        return last.start + last.length
+
+    def describe(self) -> Source:
+        """The first member's."""
+        return self.members[0].source.describe()
+
+    def runs(self, offset: int, length: int) -> list[Run]:
+        """In which files a range lies; what is in none of them is damage."""
+        runs: list[Run] = []
+        at, end = offset, offset + length
+        while at < end:
+            member = self.members[max(0, bisect_right(self._starts, at) - 1)]
+            inside = at - member.start
+            some = min(end - at, member.length - inside)
+            if inside < 0 or some <= 0:
+                raise FormatError(
+                    "these bytes are in no file of the set",
+                    url=member.source.url,
+                    offset=inside,
+                    structure="set of files",
+                )
+            runs.append(Run(member, inside, some))
+            at += some
+        return runs
+
+    def read(self, offset: int, length: int) -> bytes:
+        """One range; fewer bytes where the set ends."""
+        return self.read_many([(offset, max(0, min(length, self.size() - offset)))])[0]
+
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Many ranges. Behind the end of a file that another does not follow at once come zeros: some read a little further than they must."""
+        wanted = [self._known(*place) for place in ranges]
+        found: dict[int, list[bytes]] = {}
+        for number, member in enumerate(self.members):
+            here = [(run.offset, run.length) for runs in wanted for run in runs if run.member is member]
+            if here:
+                found[number] = member.source.read_many(here)[::-1]
+        places = {id(member): number for number, member in enumerate(self.members)}
+        blocks = [b"".join(found[places[id(run.member)]].pop() for run in runs) for runs in wanted]
+        return [block.ljust(length, b"\0") for block, (_, length) in zip(blocks, ranges, strict=True)]
+
+    def _known(self, offset: int, length: int) -> list[Run]:
+        """In which files a range lies, without what is behind an end."""
+        member = self.members[max(0, bisect_right(self._starts, offset) - 1)]
+        end = member.start + member.length
+        gap = end not in self._starts and end - offset < length <= end - offset + FURTHER
+        return self.runs(offset, max(0, end - offset) if gap else length)
+
+    def beside(self, url: str) -> ByteSource:
+        """The source at another URL, as the first member opens it."""
+        first = self.members[0].source
+        beside = getattr(first, "beside", None)
+        found: ByteSource = open_source(url, self.storage_options) if beside is None else beside(url)
+        return found
+
+    def close(self) -> None:
+        """Nothing: the members belong to others."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
