@@ -38,6 +38,8 @@ class Geography:
     """Coordinates that are computed when they are read."""
     problem: InsituError | None = None
     """Why there are no coordinates."""
+    made: dict[str, VirtualArray] = field(default_factory=dict)
+    """The kept coordinates as arrays, once they have been asked for: all variables and files on the grid share them."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -58,15 +60,17 @@ class Geography:
 
     def arrays(self, first: Field, source: Source, check: dict[str, Any]) -> dict[str, VirtualArray]:
         """The coordinates as arrays; what is computed comes from the first field, which has to hold what `check` says."""
-        found = {}
         for name, values in self.values.items():
+            if name in self.made:
+                continue
             attributes = dict(COORDINATES[name])
             if name == "latitude" and self.dims == ("latitude", "longitude") and values[0] > values[-1]:
                 attributes["stored_direction"] = "decreasing"
             dims = (name,) if name in self.dims else self.dims
             axes = tuple(Axis.regular(length, max(length, 1)) for length in values.shape)
             tile = Tile(axes, (Encoding(np.dtype(np.float64)),), Columns.inlined((1,) * values.ndim, values.tobytes()))
-            found[name] = VirtualArray.of(tile, dims=dims, attributes=attributes)
+            self.made[name] = VirtualArray.of(tile, dims=dims, attributes=attributes)
+        found = dict(self.made)
         for name in self.lazy:
             configuration: dict[str, Any] = {"var": name, "dtype": "float64", **check}
             if first.number:

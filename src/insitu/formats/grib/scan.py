@@ -7,6 +7,7 @@ the root, any other has a group for each. Messages that repeat the headers of ot
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from insitu.formats.grib.messages import PADDING, at_places, find_messages, firs
 from insitu.formats.grib.sections import Field, Message
 from insitu.formats.grib.side_file import is_side_file, read_side_file, side_names
 from insitu.formats.grib.told import UNDEFINED, describe
-from insitu.formats.grib.variables import Fields, Variable
+from insitu.formats.grib.variables import Coordinate, Fields, Variable
 from insitu.formats.grib.vocabulary import ABOUT_FILE, COORDINATES
 from insitu.formats.hdf5.neighbours import Neighbours
 from insitu.formats.hdf5.walk import run
@@ -193,7 +194,7 @@ def _dataset(
             continue
         for name, coordinate in variable.coordinates.items():
             if name not in arrays:
-                arrays[name] = _inline(coordinate.values, name, coordinate.attributes)
+                arrays[name] = _shown(coordinate)
         for name, found in variable.geography.arrays(variable.first, source, variable.check).items():
             arrays.setdefault(name, found)
         if variable.has_valid_time and "valid_time" not in arrays:
@@ -208,6 +209,12 @@ def _dataset(
     if "GRIB_centreDescription" in told:
         attributes["institution"] = told["GRIB_centreDescription"]
     return VirtualGroup(arrays, {}, attributes, {"format": "grib"})
+
+
+@lru_cache(maxsize=1024)
+def _shown(coordinate: Coordinate) -> VirtualArray:
+    """A coordinate as an array; files of an archive share it."""
+    return _inline(coordinate.values, coordinate.name, coordinate.attributes)
 
 
 def _inline(

@@ -18,11 +18,13 @@ from insitu.errors import FormatError, InsituError
 from insitu.formats.grib.plain import EPOCH, NOTHING, Plain, taken_apart
 from insitu.formats.grib.sections import Field
 from insitu.formats.grib.stub import stub_of
-from insitu.formats.grib.vocabulary import ABOUT_GRID, ABOUT_VARIABLE, HEADERS, NAMES, UNIT_SECONDS
+from insitu.formats.grib.vocabulary import ABOUT_FILE, ABOUT_GRID, ABOUT_VARIABLE, HEADERS, NAMES, UNIT_SECONDS
 
 __all__ = ["UNDEFINED", "Asked", "Told", "describe", "geometry"]
 
 UNDEFINED = "undef"
+MANY_VALUES = {"pl"}
+"""Keys that may be arrays."""
 MEMORY = 1 << 16
 """Headers that are remembered."""
 
@@ -108,6 +110,7 @@ def _keys_of(field: Field) -> dict[str, Any]:
         product = field.product[9:11] if field.edition == 2 else field.identification[3:5] + field.identification[8:9]
         keys["parameter"] = (field.discipline, *product)
     keys["geometry"] = geometry(field)
+    keys["about_file"] = tuple(keys[name] for name in ABOUT_FILE)
     return keys
 
 
@@ -188,7 +191,7 @@ class Asked:
         """
         library, handle = self.library, self._handle
         try:
-            if library.codes_get_size(handle, key) > 1:
+            if key in MANY_VALUES and library.codes_get_size(handle, key) > 1:
                 return library.codes_get_array(handle, key, kind)
             return library.codes_get(handle, key, kind)
         except Exception as problem:
@@ -198,7 +201,12 @@ class Asked:
 
     def array(self, key: str) -> np.ndarray[Any, Any]:
         """A key as an array of doubles, of one value too."""
-        return np.atleast_1d(np.asarray(self.get(key), np.float64))
+        try:
+            return np.asarray(self.library.codes_get_array(self._handle, key), np.float64)
+        except Exception as problem:
+            raise FormatError(
+                f"ecCodes cannot tell {key}: {problem}", offset=self.field.offset, structure="GRIB message"
+            ) from problem
 
     def defined(self, key: str) -> Any:
         """A key, or "undef"."""

@@ -6,9 +6,11 @@ coordinate. A combination that no message holds is missing: NaN.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from insitu.formats.grib.told import UNDEFINED, Told
 from insitu.formats.grib.vocabulary import ABOUT_FIELD, ABOUT_FILE, COORDINATES, HEADERS
 from insitu.model import UNWRITTEN, Axis, ChunkTable, Codec, Columns, Encoding, Source, Tile, VirtualArray, scatter
 
-__all__ = ["Fields", "Variable", "alike", "variable_of"]
+__all__ = ["Coordinate", "Fields", "Variable", "alike", "variable_of"]
 
 SPLIT_BY = (*ABOUT_FIELD, *ABOUT_FILE, "parameter", "geometry")
 """What must be one in a variable, in the order in which cfgrib asks."""
@@ -61,7 +63,7 @@ def alike(one: Told, other: Told) -> bool:
     return one[1:] == other[1:] and all(one.keys[name] == other.keys[name] for name in names)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Coordinate:
     """The values of one possible dimension, in their order."""
 
@@ -72,7 +74,7 @@ class Coordinate:
 
     def same(self, other: Coordinate) -> bool:
         """Whether two are one."""
-        return (
+        return self is other or (
             self.attributes == other.attributes
             and self.values.dtype == other.values.dtype
             and np.array_equal(self.values, other.values)
@@ -103,7 +105,8 @@ class Variable:
     @property
     def about_file(self) -> tuple[Any, ...]:
         """What must be one in a dataset."""
-        return tuple(self.keys[name] for name in ABOUT_FILE)
+        found: tuple[Any, ...] = self.keys["about_file"]
+        return found
 
     def array(self, fields: Sequence[Field], source: Source) -> VirtualArray:
         """The virtual array."""
@@ -115,22 +118,17 @@ class Variable:
             *(Axis.regular(length, length) for length in self.geography.shape),
         )
         grid = tuple(axis.count for axis in axes)
-        index = np.zeros((len(self.cells), len(grid)), np.int64)
-        index[:, : len(long)] = self.cells[:, long]
         own = [fields[number] for number in self.numbers]
-        offset = np.array([field.offset for field in own], np.int64)
-        length = np.array([field.length for field in own], np.int64)
-        which = np.array([field.number for field in own], np.int64)
-        numbers = np.unique(which)
-        encodings = tuple(self._encoding(int(number)) for number in numbers)
-        chunks: ChunkTable
-        if len(own) == 1:
-            chunks = Columns.stored(grid, source, own[0].offset, own[0].length)
-        elif len(numbers) == 1:
-            chunks = scatter(grid, (source,), index, offset, length)
-        else:
-            chunks = _several(grid, source, index, offset, length, np.searchsorted(numbers, which))
+        numbers = sorted({field.number for field in own})
+        encodings = tuple(self._encoding(number) for number in numbers)
         names = tuple(c.name for c in header) + self.geography.dims
+        if len(own) == 1:
+            chunks: ChunkTable = Columns.stored(grid, source, own[0].offset, own[0].length)
+        else:
+            offset = np.array([field.offset for field in own], np.int64)
+            length = np.array([field.length for field in own], np.int64)
+            which = np.searchsorted(numbers, [field.number for field in own]) if len(numbers) > 1 else None
+            chunks = _chunks(grid, source, self.cells[:, long], offset, length, which)
         told = " ".join([*self.coordinates, *self.geography.names, *(["valid_time"] if self.has_valid_time else [])])
         assert len(shape) == len(names)
         attributes = {**self.attributes, "coordinates": told}
@@ -147,9 +145,38 @@ class Variable:
             configuration["field"] = number
         if self.keys["alternativeRowScanning"] == 1 and len(self.geography.shape) == 2:
             configuration["alternate"] = True
-        configuration |= self.check
-        missing = np.array(np.nan, np.float32).tobytes()
-        return Encoding(np.dtype(np.float32), (Codec("grib", configuration),), fill=missing)
+        plain = len(configuration) == 2 and not self.check
+        return PLAINLY if plain else _encoding_of(configuration | self.check)
+
+
+def _encoding_of(configuration: dict[str, Any]) -> Encoding:
+    missing = np.array(np.nan, np.float32).tobytes()
+    return Encoding(np.dtype(np.float32), (Codec("grib", configuration),), fill=missing)
+
+
+PLAINLY = _encoding_of({"var": "values", "dtype": "float32"})
+"""The encoding of nearly all fields."""
+
+
+def _chunks(
+    grid: tuple[int, ...],
+    source: Source,
+    cells: npt.NDArray[np.int64],
+    offset: npt.NDArray[np.int64],
+    length: npt.NDArray[np.int64],
+    encoding: npt.NDArray[np.int64] | None,
+) -> ChunkTable:
+    """The table of several fields."""
+    index = np.zeros((len(cells), len(grid)), np.int64)
+    index[:, : cells.shape[1]] = cells
+    if encoding is not None:
+        return _several(grid, source, index, offset, length, encoding)
+    total = math.prod(grid)
+    if total != len(cells):
+        return scatter(grid, (source,), index, offset, length)
+    order = np.empty(total, np.int64)  # a full cube: no two fields claim one cell
+    order[np.ravel_multi_index(tuple(index.T), grid)] = np.arange(total)
+    return Columns.stored(grid, source, offset[order].reshape(grid), length[order].reshape(grid))
 
 
 def _several(
@@ -187,7 +214,8 @@ def variable_of(table: Fields, numbers: Sequence[int]) -> Variable:
     for key in HEADERS:
         if table.header(numbers[0], key) == UNDEFINED:
             continue
-        coordinate, places = _coordinate(key, table.headers(numbers, key), attributes)
+        name = attributes.get("GRIB_typeOfLevel", key) if key == "level" else key
+        coordinate, places = _coordinate(key, name, tuple(table.headers(numbers, key)))
         if places is not None:
             where[:, len(coordinates)] = places
             place = place * len(coordinate.values) + places
@@ -229,11 +257,9 @@ def _check(table: Fields, numbers: Sequence[int]) -> dict[str, Any]:
     return found
 
 
-def _coordinate(
-    key: str, values: list[Any], attributes: dict[str, Any]
-) -> tuple[Coordinate, npt.NDArray[np.int64] | None]:
-    """A possible dimension, and the place of each field along it; None: the first."""
-    name = attributes.get("GRIB_typeOfLevel", key) if key == "level" else key
+@lru_cache(maxsize=4096, typed=True)
+def _coordinate(key: str, name: str, values: tuple[Any, ...]) -> tuple[Coordinate, npt.NDArray[np.int64] | None]:
+    """A possible dimension, and the place of each field along it; None: the first. Remembered: files of an archive have the same levels."""
     told = {
         "long_name": f"original GRIB coordinate for key: {key}({name})",
         "units": "1",
