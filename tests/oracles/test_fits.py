@@ -20,10 +20,6 @@ pytestmark = pytest.mark.skipif(not FILES, reason="the corpus is not here")
 
 REFUSED = {
     "map_000_038_truncated.fit": {"PRIMARY": "the file ends"},
-    "m13_plio.fits": {"COMPRESSED_IMAGE": "PLIO_1"},
-    "ascii_i4-i20.fits": {"HDU1": "extension 'TABLE'"},
-    "theap-gap.fits": {"HDU1/arr": "varying length"},
-    "vla_logical_pre_fix.fits": {"HDU1/flag": "varying length"},
 }
 
 
@@ -73,11 +69,11 @@ def _table(group: Any, name: str, unit: Any) -> None:
         if path in group.problems:
             continue
         ours, theirs = _meant(group, path), np.asarray(unit.data[column.name])
-        if "X" in column.format:
-            theirs = np.packbits(theirs, axis=-1)
-        if theirs.dtype.kind == "U":
+        if theirs.dtype.kind == "O":
+            for own, other in zip(ours.reshape(-1), theirs.reshape(-1), strict=True):
+                np.testing.assert_array_equal(own, np.asarray(other))
+        elif theirs.dtype.kind == "U":
             assert [text.decode("latin-1") for text in ours.reshape(-1)] == theirs.reshape(-1).tolist()
-        elif theirs.dtype.kind == "b":
-            np.testing.assert_array_equal(ours.reshape(theirs.shape) == b"T", theirs)
         else:
+            assert ours.dtype.kind == theirs.dtype.kind or "scale_factor" in group.array(path).attributes
             np.testing.assert_allclose(ours.reshape(theirs.shape), theirs.astype(ours.dtype))

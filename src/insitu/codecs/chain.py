@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs import hdf5_vlen, table
+from insitu.codecs.fits_heap import Descriptors
 from insitu.codecs.form import Data, Form, Octets, Step, octets
 from insitu.codecs.hdf5_vlen import Fetch
 from insitu.codecs.native import Library, decode_boxes, library
@@ -112,13 +113,13 @@ def prepare(encoding: Encoding, shape: tuple[int, ...], filter_mask: int = 0) ->
         raise CodecError(f"an order of {len(order)} axes for a chunk of {len(shape)}")
     stored = shape if order is None else tuple(shape[axis] for axis in order)
     codecs = encoding.codecs
-    records: hdf5_vlen.Records | None = None
+    records: hdf5_vlen.Records | Descriptors | None = None
     form = Form.array(encoding.dtype, stored)
     skipped = 0
     if codecs and codecs[0].name == hdf5_vlen.NAME:
         if filter_mask & 1:
             raise CodecError("hdf5_vlen says where the values lie, it cannot be skipped", codec=hdf5_vlen.NAME)
-        records = hdf5_vlen.Records.of(codecs[0].configuration)
+        records = hdf5_vlen.referring(codecs[0].configuration)
         form = Form.array(records.dtype, stored)
         skipped = 1
     dtype = records.dtype if records is not None else encoding.dtype
@@ -153,7 +154,7 @@ class Decoder:
     """The transposition that undoes the encoding's order."""
     nbytes: int
     """Of the decoded chunk."""
-    records: hdf5_vlen.Records | None
+    records: hdf5_vlen.Records | Descriptors | None
     """How references to values outside of the chunk are resolved."""
     together: Library | None = None
     """What decodes many small chunks in one call: they are shuffled if there are two steps."""

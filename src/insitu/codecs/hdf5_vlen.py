@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from insitu.codecs.fits_heap import KIND as FITS
+from insitu.codecs.fits_heap import Descriptors
 from insitu.codecs.form import Configuration
 from insitu.codecs.hdf5_heap import COLLECTION_GUESS, collection_size, parse_collection
 from insitu.codecs.hdf5_record import Element, element_of, taken_apart
 from insitu.errors import CodecError, FormatError
 
-__all__ = ["NAME", "Fetch", "Records"]
+__all__ = ["NAME", "Fetch", "Records", "referring"]
 
 NAME = "hdf5_vlen"
 USED_AGAIN = 16
@@ -170,6 +172,11 @@ class Records:
             }
         except FormatError as error:
             raise CodecError(f"the heap that the chunk points to is damaged: {error.message}", codec=NAME) from error
+
+
+def referring(configuration: Configuration) -> Records | Descriptors:
+    """Prepare for references of HDF5, or for those of FITS (`kind` says which)."""
+    return Descriptors.of(configuration) if configuration.get("kind") == FITS else Records.of(configuration)
 
 
 def _most_values(heaps: dict[int, dict[int, bytes]]) -> int:

@@ -1,4 +1,4 @@
-"""FITS: images and binary tables."""
+"""FITS: images and tables."""
 
 from insitu.formats.fits.header import is_fits
 from insitu.formats.fits.scan import scan_fits

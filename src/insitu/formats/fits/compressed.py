@@ -1,7 +1,7 @@
 """Which virtual array is an image that was compressed tile by tile?
 
 Such an image lies in a binary table (ZIMAGE; section 10): each row is a tile, its column COMPRESSED_DATA says where in the heap behind the table its bytes lie. Read are
-integers by Rice and gzip codes, floats that gzip keeps as they are, and floats that were rounded to integers first; HCOMPRESS and PLIO are refused by name.
+integers by Rice, gzip, PLIO and HCOMPRESS codes, floats that gzip keeps as they are, and floats that were rounded to integers first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ __all__ = ["Packed"]
 
 OWN = re.compile(r"Z(IMAGE|CMPTYPE|BITPIX|NAXIS\d*|TILE\d+|NAME\d+|VAL\d+|QUANTIZ|DITHER0|SIMPLE|TENSION|EXTEND|BLOCKED|PCOUNT|GCOUNT|HECKSUM|DATASUM|BLANK)"
     r"|T(TYPE|FORM|UNIT|NULL|SCAL|ZERO)\d+|TFIELDS|THEAP|EXTNAME")  # fmt: skip
-SIZES = {"B": 1, "I": 2, "J": 4}
 WIDTHS = {"L": 1, "B": 1, "A": 1, "I": 2, "J": 4, "E": 4, "K": 8, "D": 8, "C": 8, "M": 16, "P": 8, "Q": 16}
 NUMBERS = {"B": "u1", "I": ">i2", "J": ">i4", "K": ">i8", "E": ">f4", "D": ">f8"}
 DITHERS = {"NO_DITHER": 0, "NONE": 0, "": 0, "SUBTRACTIVE_DITHER_1": 1, "SUBTRACTIVE_DITHER_2": 2}
@@ -117,6 +116,13 @@ class Packed:
                     {"nblock": self._option("BLOCKSIZE", 32), "bytepix": self._option("BYTEPIX", 4)},
                 ),
             )
+        if method == "PLIO_1" and stored.kind in "iu":
+            return (Codec("fits_plio"),)
+        if method == "HCOMPRESS_1" and stored.kind in "iu":
+            said = {"scale": self._option("SCALE", 0), "smooth": self._option("SMOOTH", 0)}
+            return (Codec("fits_hcompress", said),)
+        if method == "NOCOMPRESS":
+            return ()
         raise self._refused(f"an image compressed by {method or 'nobody knows what'}")
 
     def _refused(self, what: str) -> UnsupportedError:
@@ -129,7 +135,10 @@ class Packed:
         cards = self.unit.cards
         for keyword, value in cards.items():
             if keyword.startswith("ZNAME") and value == name:
-                return self.unit.whole(f"ZVAL{keyword[5:]}", default, most=1 << 20)
+                said = cards.get(f"ZVAL{keyword[5:]}", default)
+                if not isinstance(said, (int, float)) or not 0 <= said < 1 << 31:
+                    raise self._refused(f"{name} = {said!r}")
+                return int(said)
         return default
 
     def _rows(self, grid: tuple[int, ...]) -> npt.NDArray[np.uint8]:
@@ -178,7 +187,7 @@ class Packed:
         if pair.shape[1] != 2 * size:
             return None
         values = np.ascontiguousarray(pair).view(f">i{size}").astype(np.int64)
-        return values[:, 0] * SIZES.get(element, 1), values[:, 1]
+        return values[:, 0] * WIDTHS.get(element, 1), values[:, 1]
 
     def _numbers(self, data: npt.NDArray[np.uint8], name: str) -> npt.NDArray[np.float64]:
         """A column of one number a row."""
@@ -195,7 +204,7 @@ class Packed:
         """Where a column begins in a row, its type, and that of the elements of a varying length; None if there is no such column."""
         cards, skip = self.unit.cards, 0
         for number in range(1, self.unit.whole("TFIELDS", most=999) + 1):
-            form = re.match(r"\s*(\d*)([LXBIJKAEDCMPQ])([BIJ]?)", str(cards.get(f"TFORM{number}", "")))
+            form = re.match(r"\s*(\d*)([LXBIJKAEDCMPQ])([BIJKED]?)", str(cards.get(f"TFORM{number}", "")))
             if form is None:
                 raise FormatError(
                     f"TFORM{number} is nonsense", url=self.unit.url, offset=self.unit.offset, structure="TFORM"

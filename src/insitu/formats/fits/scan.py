@@ -1,7 +1,7 @@
 """What is in a FITS file, and where does it lie?
 
 Every image is an array of the root, named like its unit (`PRIMARY`, `SCI`, `SCI_2`); its dimensions are x, y, z, axis_4, … (x is NAXIS1), with coordinates where the world coordinates of an axis
-stand alone. A dimension that another image has with other pixels or coordinates carries the unit's name too: `x_ERR`. Every binary table is a group, its columns are
+stand alone. A dimension that another image has with other pixels or coordinates carries the unit's name too: `x_ERR`. Every table is a group, its columns are
 arrays.
 """
 
@@ -89,7 +89,7 @@ class _Scanner:
             elif unit.cards.get("ZIMAGE") is True:
                 packed = Packed(unit, self.window)
                 self._image(packed.image, name, packed)
-            elif unit.kind in ("BINTABLE", "A3DTABLE"):
+            elif unit.kind in ("BINTABLE", "A3DTABLE", "TABLE"):
                 table = self.groups[name] = table_of(unit, self.source, self.window.size)
                 for column, why in table.problems.items():
                     self.failed[f"{name}/{column}"] = UnsupportedError(why, url=unit.url, offset=unit.offset)

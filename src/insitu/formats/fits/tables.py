@@ -1,19 +1,19 @@
-"""Which arrays are the columns of a binary table?
+"""Which arrays are the columns of a table?
 
-Rows of NAXIS1 bytes lie one after the other, each with a piece of every column (TFORMn: repeat count and type; section 7.3). A cell is a block of whole rows, of which codec
-`record_member` takes the column's part. Texts are fixed strings, bits are booleans of a last dimension; columns of varying length point into a heap and are refused
-by name.
+Rows of NAXIS1 bytes lie one after the other, each with a piece of every column (TFORMn: repeat count and type; sections 7.2 and 7.3). A cell is a block of whole rows, of which codec
+`record_member` takes the column's part. Texts are fixed strings, bits are booleans of a last dimension; values of varying length, to which rows only point, are arrays in an array of objects.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from insitu.errors import FormatError, InsituError
+from insitu.formats.fits.columns import Column, spelled
 from insitu.formats.fits.header import Unit
 from insitu.formats.fits.images import described
 from insitu.formats.fits.values import numbers_of
@@ -21,7 +21,7 @@ from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualAr
 
 __all__ = ["table_of"]
 
-TYPES = {"L": "S1", "B": "u1", "I": ">i2", "J": ">i4", "K": ">i8", "E": ">f4", "D": ">f8", "C": ">c8", "M": ">c16"}
+TYPES = {"L": "?", "B": "u1", "I": ">i2", "J": ">i4", "K": ">i8", "E": ">f4", "D": ">f8", "C": ">c8", "M": ">c16"}
 BLOCK_BYTES = 1 << 20
 MOST_COLUMNS = 999
 COLUMN = re.compile(
@@ -29,26 +29,11 @@ COLUMN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """A piece of every row."""
-
-    name: str
-    skip: int
-    nbytes: int
-    dtype: np.dtype[Any] | None
-    """None: not read; `problem` says why."""
-    shape: tuple[int, ...]
-    codecs: tuple[Codec, ...]
-    attributes: dict[str, Any]
-    problem: str = ""
-
-
 def table_of(unit: Unit, source: Source, size: int) -> VirtualGroup:
-    """The group of a table's columns."""
+    """The group of a table's columns; of a table of text, too."""
     axes = unit.axes
     if len(axes) != 2 or unit.whole("BITPIX", least=-64, most=64) != 8:
-        raise FormatError(f"a table with the axes {axes}", url=unit.url, offset=unit.offset, structure="BINTABLE")
+        raise FormatError(f"a table with the axes {axes}", url=unit.url, offset=unit.offset, structure=unit.kind)
     width, rows = axes
     if unit.data + width * rows > size:
         raise FormatError("the file ends before the table does", url=unit.url, offset=size, structure="FITS data")
@@ -63,8 +48,8 @@ def table_of(unit: Unit, source: Source, size: int) -> VirtualGroup:
     return VirtualGroup(arrays, {}, attributes, {"format": "fits", "unread_columns": problems}, problems)
 
 
-def _columns(unit: Unit, width: int) -> list[_Column]:
-    found: list[_Column] = []
+def _columns(unit: Unit, width: int) -> list[Column]:
+    found: list[Column] = []
     skip = 0
     taken: set[str] = set()
     for number in range(1, unit.whole("TFIELDS", most=MOST_COLUMNS) + 1):
@@ -73,11 +58,11 @@ def _columns(unit: Unit, width: int) -> list[_Column]:
             name = f"{name}_{number}"
         taken.add(name)
         try:
-            column = _column(unit, number, name, skip)
+            column = (spelled if unit.kind == "TABLE" else _column)(unit, number, name, skip)
         except InsituError as problem:
             # Without a form nobody knows where the next column begins.
             raise problem.located(variable=name) from None
-        skip += column.nbytes
+        skip = max(skip, column.skip + column.nbytes)
         found.append(column)
     if skip > width:
         raise FormatError(
@@ -86,29 +71,63 @@ def _columns(unit: Unit, width: int) -> list[_Column]:
     return found
 
 
-def _column(unit: Unit, number: int, name: str, skip: int) -> _Column:
+def _column(unit: Unit, number: int, name: str, skip: int) -> Column:
     form = re.match(r"\s*(\d*)([LXBIJKAEDCMPQ])", str(unit.cards.get(f"TFORM{number}", "")))
     if form is None:
         raise FormatError(f"TFORM{number} is {unit.cards.get(f'TFORM{number}')!r}", url=unit.url, offset=unit.offset)
     repeat, letter = int(form[1] or 1), form[2]
-    text = unit.cards.get(f"TUNIT{number}")
+    text, said = unit.cards.get(f"TUNIT{number}"), unit.cards.get(f"TDIM{number}")
     attributes: dict[str, Any] = {"units": text} if text else {}
-    if letter in "PQ":
-        size = repeat * (8 if letter == "P" else 16)
-        return _Column(name, skip, size, None, (), (), {}, "a column of varying length is not read")
     if repeat == 0:
-        return _Column(name, skip, 0, None, (), (), {}, "a column without elements")
+        return Column(name, skip, 0, None, (), (), {}, "a column without elements")
+    if letter in "PQ":
+        return _varying(
+            unit, number, Column(name, skip, repeat * (8 if letter == "P" else 16), None, (), (), attributes)
+        )
     if letter == "X":
-        size = -(-repeat // 8)
-        return _Column(name, skip, size, np.dtype("u1"), (size,) if size > 1 else (), (), {"bits": repeat})
+        codec = Codec("fits_bits", {"bits": repeat})
+        return Column(name, skip, -(-repeat // 8), np.dtype(bool), (repeat,), (codec,), attributes)
     if letter == "A":
-        return _Column(name, skip, repeat, np.dtype(f"S{repeat}"), (), (), attributes)
+        shape = _shape(said, repeat) if said else _substrings(unit.cards.get(f"TFORM{number}"), repeat)
+        length = shape[-1] if shape else repeat
+        return Column(name, skip, repeat, np.dtype(f"S{length}"), shape[:-1], (Codec("fits_text"),), attributes)
     stored = np.dtype(TYPES[letter])
+    shape = _shape(said, repeat)
+    if letter == "L":
+        return Column(name, skip, repeat, stored, shape, (Codec("fits_logical"),), attributes)
     packed = numbers_of(stored, *(unit.cards.get(f"{word}{number}") for word in ("TSCAL", "TZERO", "TNULL")))
-    shape = _shape(unit.cards.get(f"TDIM{number}"), repeat)
-    return _Column(
+    return Column(
         name, skip, repeat * stored.itemsize, packed.dtype, shape, packed.codecs, {**attributes, **packed.attributes}
     )
+
+
+def _varying(unit: Unit, number: int, column: Column) -> Column:
+    """A column whose rows point into the heap."""
+    form = re.match(r"\s*1?([PQ])([LXBIJKAEDCM])", str(unit.cards.get(f"TFORM{number}")))
+    if form is None:
+        return replace(column, problem="a column of several descriptors a row is not read")
+    width, rows = unit.axes
+    begin = unit.whole("THEAP", width * rows)
+    base = np.dtype("u1" if form[2] == "X" else "S1" if form[2] in "AL" else TYPES[form[2]])
+    scale, zero = (unit.cards.get(f"{word}{number}") for word in ("TSCAL", "TZERO"))
+    said: dict[str, Any] = {
+        "kind": "fits",
+        "letter": form[2],
+        "base": base.str,
+        "wide": form[1] == "Q",
+        "base_address": unit.data + begin,
+        "size": max(unit.nbytes - begin, 0),
+    }
+    if base.kind in "iuf":
+        said |= {key: value for key, value in (("scale", scale), ("zero", zero)) if isinstance(value, (int, float))}
+    return replace(column, dtype=np.dtype(object), codecs=(Codec("hdf5_vlen", said),))
+
+
+def _substrings(form: Any, repeat: int) -> tuple[int, ...]:
+    """The shape of texts of one length each, as TFORM may say (`60A12`: five of twelve letters); empty for one text."""
+    found = re.fullmatch(r"\s*\d*A(\d+)\s*", str(form))
+    length = int(found[1]) if found else 0
+    return (repeat // length, length) if 0 < length < repeat and repeat % length == 0 else ()
 
 
 def _shape(said: Any, repeat: int) -> tuple[int, ...]:
@@ -120,7 +139,7 @@ def _shape(said: Any, repeat: int) -> tuple[int, ...]:
     return () if repeat == 1 else (repeat,)
 
 
-def _array(column: _Column, width: int, rows: int, offset: int, source: Source) -> VirtualArray:
+def _array(column: Column, width: int, rows: int, offset: int, source: Source) -> VirtualArray:
     assert column.dtype is not None
     rest = width - column.skip - column.nbytes
     own: list[Any] = ["own", f"V{column.nbytes}"]
