@@ -12,7 +12,7 @@ from rich.text import Text
 from insitu.cli.access import Options, Verbose, storage_options, told
 from insitu.cli.chunk_map import chunk_map
 from insitu.cli.notes import notes
-from insitu.cli.screen import plural, results, size
+from insitu.cli.screen import plural, results, show, size
 from insitu.cli.tree import as_json, as_table
 from insitu.opening import scan
 
@@ -35,7 +35,7 @@ def info(
     if as_text:
         typer.echo(json.dumps({**as_json(found), "notes": notes(found)}, indent=2))
         return
-    results.print(as_table(found))
+    show(as_table(found))
     if attributes:
         for path, node in found.walk():
             for name, value in node.attributes.items():
@@ -45,6 +45,9 @@ def info(
                     results.print(f"{path + '/' if path else ''}{variable}:{name} = {value!r}", markup=False)
     if where:
         results.print(chunk_map(found, results.width))
+    for path, node in found.walk():
+        for name, reason in node.problems.items():
+            results.print(Text(f"{path + '/' if path else ''}{name}: {reason}", style="red"), soft_wrap=True)
     for path, text in notes(found):
         results.print(Text(f"{path}: {text}", style="yellow"))
     count = sum(1 for _ in found.all_arrays())

@@ -11,6 +11,9 @@ from insitu.model import Encoding, VirtualArray
 
 __all__ = ["chain", "chunk_shape", "plural", "problems", "results", "show", "size"]
 
+MOST_CHAINS = 3
+"""Chains of codecs that are told of an array: an archive that grew for twenty years has many."""
+
 results = Console(highlight=False)
 problems = Console(stderr=True)
 
@@ -49,7 +52,8 @@ def chain(encodings: Iterable[Encoding]) -> str:
         or "none"
         for encoding in encodings
     )
-    return " | ".join(chains)
+    few = list(chains)[:MOST_CHAINS]
+    return " | ".join(few) + (f" | {len(chains) - len(few)} more" if len(few) < len(chains) else "")
 
 
 def chunk_shape(array: VirtualArray) -> str:

@@ -18,9 +18,8 @@ def as_table(group: VirtualGroup) -> Table:
     """The tree for people."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("variable", "dimensions", "type", "chunk", "chunks", "codecs", "stored", "virtual"):
-        table.add_column(
-            heading, justify="right" if heading in ("chunks", "stored", "virtual") else "left", overflow="fold"
-        )
+        number = heading in ("chunks", "stored", "virtual")
+        table.add_column(heading, justify="right" if number else "left", overflow="fold", min_width=len(heading))
     for path, node in group.walk():
         if path:
             table.add_row(Text(f"{path}/", style="bold cyan"))
@@ -37,8 +36,8 @@ def as_table(group: VirtualGroup) -> Table:
                 size(counted.nbytes),
                 size(array.nbytes),
             )
-        for name, reason in node.problems.items():
-            table.add_row(Text(name, style="red"), Text(reason, style="red"))
+        for name in node.problems:
+            table.add_row(Text(f"{'  ' * bool(path)}{name}", style="red"), Text("cannot be read", style="red"))
     return table
 
 

@@ -32,6 +32,10 @@ except ImportError:  # built only where there is a C compiler
     _read_scattered = None
 
 
+_FOLDER = "It is no Zarr store and no set of references. For the files in it give a pattern, as in open_mfdataset('archive/**/*.nc')"
+"""The way out for who names a folder of files."""
+
+
 class _Descriptor:
     """An open file, closed when the last read that uses it is over.
 
@@ -73,8 +77,12 @@ class LocalSource:
             # Looked at before it is opened: opening a pipe would wait for a writer.
             mode = os.stat(self._url).st_mode
             if not stat.S_ISREG(mode):
-                kind = "a directory" if stat.S_ISDIR(mode) else "a device or pipe"
-                raise SourceError(f"{kind}, not a file", url=self._url)
+                folder = stat.S_ISDIR(mode)
+                raise SourceError(
+                    f"{'a directory' if folder else 'a device or pipe'}, not a file",
+                    url=self._url,
+                    hint=_FOLDER if folder else None,
+                )
             self._look(os.open(self._url, os.O_RDONLY | getattr(os, "O_BINARY", 0)))
             if self._open is not None:
                 ask_path(self._url, self._open.number)
