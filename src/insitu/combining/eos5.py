@@ -1,4 +1,4 @@
-"""Where are the rows and columns of an HDF-EOS5 grid?
+"""Where are the rows and columns of an HDF-EOS grid?
 
 The file tells the corners, not the coordinates: these are computed, as HDF-EOS defines them, for grids whose fields have the dimensions `YDim` and
 `XDim`. On a grid of latitudes and longitudes corners are packed degrees (DDDMMMSSS.SS), on all others metres.
@@ -24,27 +24,29 @@ def located(group: VirtualGroup) -> VirtualGroup:
     groups = {name: located(child) for name, child in group.groups.items()}
     if any(groups[name] is not child for name, child in group.groups.items()):
         group = dataclasses.replace(group, groups=groups)
-    grid = group.details.get("grid")
-    if not grid:
+    # In HDF4 all grids of a file are in one group, and the names of dimensions end with theirs.
+    grids = {dim: (grid, dim[0] == "Y") for grid in (group.details.get("grid"),) if grid for dim in ("YDim", "XDim")}
+    for name, grid in group.details.get("grids", {}).items():
+        grids |= {f"{dim}:{name}": (grid, dim[0] == "Y") for dim in ("YDim", "XDim")}
+    if not grids:
         return group
     lengths = {dim: n for array in group.arrays.values() for dim, n in zip(array.dims, array.shape, strict=True)}
     made: dict[str, VirtualArray] = {
-        dim: _coordinate(grid, dim)
-        for dim in ("YDim", "XDim")
-        if dim in lengths and dim not in group.arrays and _is_told(grid, dim, lengths[dim])
+        dim: _coordinate(grid, dim, vertical)
+        for dim, (grid, vertical) in grids.items()
+        if dim in lengths and dim not in group.arrays and _is_told(grid, vertical, lengths[dim])
     }
     return dataclasses.replace(group, arrays={**group.arrays, **made}) if made else group
 
 
-def _is_told(grid: dict[str, Any], dim: str, length: int) -> bool:
+def _is_told(grid: dict[str, Any], vertical: bool, length: int) -> bool:
     corners = [grid.get(name) for name in ("upper_left", "lower_right")]
     numbers = all(isinstance(corner, list) and len(corner) == 2 and np.isfinite(corner).all() for corner in corners)
-    return numbers and grid.get("rows" if dim == "YDim" else "columns") == length and 0 < length <= LARGEST
+    return numbers and grid.get("rows" if vertical else "columns") == length and 0 < length <= LARGEST
 
 
-def _coordinate(grid: dict[str, Any], dim: str) -> VirtualArray:
+def _coordinate(grid: dict[str, Any], dim: str, vertical: bool) -> VirtualArray:
     """The coordinates along one axis."""
-    vertical = dim == "YDim"
     axis, count = int(vertical), int(grid["rows" if vertical else "columns"])
     begin, end = float(grid["upper_left"][axis]), float(grid["lower_right"][axis])
     degrees = str(grid.get("projection", "")).endswith("_GEO")

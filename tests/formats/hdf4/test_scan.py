@@ -130,6 +130,7 @@ def test_chunks(tmp_path: Path, deflated: bool) -> None:
 
 
 def test_what_is_not_read_is_named(tmp_path: Path) -> None:
+    """A file of compressed data whose header says a method that nobody knows."""
     file = SD.SD(str(tmp_path / "a.hdf"), SD.SDC.WRITE | SD.SDC.CREATE)
     for name, how in (("plain", None), ("runs", SD.SDC.COMP_RLE)):
         dataset = file.create(name, SD.SDC.INT16, (100,))
@@ -138,7 +139,12 @@ def test_what_is_not_read_is_named(tmp_path: Path) -> None:
         dataset[:] = np.arange(100, dtype="i2")
         dataset.endaccess()
     file.end()
-    with pytest.raises(UnsupportedError, match="run lengths"):
+    data = (tmp_path / "a.hdf").read_bytes()
+    head = b"\x00\x03\x00\x00\x00\x00\x00\xc8"  # compressed, version 0, 200 bytes
+    at = data.index(head) + 12
+    assert data[at : at + 2] == b"\x00\x01"
+    (tmp_path / "a.hdf").write_bytes(data[:at] + b"\x00\x07" + data[at + 2 :])
+    with pytest.raises(UnsupportedError, match="JPEG"):
         insitu.scan(tmp_path / "a.hdf")
     with pytest.warns(InsituWarning, match="runs"):
         group = insitu.scan(tmp_path / "a.hdf", errors="warn")

@@ -8,19 +8,30 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
 from insitu.formats.choosing import no_groups, picked
+from insitu.formats.hdf4.arrays import Dataset, array_of, in_odd_pieces
 from insitu.formats.hdf4.descriptors import MAGIC, Descriptors, read_descriptors
-from insitu.formats.hdf4.storage import DATA, VDATA, VDATA_HEADER, Chunked, Pieces, read_bytes, read_storage
+from insitu.formats.hdf4.eos2 import structures
+from insitu.formats.hdf4.storage import (
+    DATA,
+    VDATA,
+    VDATA_HEADER,
+    Chunked,
+    Pieces,
+    joined_pieces,
+    read_bytes,
+    read_storage,
+)
 from insitu.formats.hdf4.vsets import TYPES, Vdata, Vgroup, parse_vdata, parse_vgroup, value_of
 from insitu.formats.hdf5.walk import DAMAGE, Exact, Side, Walk, damaged, run
 from insitu.formats.hdf5.window import Window
 from insitu.formats.problems import Problems
-from insitu.model import Axis, ChunkTable, Codec, Columns, Encoding, Source, Tile, VirtualArray, VirtualGroup, scatter
+from insitu.model import VirtualArray, VirtualGroup
 
 __all__ = ["is_hdf4", "scan_hdf4"]
 
@@ -64,7 +75,8 @@ def scan_hdf4(
         try:
             if isinstance(dataset, InsituError):
                 raise dataset
-            arrays[name] = _array(dataset, source)
+            if not dataset.is_bare_scale(name):
+                arrays[name] = array_of(dataset, source)
         except (InsituError, *DAMAGE) as problem:
             if asked is None or name in asked:
                 problems.leave_out(
@@ -72,18 +84,12 @@ def scan_hdf4(
                 )
             else:
                 problems.note(name, str(problem))
-    return picked(VirtualGroup(arrays, {}, attributes, {"format": "hdf4"}, problems.found), variables, url=window.url)
-
-
-class Dataset(NamedTuple):
-    """One SDS."""
-
-    dims: tuple[str, ...]
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    attributes: dict[str, Any]
-    stored: Pieces | Chunked | None
-    """None: never written."""
+    details: dict[str, Any] = {"format": "hdf4"}
+    unlimited = {dataset.dims[0] for dataset in datasets.values() if isinstance(dataset, Dataset) and dataset.unlimited}
+    if unlimited:
+        details["unlimited"] = sorted(unlimited)
+    details |= structures(attributes, arrays)
+    return picked(VirtualGroup(arrays, {}, attributes, details, problems.found), variables, url=window.url)
 
 
 def _file(size: int, url: str) -> Walk[tuple[dict[str, Any], dict[str, Dataset | InsituError]]]:
@@ -141,12 +147,12 @@ def _dataset(found: Descriptors, group: Vgroup, groups: dict[int, Vgroup], table
         raise UnsupportedError("a dataset without numbers", url=found.url, structure="Var0.0")
     attributes = yield from _attributes(found, group, tables)
     dims = [
-        groups[ref].name
+        groups[ref]
         for tag, ref in group.members
         if tag == VGROUP and ref in groups and groups[ref].kind in ("Dim0.0", "UDim0.0")
     ]
-    dataset: Dataset = yield from _numeric(found, refs[0], dims, attributes)
-    return dataset
+    dataset: Dataset = yield from _numeric(found, refs[0], [dim.name for dim in dims], attributes)
+    return dataset._replace(unlimited=dataset.unlimited or bool(dims and dims[0].kind == "UDim0.0"))
 
 
 def _numeric(found: Descriptors, ref: int, dims: list[str], attributes: dict[str, Any]) -> Walk[Dataset]:
@@ -176,15 +182,18 @@ def _numeric(found: Descriptors, ref: int, dims: list[str], attributes: dict[str
     dtype = _dtype(told, found, kind.offset)
     values = found.find(DATA, members.get(DATA, 0))
     stored = None if values is None else (yield from read_storage(found, values))
-    if rank and not shape[0] and isinstance(stored, Pieces):  # along the unlimited dimension: as many as were written
+    unlimited = bool(rank and not shape[0])
+    if unlimited and isinstance(stored, Pieces):  # as many as were written
         row = math.prod(shape[1:]) * dtype.itemsize
         shape = (sum(length for _, length in stored.ranges) // row if row else 0, *shape[1:])
+    if isinstance(stored, Pieces) and in_odd_pieces(stored, tuple(shape), dtype):
+        stored = stored._replace(joined=(yield from joined_pieces(found, stored.ranges)))
     if isinstance(stored, Chunked):
         shape = stored.shape
     if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize > LARGEST:
         raise FormatError(f"a dataset of {shape}", url=found.url, offset=record.offset, structure="dimensions")
     names = [*dims, *(f"fakeDim{number}" for number in range(len(dims), rank))][:rank]
-    return Dataset(_unique(names), tuple(shape), dtype, attributes, stored)
+    return Dataset(_unique(names), tuple(shape), dtype, attributes, stored, unlimited, found.url)
 
 
 def _unique(names: list[str]) -> tuple[str, ...]:
@@ -206,57 +215,3 @@ def _dtype(told: bytes, found: Descriptors, offset: int) -> np.dtype[Any]:
             f"numbers of type {told[1]} are not read", url=found.url, offset=offset, structure="number type"
         )
     return np.dtype(name).newbyteorder("<" if told[3] == LITTLE_ENDIAN else ">")
-
-
-def _array(dataset: Dataset, source: Source) -> VirtualArray:
-    attributes, dtype, stored, shape = dataset.attributes, dataset.dtype, dataset.stored, dataset.shape
-    fill = _fill(attributes, dtype)
-    chunks: ChunkTable
-    encodings: tuple[Encoding, ...] = (Encoding(dtype, fill=fill),)
-    if isinstance(stored, Chunked):
-        axes = tuple(Axis.regular(n, cut) for n, cut in zip(shape, stored.chunk, strict=True))
-        grid = tuple(axis.count for axis in axes)
-        fill = stored.fill if len(stored.fill) == dtype.itemsize else fill
-        kinds = sorted(set(stored.codecs), key=str) or [None]
-        encodings = tuple(Encoding(dtype, (Codec(kind),) if kind else (), fill=fill) for kind in kinds)
-        if len(kinds) > 1:
-            raise UnsupportedError("chunks that are compressed, and others that are not", structure="chunked element")
-        chunks = scatter(grid, (source,), stored.cells, stored.offset, stored.length)
-    else:
-        axes, chunks, encodings = _pieces(stored, shape, dtype, fill, source)
-    return VirtualArray.of(Tile(axes, encodings, chunks), dims=dataset.dims, attributes=attributes)
-
-
-def _pieces(
-    stored: Pieces | None, shape: tuple[int, ...], dtype: np.dtype[Any], fill: bytes | None, source: Source
-) -> tuple[tuple[Axis, ...], Columns, tuple[Encoding, ...]]:
-    """One cell, or one for each block if whole rows lie in it."""
-    axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
-    grid = tuple(axis.count for axis in axes)
-    plain = (Encoding(dtype, fill=fill),)
-    if stored is None or not stored.ranges or 0 in grid:
-        return axes, Columns.unwritten(grid), plain
-    nbytes = math.prod(shape) * dtype.itemsize
-    if len(stored.ranges) == 1:
-        offset, length = stored.ranges[0]
-        if stored.codec is None and length < nbytes:
-            raise FormatError(f"{length} bytes for a dataset of {nbytes}", offset=offset, structure="HDF4 data")
-        codecs = (Codec(stored.codec),) if stored.codec else ()
-        here = Columns(grid, (source,), np.asarray(0), np.asarray(offset), np.asarray(length if codecs else nbytes))
-        return axes, here, (Encoding(dtype, codecs, fill=fill),)
-    row = math.prod(shape[1:]) * dtype.itemsize
-    lengths = np.array([length for _, length in stored.ranges], np.int64)
-    if stored.codec is not None or not shape or (lengths % row).any() or lengths.sum() != nbytes:
-        raise UnsupportedError("data in blocks that are no whole rows", structure="linked blocks")
-    along = (-1, *(1,) * (len(shape) - 1))
-    axes = (Axis.irregular(lengths // row, stored=lengths // row), *axes[1:])
-    offsets = np.array([offset for offset, _ in stored.ranges], np.int64).reshape(along)
-    grid = tuple(axis.count for axis in axes)
-    return axes, Columns(grid, (source,), np.asarray(0), offsets, lengths.reshape(along)), plain
-
-
-def _fill(attributes: dict[str, Any], dtype: np.dtype[Any]) -> bytes | None:
-    said = attributes.get("_FillValue")
-    if said is None or isinstance(said, str) or np.size(said) != 1:
-        return None
-    return np.asarray(said).astype(dtype).tobytes()

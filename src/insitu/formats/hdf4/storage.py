@@ -13,15 +13,20 @@ import numpy.typing as npt
 
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf4.descriptors import Descriptors, Place
-from insitu.formats.hdf4.vsets import parse_vdata
+from insitu.formats.hdf4.vsets import TYPES, parse_vdata
 from insitu.formats.hdf5.walk import Exact, Walk
+from insitu.model import Codec
 
-__all__ = ["COMPRESSIONS", "Chunked", "Pieces", "read_bytes", "read_storage"]
+__all__ = ["Chunked", "Pieces", "joined_pieces", "read_bytes", "read_storage"]
 
 LINKED, EXTERNAL, COMPRESSED, CHUNKED = 1, 2, 3, 5
 DATA, LINK, COMPRESSED_DATA, CHUNK, VDATA_HEADER, VDATA = 702, 20, 40, 61, 1962, 1963
-COMPRESSIONS = {0: None, 4: "zlib"}
-NAMES = {1: "run lengths", 2: "n-bit", 3: "skipping Huffman", 5: "szip", 7: "JPEG"}
+NONE, RLE, NBIT, HUFFMAN, DEFLATE, SZIP = 0, 1, 2, 3, 4, 5
+NAMES = {6: "method 6", 7: "JPEG"}
+CODER = 18
+"""Bytes of a compressed element's header before what its coder says; that is at most 16."""
+LARGEST_JOINED = 1 << 24
+"""Bytes of compressed data that lies in several pieces: it is read, and kept."""
 LARGEST_TABLE = 1 << 28
 BLOCKS_LIMIT = 1 << 20
 
@@ -30,7 +35,11 @@ class Pieces(NamedTuple):
     """Data in one or several ranges, one after the other."""
 
     ranges: list[tuple[int, int]]
-    codec: str | None
+    codec: Codec | None
+    joined: bytes | None = None
+    """Compressed data that lies in several pieces, put together."""
+    elsewhere: str | None = None
+    """The name of another file, if the ranges are in that."""
 
 
 class Chunked(NamedTuple):
@@ -42,8 +51,10 @@ class Chunked(NamedTuple):
     """(chunks, axes): the place of each in the grid."""
     offset: npt.NDArray[np.int64]
     length: npt.NDArray[np.int64]
-    codecs: list[str | None]
+    codecs: list[Codec | None]
     """Of each chunk."""
+    joined: dict[int, bytes]
+    """Chunks in several pieces, put together, by their row."""
     fill: bytes
 
 
@@ -62,12 +73,40 @@ def read_storage(found: Descriptors, place: Place) -> Walk[Pieces | Chunked]:
         if data is None:
             return Pieces([], codec)
         inner = yield from _plain(found, data)
-        return Pieces(inner, codec)
+        joined = None if codec is None or len(inner) < 2 else (yield from joined_pieces(found, inner))
+        return Pieces(inner, codec, joined)
     if code == CHUNKED:
         chunks = yield from _chunked(found, head, place.offset)
         return chunks
-    what = "in another file" if code == EXTERNAL else f"in a special way ({code})"
-    raise UnsupportedError(f"data {what} is not read", url=found.url, offset=place.offset, structure="special element")
+    if code == EXTERNAL:
+        return _external(head, found.url, place.offset)
+    raise UnsupportedError(
+        f"data in a special way ({code}) is not read", url=found.url, offset=place.offset, structure="special element"
+    )
+
+
+def _external(head: bytes, url: str, offset: int) -> Pieces:
+    """Data in another file: its length, where it begins there, and the file's name."""
+    length, begin, size = struct.unpack_from(">iii", head, 2)
+    name = head[14 : 14 + max(size, 0)].split(b"\0", 1)[0].decode("utf-8", "replace")
+    if length < 0 or begin < 0 or not name:
+        raise FormatError(
+            f"{length} bytes at {begin} of {name!r}", url=url, offset=offset, structure="external element"
+        )
+    return Pieces([(begin, length)], None, elsewhere=name)
+
+
+def joined_pieces(found: Descriptors, ranges: list[tuple[int, int]]) -> Walk[bytes]:
+    """Data in several pieces that cannot be cells: a chunk is one range, so what is small is kept as bytes."""
+    total = sum(length for _, length in ranges)
+    if total > LARGEST_JOINED:
+        raise UnsupportedError(
+            f"{total} bytes in {len(ranges)} pieces that are compressed, or no whole rows, are not read",
+            url=found.url,
+            structure="linked blocks",
+        )
+    blocks = yield Exact(ranges)
+    return b"".join(blocks)
 
 
 def read_bytes(found: Descriptors, place: Place) -> Walk[bytes]:
@@ -82,8 +121,10 @@ def read_bytes(found: Descriptors, place: Place) -> Walk[bytes]:
 def _plain(found: Descriptors, place: Place) -> Walk[list[tuple[int, int]]]:
     """The ranges of an object that is not compressed."""
     stored = yield from read_storage(found, place) if place.special else _whole(place)
-    if not isinstance(stored, Pieces) or stored.codec is not None:
-        raise UnsupportedError("a table that is compressed", url=found.url, offset=place.offset, structure="Vdata")
+    if not isinstance(stored, Pieces) or stored.codec is not None or stored.elsewhere is not None:
+        raise UnsupportedError(
+            "a table that is compressed, or in another file", url=found.url, offset=place.offset, structure="Vdata"
+        )
     return stored.ranges
 
 
@@ -92,17 +133,34 @@ def _whole(place: Place) -> Walk[Pieces]:
     yield
 
 
-def _compression(head: bytes, url: str, offset: int) -> tuple[int, str | None]:
+def _compression(head: bytes, url: str, offset: int) -> tuple[int, Codec | None]:
     """Where the compressed bytes are, and how they were compressed."""
     _, _, _, ref, _, coder = struct.unpack_from(">HHiHHH", head)
-    if coder not in COMPRESSIONS:
-        raise UnsupportedError(
-            f"compression by {NAMES.get(coder, f'method {coder}')} is not read",
-            url=url,
-            offset=offset,
-            structure="compressed element",
-        )
-    return ref, COMPRESSIONS[coder]
+    at = 14
+    if coder == NONE:
+        return ref, None
+    if coder == RLE:
+        return ref, Codec("hdf4_rle")
+    if coder == DEFLATE:
+        return ref, Codec("zlib")
+    if coder == NBIT:
+        kind, sign, ones, start, bits = struct.unpack_from(">iHHii", head, at)
+        size = np.dtype(TYPES.get(kind & 0xFF, "V0")).itemsize
+        said = {"size": size, "start": start, "length": bits, "sign": bool(sign), "ones": bool(ones)}
+        return ref, Codec("hdf4_nbit", said)
+    if coder == HUFFMAN:
+        (skip,) = struct.unpack_from(">i", head, at)
+        return ref, Codec("hdf4_huffman", {"skip": skip})
+    if coder == SZIP:
+        _, line, options, bits, block = struct.unpack_from(">IIIBB", head, at)
+        told = {"options_mask": options, "pixels_per_block": block, "bits_per_pixel": bits, "pixels_per_scanline": line}
+        return ref, Codec("hdf4_szip", told)
+    raise UnsupportedError(
+        f"compression by {NAMES.get(coder, f'method {coder}')} is not read",
+        url=url,
+        offset=offset,
+        structure="compressed element",
+    )
 
 
 def _linked(found: Descriptors, head: bytes) -> Walk[list[tuple[int, int]]]:
@@ -152,7 +210,7 @@ def _chunked(found: Descriptors, head: bytes, offset: int) -> Walk[Chunked]:
     header, values = found.find(VDATA_HEADER, ref), found.find(VDATA, ref)
     empty = np.zeros(0, np.int64)
     if header is None or values is None:
-        return Chunked(shape, chunk, empty.reshape(0, ndim), empty, empty, [], fill)
+        return Chunked(shape, chunk, empty.reshape(0, ndim), empty, empty, [], {}, fill)
     table = parse_vdata((yield from read_bytes(found, header)))
     data = yield from read_bytes(found, values)
     row = np.dtype([("origin", ">i4", (ndim,)), ("tag", ">u2"), ("ref", ">u2")])
@@ -162,12 +220,14 @@ def _chunked(found: Descriptors, head: bytes, offset: int) -> Walk[Chunked]:
         )
     rows = np.frombuffer(data, row, table.records)
     places = [(number, place) for number, ref in enumerate(rows["ref"].tolist()) if (place := found.find(CHUNK, ref))]
-    heads = iter((yield Exact([(place.offset, min(place.length, 18)) for _, place in places if place.special])))
+    heads = iter((yield Exact([(place.offset, min(place.length, CODER + 16)) for _, place in places if place.special])))
     kept: list[int] = []
     ranges: list[tuple[int, int]] = []
-    codecs: list[str | None] = []
+    codecs: list[Codec | None] = []
+    joined: dict[int, bytes] = {}
     for number, place in places:
-        codec: str | None = None
+        codec: Codec | None = None
+        span = (place.offset, place.length)
         if place.special:
             begin = next(heads)
             if struct.unpack_from(">H", begin)[0] != COMPRESSED:
@@ -176,25 +236,15 @@ def _chunked(found: Descriptors, head: bytes, offset: int) -> Walk[Chunked]:
             stored = found.find(COMPRESSED_DATA, inner)
             if stored is None:
                 continue
+            span = (stored.offset, stored.length)
             if stored.special:
-                (span,) = yield from _one(found, stored)
-            else:
-                span = (stored.offset, stored.length)
-        else:
-            span = (place.offset, place.length)
+                pieces = yield from _plain(found, stored)
+                span = pieces[0] if pieces else (0, 0)
+                if len(pieces) != 1:
+                    joined[len(kept)] = yield from joined_pieces(found, pieces)
         kept.append(number)
         ranges.append(span)
         codecs.append(codec)
     spans = np.array(ranges, np.int64).reshape(-1, 2)
     index = rows["origin"][kept].astype(np.int64).reshape(-1, ndim)
-    return Chunked(shape, chunk, index, spans[:, 0], spans[:, 1], codecs, fill)
-
-
-def _one(found: Descriptors, place: Place) -> Walk[list[tuple[int, int]]]:
-    """The one range of a chunk that was written in blocks."""
-    ranges = yield from _plain(found, place)
-    if len(ranges) != 1:
-        raise UnsupportedError(
-            "a compressed chunk in several pieces", url=found.url, offset=place.offset, structure="chunk"
-        )
-    return ranges
+    return Chunked(shape, chunk, index, spans[:, 0], spans[:, 1], codecs, joined, fill)

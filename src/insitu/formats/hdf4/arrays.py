@@ -1,0 +1,136 @@
+"""How does a dataset of an HDF4 file become an array?
+
+One cell where it lies in one piece; one for each block where blocks hold whole rows; one for each chunk. Data in pieces that are neither is kept as bytes, if it is small.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from insitu.errors import FormatError, UnsupportedError
+from insitu.formats.hdf4.storage import Chunked, Pieces
+from insitu.formats.hdf5.neighbours import places_beside
+from insitu.model import INLINE, UNWRITTEN, Axis, ChunkTable, Columns, Encoding, Source, Tile, VirtualArray, scatter
+from insitu.sources.listing import local_path
+
+__all__ = ["Dataset", "array_of", "in_odd_pieces"]
+
+MOST_CELLS = 1 << 22
+"""Of a grid whose chunks are kept in several ways."""
+
+
+class Dataset(NamedTuple):
+    """One SDS."""
+
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    attributes: dict[str, Any]
+    stored: Pieces | Chunked | None
+    """None: never written."""
+    unlimited: bool
+    url: str
+    """The file."""
+
+    def is_bare_scale(self, name: str) -> bool:
+        """Whether it only carries the attributes of a dimension, without labels."""
+        return self.dims == (name,) and self.stored is None
+
+
+def in_odd_pieces(stored: Pieces, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+    """Whether the blocks of a dataset that is not compressed hold parts of rows."""
+    row = math.prod(shape[1:]) * dtype.itemsize
+    if len(stored.ranges) < 2 or stored.codec is not None or not row:
+        return False
+    return any(length % row for _, length in stored.ranges)
+
+
+def array_of(dataset: Dataset, source: Source) -> VirtualArray:
+    """The array of a dataset."""
+    stored, fill = dataset.stored, _fill(dataset.attributes, dataset.dtype)
+    if isinstance(stored, Chunked):
+        tile = _chunked(dataset, stored, fill, source)
+    else:
+        tile = _pieces(dataset, stored, fill, source)
+    return VirtualArray.of(tile, dims=dataset.dims, attributes=dataset.attributes)
+
+
+def _chunked(dataset: Dataset, stored: Chunked, fill: bytes | None, source: Source) -> Tile:
+    dtype = dataset.dtype
+    axes = tuple(Axis.regular(n, cut) for n, cut in zip(dataset.shape, stored.chunk, strict=True))
+    grid = tuple(axis.count for axis in axes)
+    fill = stored.fill if len(stored.fill) == dtype.itemsize else fill
+    kinds = list(dict.fromkeys(stored.codecs)) or [None]
+    encodings = tuple(Encoding(dtype, (kind,) if kind else (), fill=fill) for kind in kinds)
+    if len(kinds) == 1 and not stored.joined:
+        return Tile(axes, encodings, scatter(grid, (source,), stored.cells, stored.offset, stored.length))
+    if math.prod(grid) > MOST_CELLS:
+        raise UnsupportedError(f"a grid of {grid} chunks that are kept in several ways", structure="chunked element")
+    columns = [np.full(grid, first, np.int64) for first in (UNWRITTEN, 0, 0, 0)]
+    numbers = {kind: number for number, kind in enumerate(kinds)}
+    places, inline = np.zeros(len(stored.codecs), np.int64), b""
+    offset, length = stored.offset.copy(), stored.length.copy()
+    for row, data in stored.joined.items():
+        places[row], offset[row], length[row] = INLINE, len(inline), len(data)
+        inline += data
+    if (stored.cells >= np.array(grid)).any() or (stored.cells < 0).any():
+        raise FormatError("a chunk outside of its dataset", structure="chunk table")
+    kind_of = np.array([numbers[codec] for codec in stored.codecs], np.int64)
+    for column, values in zip(columns, (places, offset, length, kind_of), strict=True):
+        column[tuple(stored.cells.T)] = values
+    state, offset, length, kind = columns
+    table = Columns(grid, (source,), state, offset, length, encoding=kind, inline=inline)
+    return Tile(axes, encodings, table)
+
+
+def _pieces(dataset: Dataset, stored: Pieces | None, fill: bytes | None, source: Source) -> Tile:
+    """One cell, or one for each block if whole rows lie in it."""
+    shape, dtype = dataset.shape, dataset.dtype
+    axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
+    grid = tuple(axis.count for axis in axes)
+    if stored is None or not stored.ranges or 0 in grid:
+        return Tile(axes, (Encoding(dtype, fill=fill),), Columns.unwritten(grid))
+    codecs = (stored.codec,) if stored.codec else ()
+    encodings = (Encoding(dtype, codecs, fill=fill),)
+    nbytes = math.prod(shape) * dtype.itemsize
+    chunks: ChunkTable
+    if stored.joined is not None:
+        if not codecs and len(stored.joined) < nbytes:
+            raise FormatError(f"{len(stored.joined)} bytes for a dataset of {nbytes}", structure="linked blocks")
+        chunks = Columns.inlined(grid, stored.joined if codecs else stored.joined[:nbytes])
+        return Tile(axes, encodings, chunks)
+    if stored.elsewhere is not None:
+        source = Source(_beside(dataset.url, stored.elsewhere))
+    if len(stored.ranges) == 1:
+        offset, length = stored.ranges[0]
+        if not codecs and length < nbytes:
+            raise FormatError(f"{length} bytes for a dataset of {nbytes}", offset=offset, structure="HDF4 data")
+        return Tile(axes, encodings, Columns.stored(grid, source, offset, length if codecs else nbytes))
+    row = math.prod(shape[1:]) * dtype.itemsize
+    lengths = np.array([length for _, length in stored.ranges], np.int64)
+    if not shape or (lengths % row).any() or lengths.sum() != nbytes:
+        raise UnsupportedError("data in blocks that are no whole rows", structure="linked blocks")
+    along = (-1, *(1,) * (len(shape) - 1))
+    axes = (Axis.irregular(lengths // row, stored=lengths // row), *axes[1:])
+    offsets = np.array([offset for offset, _ in stored.ranges], np.int64).reshape(along)
+    grid = tuple(axis.count for axis in axes)
+    return Tile(axes, encodings, Columns(grid, (source,), np.asarray(0), offsets, lengths.reshape(along)))
+
+
+def _beside(url: str, name: str) -> str:
+    """The file of that name beside this one; names from elsewhere lead to no other place of this machine."""
+    leaf = name if local_path(url) is None else name.replace("\\", "/").rpartition("/")[2]
+    places = places_beside(url, leaf)
+    if not places:
+        raise UnsupportedError(f"data in another file is not found from here: {name!r}", structure="external element")
+    return places[0]
+
+
+def _fill(attributes: dict[str, Any], dtype: np.dtype[Any]) -> bytes | None:
+    said = attributes.get("_FillValue")
+    if said is None or isinstance(said, str) or np.size(said) != 1:
+        return None
+    return np.asarray(said).astype(dtype).tobytes()
