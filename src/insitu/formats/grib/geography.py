@@ -6,6 +6,7 @@ projected and rotated grids have both axes; all others lie in one row of points.
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass, field
 from typing import Any
@@ -111,28 +112,29 @@ def geography_of(first: Field, geometry: bytes) -> Geography:
 def _asked(first: Field) -> Geography:
     with Asked(first) as asked:
         kind = asked.get("gridType")
-        if kind in ("regular_ll", "regular_gg"):
-            shape = (_count(asked, "Ny"), _count(asked, "Nx"))
+        points = _count(asked, "numberOfPoints")
+        apart, crossed = kind in ("regular_ll", "regular_gg"), kind in ROWS_AND_COLUMNS
+        shape: tuple[int, ...] = (_count(asked, "Ny"), _count(asked, "Nx")) if apart or crossed else (points,)
+        problem: InsituError | None
+        if math.prod(shape) != points:  # the values are there all the same, in a row
+            problem = FormatError(f"the grid of {shape} has {points} points", offset=first.offset)
+            return Geography(("values",), (points,), {}, (), problem)
+        if apart:
             values, problem = _values(asked, ("latitude", "distinctLatitudes"), ("longitude", "distinctLongitudes"))
             if not problem and (values["latitude"].size, values["longitude"].size) != shape:
                 problem = FormatError(f"the grid of {shape} has other latitudes or longitudes", offset=first.offset)
             return Geography(("latitude", "longitude"), shape, {} if problem else values, (), problem)
-        if kind in ROWS_AND_COLUMNS:
-            dims: tuple[str, ...] = ("y", "x")
-            shape_: tuple[int, ...] = (_count(asked, "Ny"), _count(asked, "Nx"))
-        else:
-            dims, shape_ = ("values",), (_count(asked, "numberOfPoints"),)
-        points = int(np.prod(shape_, dtype=np.int64))
+        dims = ("y", "x") if crossed else ("values",)
         if kind == "sh":  # spherical harmonics: coefficients are nowhere
-            return Geography(dims, shape_)
+            return Geography(dims, shape)
         if points > KEPT_POINTS:
-            return Geography(dims, shape_, {}, ("latitude", "longitude"))
+            return Geography(dims, shape, {}, ("latitude", "longitude"))
         values, problem = _values(asked, ("latitude", "latitudes"), ("longitude", "longitudes"))
         if any(array.size != points for array in values.values()):
             problem = FormatError(f"the grid of {points} points has other coordinates", offset=first.offset)
         if problem is not None:
-            return Geography(dims, shape_, {}, (), problem)
-        return Geography(dims, shape_, {name: array.reshape(shape_) for name, array in values.items()})
+            return Geography(dims, shape, {}, (), problem)
+        return Geography(dims, shape, {name: array.reshape(shape) for name, array in values.items()})
 
 
 def _values(asked: Asked, *keys: tuple[str, str]) -> tuple[dict[str, npt.NDArray[np.float64]], InsituError | None]:
