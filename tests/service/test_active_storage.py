@@ -40,7 +40,12 @@ def arrays() -> dict[str, Any]:
     rng = np.random.default_rng(8)
     masked = rng.normal(280, 5, (20, 12, 18)).astype("f4")
     masked[rng.random(masked.shape) < 0.1] = FILL
+    holes, land = masked.copy(), rng.normal(size=(20, 12, 18))
+    holes[5:10, 6:12, 9:18] = holes[0:5, :6] = FILL  # whole chunks of nothing
+    land[4:8, :, 6:12] = -30_000
     return {
+        "holes": np.ma.masked_equal(holes, FILL),
+        "land": np.ma.masked_equal(land, -30_000),
         "masked": np.ma.masked_equal(masked, FILL),
         "plain": np.ma.asarray(rng.normal(size=(20, 12, 18))),
         "whole": np.ma.asarray(rng.integers(-100, 100, (20, 12, 18)).astype("i4")),
@@ -64,6 +69,10 @@ def places(arrays: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> 
             "masked", data=arrays["masked"].data, chunks=(5, 6, 9), compression="gzip", shuffle=True
         )
         made.attrs["_FillValue"] = FILL
+        made = file.create_dataset("holes", data=arrays["holes"].data, chunks=(5, 6, 9), compression="gzip")
+        made.attrs["_FillValue"] = FILL
+        made = file.create_dataset("land", data=arrays["land"].data, chunks=(4, 12, 6), compression="gzip")
+        made.attrs["_FillValue"] = np.float64(-30_000)
         file.create_dataset("plain", data=arrays["plain"].data, chunks=(7, 5, 18))
         file.create_dataset("whole", data=arrays["whole"].data, chunks=(4, 12, 6), compression="gzip")
         file.create_dataset("big", data=arrays["big"].data, chunks=(5, 6, 9), compression="gzip")
@@ -123,8 +132,10 @@ def test_statistics_are_numpys(places: dict[str, dict[str, Any]], arrays: dict[s
     cases, expected = [], []
     for variable, array in arrays.items():
         for method in ("mean", "min", "max", "sum", None):
-            # Flat counts let it take means of everything only, and dropped dimensions reduce leading axes only.
-            for axis in (None, [0], [0, 1]) if method in ("min", "max", "sum") else (None,):
+            # Flat counts let it take means of everything only, and dropped dimensions reduce leading axes only. A place where
+            # there is nothing at all is not masked by it.
+            some = (None, [0], [0, 1]) if variable not in ("holes", "land") else (None, [0])
+            for axis in some if method in ("min", "max", "sum") else (None,):
                 cases.append(
                     {**places[place], "variable": variable, "method": method, "axis": axis, "selection": SELECTION}
                 )
@@ -138,7 +149,9 @@ def test_statistics_are_numpys(places: dict[str, dict[str, Any]], arrays: dict[s
         assert "error" not in found, (case, found)
         values = np.array(found["values"])
         if case["method"] is None:
-            values = np.where(values == FILL, np.nan, values)  # a selection is raw: the mask is the reader's business
+            values = np.where(
+                np.isin(values, (FILL, -30_000)), np.nan, values
+            )  # a selection is raw: the mask is the reader's business
         np.testing.assert_allclose(
             values, want, rtol=1e-6, atol=1e-5, err_msg=str(case)
         )  # partial sums are float32 on the wire

@@ -97,7 +97,7 @@ def test_one_chunk(server: Server, root: Path, case: dict[str, Any], operation: 
     part = array if case["selection"] is None else array[tuple(slice(*entry) for entry in case["selection"])]
     want = masked(part, case["missing"])
     axes = tuple(range(array.ndim)) if case["axis"] is None else tuple(case["axis"])
-    if operation in ("min", "max") and axes and not np.prod([part.shape[a] for a in axes]) and np.prod([n for a, n in enumerate(part.shape) if a not in axes]):  # fmt: skip
+    if operation in ("min", "max") and 0 in [part.shape[a] for a in axes]:  # as in NumPy
         assert answer.status == 400
         return
     assert answer.status == 200, answer.body

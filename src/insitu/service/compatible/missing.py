@@ -28,11 +28,9 @@ class Missing:
         return mask if mask.any() else None
 
     def stand_in(self, dtype: np.dtype[Any]) -> Any:
-        """What stands for an extreme of nothing but missing values: one of them."""
+        """What stands for an extreme of nothing but missing integers: one of them."""
         if self.way in ("missing_value", "missing_values") and self.values:
             return self.values[0]
-        if dtype.kind in "fc":
-            return dtype.type(np.nan)
         if dtype.kind in "iu":
             info = np.iinfo(dtype)
             if self.way in ("valid_min", "valid_range") and int(self.values[0]) > info.min:

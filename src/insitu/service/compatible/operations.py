@@ -1,12 +1,14 @@
 """What is the count, the extreme, the sum of the selected part of a chunk, as the protocol wants it on the wire?
 
 As NumPy's masked arrays do it: missing values are left out, NaN is a value like others and shows. Sums are taken in 64 bits and come in the
-type of the data, unless they do not fit it: then in a wider one, which the answer names. Where every value is missing an extreme is
-a missing value and its count 0.
+type of the data, unless they do not fit it: then in a wider one, which the answer names. Where every value is missing the count is 0. An extreme
+then is infinite, which changes no other: PyActiveStorage puts the extremes of chunks together without a look at their counts. Integers have no
+infinity (and PyActiveStorage cannot say which of them are missing): there it is a missing value.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +18,6 @@ import numpy.typing as npt
 
 from insitu.reducing.part import Part, accumulator
 from insitu.service.answers import RequestError
-from insitu.service.compatible.missing import Missing
 from insitu.service.compatible.request import ChunkRequest
 
 __all__ = ["OPERATIONS", "Result", "encoded", "operate"]
@@ -55,8 +56,9 @@ def operate(operation: str, request: ChunkRequest, chunk: Array, keep_dims: bool
     elif operation == "sum":
         values = _sum(measured)
     else:
-        # Who keeps dimensions merges what comes without a look at counts: an extreme of nothing must not change others.
-        values = _extreme(operation, measured, count, None if keep_dims else request.missing)
+        values = _extreme(operation, measured, [part.shape[axis] for axis in axes])
+        if part.dtype.kind in "iub" and request.missing is not None and not keep_dims and not count.all():
+            values = np.where(count == 0, request.missing.stand_in(values.dtype), values)
     if keep_dims:
         return Result(values.ravel(), values.shape, count)
     shape = tuple(length for axis, length in enumerate(values.shape) if axis not in axes)
@@ -71,18 +73,15 @@ def _untouched(operation: str, part: Array, mask: Array | None, fortran: bool) -
     return Result(values.ravel(order), part.shape, count.ravel(order))
 
 
-def _extreme(operation: str, part: Part, count: Array, missing: Missing | None) -> Array:
-    if part.size == 0 and count.size:
+def _extreme(operation: str, part: Part, lengths: Sequence[int]) -> Array:
+    if 0 in lengths:
         raise RequestError(f"cannot perform {operation} on empty array or selection")
     ufunc = np.maximum if operation == "max" else np.minimum
     dtype = part.values.dtype
     if part.skipped is None:
         return part.reduced(ufunc)
-    native = dtype.newbyteorder("=")
-    found = part.reduced(ufunc, np.where(part.skipped, _worst(operation, native), part.values))
-    if missing is not None and not count.all():
-        found = np.where(count == 0, missing.stand_in(native), found)
-    return found
+    worst = _worst(operation, dtype.newbyteorder("="))
+    return part.reduced(ufunc, np.where(part.skipped, worst, part.values))
 
 
 def _worst(operation: str, dtype: np.dtype[Any]) -> Any:
