@@ -10,8 +10,9 @@ import re
 __all__ = ["FILES", "allowed"]
 
 ALWAYS = (
-    (r"dtype object, not u?int\d+", "each element is an array: xarray shows the dtype of what is in it"),
+    (r"dtype object, not (u?int|float)\d+", "each element is an array: xarray shows the dtype of what is in it"),
     (r"dtype \|V\d+, not object", "references are addresses in the file; h5netcdf shows objects of h5py"),
+    (r"dtype \[\(.*, not \|V\d+", "a record with numbers of odd bits: h5netcdf shows its bytes"),
     (r"dims \(.*_null',\), not \(\)", "a null dataspace has no element: an axis of length 0; h5netcdf shows a scalar"),
     (r"shape \(0,\), not \(\)", "a null dataspace has no element: an axis of length 0; h5netcdf shows a scalar"),
     (r"dtype [<>]?c(omplex)?\d+, not .*'r', 'i'", "complex numbers, as h5py shows them; netCDF4 leaves them compounds"),

@@ -12,8 +12,15 @@ from finding import BAD, Finding, lines_of
 HDF5 = [f"{name}-{libver}" for name, (_, libvers) in make_hdf5.FILES.items() for libver in libvers]
 NETCDF4 = [f"{name}-{format_}" for name, (_, formats) in make_netcdf4.FILES.items() for format_ in formats]
 
-SEEN_BY_XARRAY = [*NETCDF4, *(name for name in HDF5 if name.endswith("t"))]
-"""The files of netCDF, and those of h5py by the earliest and the latest library."""
+UNSEEN = ("external_links", "odd_deep_values", "odd_names", "odd_references", "odd_scales", "odd_texts")
+"""Files that neither engine of xarray opens."""
+
+SEEN_BY_XARRAY = [
+    *NETCDF4,
+    *(name for name in HDF5 if name.startswith(("attributes", "groups", "scales", "types")) and name.endswith("t")),
+    *(name for name in HDF5 if name.startswith("odd_") and name.endswith("latest") and not name.startswith(UNSEEN)),
+]
+"""The files of netCDF, and those of h5py whose names, dimensions, types and attributes are of interest."""
 
 REFUSED: dict[str, str] = {}
 """Datasets that may be refused, by `file dataset` (without the library version), with the reason."""

@@ -17,11 +17,10 @@ from insitu.codecs.hdf5_number import converted
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.numeric import Layout, fixed_point, floating_point
 
-__all__ = ["NESTED", "Datatype", "parse_datatype"]
+__all__ = ["Datatype", "parse_datatype"]
 
 DEPTH_LIMIT = 32
 TEXTS_LIMIT = 4096
-NESTED = "nested"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,8 +46,7 @@ class Datatype:
     texts: tuple[tuple[int, int, str], ...] = ()
     """Offset, size and padding of the texts in an element whose end must be looked for."""
     note: str = ""
-    """The tag of an opaque type; the kind of a reference (object, region, attribute); `NESTED` for a compound type with members
-    that are neither numbers nor text."""
+    """The tag of an opaque type; the kind of a reference (object, region, attribute); "bits" for a bit field."""
 
     number: Layout | None = None
     """Of numbers that NumPy does not have: which bits are their value."""
@@ -56,12 +54,14 @@ class Datatype:
     """Of a compound type: name, offset, dimensions and type of the members; only where one is of varying length, or a number that NumPy
     does not have."""
     parts: tuple[tuple[str, int, tuple[int, ...], Datatype], ...] = ()
-    """The same, of every compound type that holds references."""
+    """The same, of every compound type."""
 
     @property
     def points(self) -> bool:
         """Whether elements are references to objects, or hold some."""
-        return self.kind == "reference" or bool(self.parts) or (self.base is not None and self.base.points)
+        if self.base is not None:
+            return self.base.points
+        return self.kind == "reference" or any(member.points for _, _, _, member in self.parts)
 
     @property
     def heaped(self) -> bool:
@@ -108,7 +108,7 @@ def _parse(body: bytes, at: int, depth: int) -> tuple[Datatype, int]:
     at += 8
     if kind in (0, 4):  # fixed-point; bit field, which h5py reads as an unsigned integer too
         dtype, number = fixed_point(size, bits, body[at : at + 4], signed=kind == 0 and bool(bits & 8))
-        return Datatype("number", size, dtype, number=number), at + 4
+        return Datatype("number", size, dtype, number=number, note="bits" if kind == 4 else ""), at + 4
     if kind == 1:
         dtype, number = floating_point(size, bits, body[at : at + 12])
         return Datatype("number", size, dtype, number=number), at + 12
@@ -186,7 +186,6 @@ def _compound(body: bytes, at: int, size: int, count: int, version: int, depth: 
     offsets: list[int] = []
     texts: list[tuple[int, int, str]] = []
     members: list[tuple[str, int, tuple[int, ...], Datatype]] = []
-    note = ""
     width = 4 if version < 3 else (size.bit_length() + 7) // 8
     for _ in range(count):
         name, at = _name(body, at, padded=version < 3)
@@ -200,8 +199,6 @@ def _compound(body: bytes, at: int, size: int, count: int, version: int, depth: 
             dims = tuple(int.from_bytes(body[at + 12 + 4 * i : at + 16 + 4 * i], "little") for i in range(rank))
             at += 28
         member, at = _parse(body, at, depth + 1)
-        if member.kind not in ("number", "string", "text") or member.dtype.kind == "b":
-            note = NESTED
         dims += member.shape
         dtype = np.dtype((member.dtype, dims)) if dims else member.dtype
         if member.texts:
@@ -216,17 +213,17 @@ def _compound(body: bytes, at: int, size: int, count: int, version: int, depth: 
         offsets.append(offset)
     if not names or len(set(names)) != len(names):
         raise FormatError("a compound type has no members, or two of one name", structure="datatype")
-    parts = tuple(members) if any(member.points for _, _, _, member in members) else ()
+    parts = tuple(members)
     if any(member.heaped or member.members or member.number for _, _, _, member in members):
         packed = np.dtype(list(zip(names, formats, strict=True)))
-        return Datatype("compound", size, packed, note=note, members=tuple(members), parts=parts), at
+        return Datatype("compound", size, packed, members=parts, parts=parts), at
     # The form in which h5py stores complex numbers.
     if names == ["r", "i"] and offsets == [0, size // 2] and formats[0] == formats[1]:
         part = formats[0]
         if part.kind == "f" and 2 * part.itemsize == size and part.itemsize in (4, 8, np.dtype(np.longdouble).itemsize):
             return Datatype("number", size, np.dtype(f"{part.byteorder}c{size}")), at
     dtype = np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
-    return Datatype("compound", size, dtype, texts=tuple(texts[:TEXTS_LIMIT]), note=note, parts=parts), at
+    return Datatype("compound", size, dtype, texts=tuple(texts[:TEXTS_LIMIT]), parts=parts), at
 
 
 def _enumeration(body: bytes, at: int, count: int, version: int, depth: int) -> tuple[Datatype, int]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from insitu.formats.hdf5.known_types import KnownTypes
 from insitu.formats.hdf5.objects import Dataset
 from insitu.formats.hdf5.pointers import Pointing
 
@@ -60,6 +61,8 @@ class Variable:
 
     name: str
     dataset: Dataset
+    taken: bool = True
+    """Whether netCDF knows its type."""
     scale: Dimension | None = None
     """The dimension it is the scale of."""
     dims: list[Dimension | None] = field(default_factory=list)
@@ -145,6 +148,7 @@ def _is_scale(dataset: Dataset) -> bool:
 
 def _declare(root: Node, file: _File) -> None:
     """Step 1, in the order in which netCDF-C comes by: a group, then the groups in it."""
+    types = KnownTypes()
     todo = [root]
     while todo:
         node = todo.pop()
@@ -158,7 +162,8 @@ def _declare(root: Node, file: _File) -> None:
                 title = dataset.attributes.get("NAME")
                 if isinstance(title, str) and title.startswith(WITHOUT_VARIABLE):
                     continue
-            node.variables.append(Variable(variable_name(name), dataset, dimension))
+            taken = not dataset.space.null and types.takes(dataset.datatype, dataset.committed)
+            node.variables.append(Variable(variable_name(name), dataset, taken, dimension))
         todo += reversed(node.children)
 
 
@@ -178,10 +183,10 @@ def _match(root: Node, file: _File) -> None:
         todo += node.children
     # `order` visits a group before its children, and its children last to first: reversed it is netCDF-C's order.
     # Variables of types that netCDF has no name for are unseen by it, so they must not change the numbers: they come last.
-    for named in (True, False):
+    for taken in (True, False):
         for node in reversed(order):
             for variable in node.variables:
-                if (variable.dataset.named and not variable.dataset.space.null) is named:
+                if variable.taken is taken:
                     dims = _dimensions(node, variable, file)
                     variable.dims = [d if d is None else file.by_number.get(d.number, d) for d in dims]
 

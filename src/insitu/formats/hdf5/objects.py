@@ -18,7 +18,7 @@ from insitu.formats.hdf5.attributes import HeapRecord, heap_records, read_attrib
 from insitu.formats.hdf5.chunk_index import read_chunks
 from insitu.formats.hdf5.chunk_rows import ChunkRows
 from insitu.formats.hdf5.dataspace import Dataspace, parse_dataspace
-from insitu.formats.hdf5.datatype import NESTED, Datatype, parse_datatype
+from insitu.formats.hdf5.datatype import Datatype, parse_datatype
 from insitu.formats.hdf5.deep_values import read_deep_value
 from insitu.formats.hdf5.description import in_parts
 from insitu.formats.hdf5.file import File
@@ -62,8 +62,6 @@ __all__ = ["Dataset", "Group", "Objects", "read_index", "read_object"]
 SCALES = "DIMENSION_LIST"
 _CHANGEABLE = (list, np.ndarray)
 UNREAD = Datatype("unread", 0, np.dtype("V"))
-# Classes without a name in netCDF: time, bit field, reference, array.
-NAMELESS = (2, 4, 7, 10)
 
 
 @dataclass(slots=True)
@@ -72,8 +70,8 @@ class Dataset:
 
     address: int
     space: Dataspace
-    named: bool
-    """Whether netCDF has a name for types of this class."""
+    committed: bool
+    """Whether its type has a name in the file."""
     datatype: Datatype = UNREAD
     layout: Layout = CompactLayout(b"")  # noqa: RUF009  # frozen
     filters: tuple[Filter, ...] = ()
@@ -170,20 +168,14 @@ def _read_dataset(file: File, address: int, messages: list[Message], indexed: bo
     if DATASPACE not in parts or DATATYPE not in parts:
         file.fail("has a layout, but no dataspace or datatype", address, "object header")
     space = remembered(parse_dataspace, parts[DATASPACE].body, file.length_size)
-    dataset = Dataset(address, space, parts[DATATYPE].body[0] & 15 not in NAMELESS)
+    dataset = Dataset(address, space, committed)
     problem, attributes = yield Side([_describe(file, dataset, parts, indexed), _values(file, messages)], keep=True)
     if isinstance(attributes, InsituError):
         problem = attributes
     else:
         dataset.attributes, dataset.scales, dataset.problems = attributes
     dataset.problem = problem
-    dataset.named &= committed or _has_name(dataset.datatype)
     return dataset
-
-
-def _has_name(datatype: Datatype) -> bool:
-    """Whether netCDF makes a type for a compound that the file does not name: not if its members would need one too."""
-    return datatype.kind != "compound" or datatype.note != NESTED
 
 
 def _describe(file: File, dataset: Dataset, parts: dict[int, Message], indexed: bool) -> Walk[None]:
