@@ -19,7 +19,9 @@ SHUFFLE = {"id": "shuffle", "element_size": 4}
 
 
 def shuffled(data: bytes, size: int) -> bytes:
-    return np.frombuffer(data, np.uint8).reshape(-1, size).T.tobytes()
+    """As HDF5 does it: bytes that fill no whole element stay where they are."""
+    whole = len(data) // size * size
+    return np.frombuffer(data[:whole], np.uint8).reshape(-1, size).T.tobytes() + data[whole:]
 
 
 def blosc2(data: bytes) -> bytes:
@@ -46,10 +48,8 @@ def test_compressions(place: Place, name: str, filters: Any, shaped: bool) -> No
 
 
 def test_filters_are_undone_in_reverse(near: Place) -> None:
-    """Bytes that fill no whole element stay where they are, as in HDF5 and numcodecs: then the order matters."""
-    numcodecs = pytest.importorskip("numcodecs")
     plain = VALUES.tobytes()
-    twice = bytes(numcodecs.Shuffle(7).encode(numcodecs.Shuffle(4).encode(plain)))
+    twice = shuffled(shuffled(plain, 4), 7)
     filters = [SHUFFLE, {"id": "shuffle", "element_size": 7}]
     packed = {"data": zlib.compress(twice), "compression": {"id": "zlib"}}
     assert near.ask("select", data=twice, filters=filters).answer["bytes"] == plain
