@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from insitu.errors import SelectionError, VariableError
+from insitu.errors import SelectionError, UnsupportedError, VariableError
 from insitu.formats import scan_format
 from insitu.formats.archives import names_member, open_place
 from insitu.model import Selection, VirtualArray, VirtualGroup
@@ -294,7 +294,11 @@ def zarr_store(
     """
     from insitu.formats.choosing import below
     from insitu.reading.zarr_store import ZarrTree
-    from insitu.reading.zarr_store.store import InsituStore  # not at the top: zarr-python takes long to import
+
+    try:
+        from insitu.reading.zarr_store.store import InsituStore  # not at the top: zarr-python takes long to import
+    except ModuleNotFoundError as problem:
+        raise UnsupportedError("a Zarr store needs zarr-python", hint="pip install 'insitu[zarr]'") from problem
 
     if isinstance(url, VirtualGroup):
         tree = below(url, group, url="this archive")

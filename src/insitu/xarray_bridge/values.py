@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.errors import InsituError
+from insitu.errors import InsituError, UnsupportedError
 from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray
 from insitu.reading import read_arrays
 from insitu.sources.options import options_for
@@ -68,7 +68,12 @@ class TooLargeError(InsituError, MemoryError):
 
 def to_dask(array: LazyArray, chunks: Any = None) -> Any:
     """The same as a Dask array, cut where the stored chunks end."""
-    dask_array: Any = import_module("dask.array")
+    try:
+        dask_array: Any = import_module("dask.array")
+    except ModuleNotFoundError as problem:
+        raise UnsupportedError(
+            "chunks= makes Dask arrays, and Dask is not here", hint="pip install 'insitu[dask]'"
+        ) from problem
     aligned = array.aligned_chunks
     if chunks is not None:
         aligned = dask_array.core.normalize_chunks(
