@@ -24,9 +24,10 @@ from insitu.model.selection import Stride
 from insitu.reading import Tally, read_array
 from insitu.reducing.client import ServerError, client_of
 from insitu.reducing.partial import Partial
-from insitu.reducing.reduce import UNCHANGED, normalised
+from insitu.reducing.reduce import UNCHANGED, normalised, squeezed
 from insitu.reducing.reduce import statistics as here
-from insitu.reducing.reductions import METHODS, Reduction, Rules
+from insitu.reducing.reductions import METHODS, STREAMED, Reduction, Rules
+from insitu.reducing.sketches import checked_edges
 from insitu.reducing.wire import dtype_from, selection_said, values_from, values_to
 from insitu.reducing.wire_array import array_to
 from insitu.reducing.wire_group import group_from
@@ -40,7 +41,7 @@ DECODED = 16 << 30
 """Bytes that a request may have decoded: some ten seconds of a server's time."""
 TOGETHER = 4
 """Requests under way at once: a server has workers."""
-REMOTE_METHODS = (*METHODS, "median", "quantile")
+REMOTE_METHODS = (*STREAMED, "median", "quantile")
 FORWARDED = ("anon", "endpoint_url", "region")
 
 
@@ -76,13 +77,14 @@ class Active:
         ddof: float = 0,
         min_count: int | None = None,
         q: Any = None,
+        edges: Any = None,
         keepdims: bool = False,
         name: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
         tally: Tally | None = None,
     ) -> dict[str, npt.NDArray[Any]]:
         """As `insitu.reducing.statistics`, next to the data."""
-        rules = Rules(skipna, ddof, min_count, q)
+        rules = Rules(skipna, ddof, min_count, q, None if edges is None else checked_edges(edges))
         methods = [methods] if isinstance(methods, str) else list(methods)
         chosen = Selection.of(selection, array.shape)
         try:
@@ -90,8 +92,8 @@ class Active:
         except (ServerError, SourceError, UnsupportedError) as problem:
             self._fall_back(problem, name)
             return here(
-                array, methods, axes=axes, selection=chosen, skipna=skipna, ddof=ddof, min_count=min_count, q=q, keepdims=keepdims,
-                name=name, storage_options=storage_options, tally=tally,
+                array, methods, axes=axes, selection=chosen, skipna=skipna, ddof=ddof, min_count=min_count, q=q, edges=edges,
+                keepdims=keepdims, name=name, storage_options=storage_options, tally=tally,
             )  # fmt: skip
         return found
 
@@ -204,14 +206,16 @@ class Active:
                 f"{', '.join(unknown) or 'a statistic'} of {array.dtype} is not what servers compute"
             )
         selected = array[chosen]
-        streamed = [m for m in methods if m in METHODS and array.dtype.kind in METHODS[m].kinds]
+        # Sketches are larger than what is made of them: their partials travel only where there are several to be merged.
+        known = METHODS if len(_pieces(selected)) == 1 else STREAMED
+        streamed = [m for m in methods if m in known and array.dtype.kind in known[m].kinds]
         found: dict[str, npt.NDArray[Any]] = {}
         if streamed:
             reduction = Reduction(tuple(streamed), array.dtype, rules)
             partial = self._partial(selected, along, reduction, storage_options)
             found = reduction.finalise(partial, math.prod(shape[axis] for axis in along))
             if not keepdims:
-                found = {method: values.squeeze(along) for method, values in found.items()}
+                found = {method: squeezed(values, along, len(shape)) for method, values in found.items()}
         whole = [method for method in methods if method not in found]
         if whole:
             job = {
@@ -283,6 +287,8 @@ def said(rules: Rules) -> dict[str, Any]:
     said: dict[str, Any] = {"skipna": rules.skipna, "ddof": rules.ddof, "min_count": rules.min_count}
     if rules.q is not None:
         said["q"] = values_to(np.asarray(rules.q, np.float64)) if np.ndim(rules.q) else float(rules.q)
+    if rules.edges is not None:
+        said["edges"] = values_to(np.array(rules.edges))
     return said
 
 

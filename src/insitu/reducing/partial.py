@@ -10,9 +10,10 @@ from collections.abc import Mapping
 
 from insitu.reducing.extremes import EXTREMES
 from insitu.reducing.field import Field, Partial
+from insitu.reducing.sketches import tdigest_field
 from insitu.reducing.sums import SUMS
 
 __all__ = ["FIELDS", "Field", "Partial"]
 
-FIELDS: Mapping[str, Field] = {**SUMS, **EXTREMES}
-"""Every field by its name."""
+FIELDS: Mapping[str, Field] = {**SUMS, **EXTREMES, "tdigest": tdigest_field}
+"""Every field by its name, but the histogram: that depends on its edges."""

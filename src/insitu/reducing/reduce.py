@@ -13,7 +13,8 @@ from insitu.errors import SelectionError, UnsupportedError
 from insitu.model import Selection, VirtualArray
 from insitu.reading import Opened, Tally
 from insitu.reducing.blocks import by_blocks, read
-from insitu.reducing.reductions import METHODS, Reduction, Rules
+from insitu.reducing.reductions import STREAMED, Reduction, Rules
+from insitu.reducing.sketches import checked_edges
 from insitu.reducing.stream import fold
 
 __all__ = ["reduce_array", "statistics"]
@@ -32,6 +33,7 @@ def reduce_array(
     ddof: float = 0,
     min_count: int | None = None,
     q: Any = None,
+    edges: Any = None,
     keepdims: bool = False,
     name: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -45,7 +47,7 @@ def reduce_array(
         What to reduce.
     method
         `sum`, `mean`, `min`, `max`, `std`, `var`, `count`, `any`, `all`, `argmin`, `argmax`, `prod`; `median` and `quantile` by blocks of
-        the answer.
+        the answer; `histogram`, and `tdigest`: quantiles of values that are too many to be held, with an error (see `insitu.reducing.sketches`).
     axes
         Of the selection's shape; all if not given. The answer of argmin and argmax is a position in these axes, the last one fastest.
     selection
@@ -57,7 +59,9 @@ def reduce_array(
     min_count
         Of `sum` and `prod`: with fewer values the answer is missing.
     q
-        Of `quantile`: from 0 to 1; several make a first axis.
+        Of `quantile` and `tdigest`: from 0 to 1; several make a first axis.
+    edges
+        Of `histogram`: increasing; the bins make a first axis.
     keepdims
         Whether reduced axes stay, with length 1.
     name
@@ -80,7 +84,7 @@ def reduce_array(
     """
     found = statistics(
         array, [method], axes=axes, selection=selection, skipna=skipna, ddof=ddof, min_count=min_count, q=q,
-        keepdims=keepdims, name=name, storage_options=storage_options, tally=tally,
+        edges=edges, keepdims=keepdims, name=name, storage_options=storage_options, tally=tally,
     )  # fmt: skip
     return found[method]
 
@@ -95,6 +99,7 @@ def statistics(
     ddof: float = 0,
     min_count: int | None = None,
     q: Any = None,
+    edges: Any = None,
     keepdims: bool = False,
     name: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -108,7 +113,7 @@ def statistics(
         What to reduce.
     methods
         As for `reduce_array`.
-    axes, selection, skipna, ddof, min_count, q, keepdims, name, storage_options, tally
+    axes, selection, skipna, ddof, min_count, q, edges, keepdims, name, storage_options, tally
         As for `reduce_array`.
 
     Returns
@@ -116,7 +121,7 @@ def statistics(
     dict
         The answers, by method.
     """
-    rules = Rules(skipna, ddof, min_count, q)
+    rules = Rules(skipna, ddof, min_count, q, None if edges is None else checked_edges(edges))
     with Opened(storage_options) as opened:
         return answers(array, methods, axes, selection, rules, opened, keepdims=keepdims, name=name, tally=tally)
 
@@ -141,7 +146,7 @@ def answers(
     found: dict[str, npt.NDArray[Any]] = {}
     if axes is not None and not along and any(method in UNCHANGED for method in methods):
         found = dict.fromkeys(UNCHANGED, read(array, chosen, opened, name, tally))
-    streamed = tuple(m for m in methods if m not in found and m in METHODS and array.dtype.kind in METHODS[m].kinds)
+    streamed = tuple(m for m in methods if m not in found and m in STREAMED and array.dtype.kind in STREAMED[m].kinds)
     if streamed:
         reduction = Reduction(streamed, array.dtype, rules)
         partial = fold(array, chosen, along, reduction, opened, name=name, tally=tally)
@@ -151,7 +156,7 @@ def answers(
         if method not in found:
             selected = array[chosen] if selected is None else selected
             found[method] = by_blocks(selected, along, method, rules, opened, name=name, tally=tally)
-    return {method: found[method] if keepdims else _squeezed(found[method], along, len(shape)) for method in methods}
+    return {method: found[method] if keepdims else squeezed(found[method], along, len(shape)) for method in methods}
 
 
 def normalised(axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
@@ -168,6 +173,6 @@ def normalised(axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     return along
 
 
-def _squeezed(values: npt.NDArray[Any], axes: tuple[int, ...], ndim: int) -> npt.NDArray[Any]:
+def squeezed(values: npt.NDArray[Any], axes: tuple[int, ...], ndim: int) -> npt.NDArray[Any]:
     """Without the reduced axes; there may be others in front."""
     return values.squeeze(tuple(values.ndim - ndim + axis for axis in axes)) if axes else values

@@ -17,9 +17,10 @@ import numpy.typing as npt
 
 from insitu.errors import ModelError, UnsupportedError
 from insitu.reducing.part import Array, Part
-from insitu.reducing.partial import FIELDS, Partial
+from insitu.reducing.partial import FIELDS, Field, Partial
+from insitu.reducing.sketches import counts, histogram_field, quantiles
 
-__all__ = ["METHODS", "Reduction", "Rules"]
+__all__ = ["METHODS", "SKETCHES", "STREAMED", "Reduction", "Rules"]
 
 NUMBERS = "biufc"
 TIMES = "mM"
@@ -36,7 +37,9 @@ class Rules:
     min_count: int | None = None
     """Of `sum` and `prod`: with fewer values than this the answer is missing. Only where missing values are left out."""
     q: Any = None
-    """Of `quantile`: one or several numbers from 0 to 1."""
+    """Of `quantile` and `tdigest`: one or several numbers from 0 to 1."""
+    edges: tuple[float, ...] | None = None
+    """Of `histogram`: the edges of its bins, increasing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +64,14 @@ class Reduction:
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", np.dtype(self.dtype).newbyteorder("="))
         for method in self.methods:
-            if method not in METHODS:
-                raise UnsupportedError(f"{method!r} is not a reduction", hint=f"There are {', '.join(sorted(METHODS))}")
-            if self.dtype.kind not in METHODS[method].kinds:
+            if method not in STREAMED:
+                raise UnsupportedError(
+                    f"{method!r} is not a reduction", hint=f"There are {', '.join(sorted(STREAMED))}"
+                )
+            if self.dtype.kind not in STREAMED[method].kinds:
                 raise UnsupportedError(f"there is no {method} of values of {self.dtype}")
+            if method == "histogram" and self.rules.edges is None:
+                raise ModelError("a histogram between which edges?", hint="Give edges, an increasing list of numbers")
 
     @property
     def skips(self) -> bool:
@@ -74,7 +81,7 @@ class Reduction:
     @property
     def fields(self) -> tuple[str, ...]:
         """What a partial has, for all of the statistics."""
-        needed = [name for method in self.methods for name in METHODS[method].needs(self)]
+        needed = [name for method in self.methods for name in STREAMED[method].needs(self)]
         # Squares first: joining them takes the counts and totals from before.
         return tuple(sorted(dict.fromkeys(needed), key=lambda name: name != "squares"))
 
@@ -82,6 +89,13 @@ class Reduction:
     def positional(self) -> bool:
         """Whether `step` needs to know where the values lie."""
         return any(name in ("argmin", "argmax") for name in self.methods)
+
+    def field(self, name: str) -> Field:
+        """One of the fields."""
+        if name == "histogram":
+            assert self.rules.edges is not None
+            return histogram_field(self.rules.edges)
+        return FIELDS[name]
 
     def step(
         self, values: Array, axes: Sequence[int], positions: Sequence[npt.NDArray[np.int64]] | None = None
@@ -99,7 +113,7 @@ class Reduction:
         """
         fields = self.fields
         part = Part(values, tuple(axes), self.skips, positions, totalled="total" in fields)
-        return {name: FIELDS[name].measure(part) for name in fields}
+        return {name: self.field(name).measure(part) for name in fields}
 
     def merge(self, one: Partial, other: Partial, *, reuse: bool = False) -> Partial:
         """The partial of both parts.
@@ -112,7 +126,7 @@ class Reduction:
             Whether the arrays of `one` may be overwritten.
         """
         skips = self.skips
-        return {name: FIELDS[name].join(one, other, skips, one[name] if reuse else None) for name in one}
+        return {name: self.field(name).join(one, other, skips, one[name] if reuse else None) for name in one}
 
     def collapsed(self, partial: Partial) -> Partial:
         """Partials that lie one behind the other along a first axis, merged into one without it."""
@@ -134,14 +148,14 @@ class Reduction:
 
     def nothing(self, shape: Sequence[int]) -> Partial:
         """The partial of no data: what everything else is merged into."""
-        return {name: np.full(shape, FIELDS[name].nothing(self.dtype, self.skips)) for name in self.fields}
+        return {name: np.full(shape, self.field(name).nothing(self.dtype, self.skips)) for name in self.fields}
 
     def again(self, partial: Partial, times: Any, first: Array | None = None) -> Partial:
         """The partial of the same values, each so many times (0: of nothing); `first`: where the first of them lies."""
         nothing = self.nothing(())
         many = {}
         for name, found in partial.items():
-            repeated = FIELDS[name].again(found, times)
+            repeated = self.field(name).again(found, times)
             if first is not None and name in ("argmin", "argmax"):
                 repeated = first
             many[name] = repeated if np.all(times) else np.where(np.equal(times, 0), nothing[name], repeated)
@@ -157,7 +171,7 @@ class Reduction:
         size
             How many values, missing ones too, each answer is about.
         """
-        return {method: METHODS[method].finalise(self, partial, size) for method in self.methods}
+        return {method: STREAMED[method].finalise(self, partial, size) for method in self.methods}
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,3 +323,16 @@ METHODS: Mapping[str, Method] = {
     "argmax": Method(lambda reduction: ("argmax", "argmax_value"), _position("argmax"), NUMBERS + TIMES),
 }
 """Every statistic that can be taken chunk by chunk, by its name."""
+
+SKETCHES: Mapping[str, Method] = {
+    "histogram": Method(lambda reduction: ("histogram",), lambda reduction, partial, size: counts(partial), "biuf"),
+    "tdigest": Method(
+        lambda reduction: ("tdigest",),
+        lambda reduction, partial, size: quantiles(partial, reduction.rules.q, reduction.skips),
+        "biuf",
+    ),
+}
+"""Statistics of which each is several numbers, along a first axis of the answer: the bins, the quantiles (none for a single one)."""
+
+STREAMED: Mapping[str, Method] = {**METHODS, **SKETCHES}
+"""All of them."""

@@ -27,6 +27,7 @@ from insitu.reading import ChunkCache, Tally, execute, plan
 from insitu.reducing import Reduction
 from insitu.reducing.active_groups import grouped, weighted
 from insitu.reducing.reduce import answers, normalised
+from insitu.reducing.sketches import width
 from insitu.reducing.stream import fold
 from insitu.reducing.wire import dtype_to, values_to
 from insitu.service.answers import TooLargeError, failure
@@ -184,7 +185,7 @@ def _cost(worker: Worker, job: Job, array: VirtualArray, selection: Selection, r
     kept = math.prod(length for axis, length in enumerate(shape) if axis not in along)
     if job.groups is not None:
         kept *= job.groups.count
-    answer = 3 * kept * 16 * len(job.methods)
+    answer = 3 * kept * (16 * len(job.methods) + width(job.methods, job.rules.edges))
     if answer > worker.limits.memory:
         raise TooLargeError(f"an answer of {kept} values is more than this server holds")
     if any(method in BLOCKWISE for method in job.methods):

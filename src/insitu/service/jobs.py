@@ -16,9 +16,9 @@ from insitu.codecs import hdf5_vlen
 from insitu.codecs.table import ALIASES, TABLE
 from insitu.errors import CodecError, InsituError
 from insitu.model import Selection, VirtualArray
-from insitu.reducing import METHODS
 from insitu.reducing.active_groups import WEIGHTED, Groups, Weights
-from insitu.reducing.reductions import Rules
+from insitu.reducing.reductions import STREAMED, Rules
+from insitu.reducing.sketches import checked_edges
 from insitu.reducing.wire import selection_from, values_from
 from insitu.reducing.wire_array import array_from
 from insitu.service.answers import RequestError
@@ -30,7 +30,7 @@ BLOCKWISE = ("median", "quantile")
 CLIENT_OPTIONS = ("anon", "endpoint_url", "region")
 """What a client may say about storage; secrets travel in the Authorization header."""
 FIELDS = {
-    "url", "variable", "decode", "array", "selection", "axes", "methods", "skipna", "ddof", "min_count", "q", "keepdims", "weights", "groups",
+    "url", "variable", "decode", "array", "selection", "axes", "methods", "skipna", "ddof", "min_count", "q", "edges", "keepdims", "weights", "groups",
     "answer",
 }  # fmt: skip
 
@@ -143,6 +143,9 @@ def _job(data: Any, reducing: bool) -> Job:
     if weights is not None and groups is not None:
         raise RequestError("weights and groups do not go together")
     methods = _methods(data.get("methods"), weights is not None) if reducing else ()
+    for method, rule in (("histogram", "edges"), ("tdigest", "q")):
+        if method in methods and (data.get(rule) is None or groups is not None):
+            raise RequestError(f"a {method} needs {rule}, and knows no groups")
     answer = data.get("answer", "values")
     if answer not in ("values", "partial"):
         raise RequestError("an answer is values or partial")
@@ -166,7 +169,7 @@ def _job(data: Any, reducing: bool) -> Job:
 
 
 def _methods(data: Any, weighted: bool) -> tuple[str, ...]:
-    known = WEIGHTED if weighted else (*METHODS, *BLOCKWISE)
+    known = WEIGHTED if weighted else (*STREAMED, *BLOCKWISE)
     if not isinstance(data, list) or not data or len(set(map(str, data))) != len(data) or any(m not in known for m in map(str, data)):  # fmt: skip
         raise RequestError(f"methods are a list of {', '.join(sorted(known))}")
     return tuple(data)
@@ -201,7 +204,9 @@ def _rules(data: Mapping[str, Any]) -> Rules:
         if not ((numbers >= 0) & (numbers <= 1)).all():
             raise RequestError("q lies between 0 and 1")
         q = numbers if isinstance(q, (list, dict)) else float(numbers[()])
-    return Rules(skipna, ddof or 0, None if min_count is None else int(min_count), q)
+    edges = data.get("edges")
+    known = None if edges is None else checked_edges(_numbers(edges, "edges"))
+    return Rules(skipna, ddof or 0, None if min_count is None else int(min_count), q, known)
 
 
 def _numbers(data: Any, name: str) -> npt.NDArray[np.float64]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from insitu import __version__
-from insitu.reducing import METHODS
+from insitu.reducing.reductions import STREAMED
 from insitu.service.compatible.operations import OPERATIONS
 from insitu.service.compatible.request import DTYPES
 from insitu.service.jobs import BLOCKWISE
@@ -116,7 +116,7 @@ def _job(reducing: bool) -> Schema:
         properties |= {
             "methods": {
                 "type": "array",
-                "items": {"enum": [*METHODS, *BLOCKWISE, "sum_of_weights"]},
+                "items": {"enum": [*STREAMED, *BLOCKWISE, "sum_of_weights"]},
                 "minItems": 1,
                 "uniqueItems": True,
             },
@@ -130,6 +130,7 @@ def _job(reducing: bool) -> Schema:
                     {"type": "array", "items": {"type": "number"}},
                 ]
             },
+            "edges": _maybe({"type": "array", "items": {"type": "number"}, "minItems": 2}),
             "keepdims": {"type": "boolean"},
             "weights": _maybe(
                 {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "number"}}}

@@ -15,6 +15,7 @@ from insitu.errors import UnsupportedError
 from insitu.model import VirtualArray, VirtualGroup, byte_ranges, census
 from insitu.reducing import METHODS as STREAMED
 from insitu.reducing.reductions import Rules
+from insitu.xarray_bridge.distributions import histogram, quantile
 from insitu.xarray_bridge.grouping import Grouped
 from insitu.xarray_bridge.lazy import LazyArray
 from insitu.xarray_bridge.ordinary import behind
@@ -213,6 +214,53 @@ class InsituAccessor:
     def resample(self, indexer: Any = None, **how: Any) -> Grouped:
         """The same for `Dataset.resample`."""
         return Grouped(self._dataset, lambda dataset: dataset.resample(indexer, **how))
+
+    def histogram(self, edges: Any, dim: Any = None, weights: Any = None) -> xarray.Dataset:
+        """How many values of every numeric variable lie between edges, each array read once.
+
+        Parameters
+        ----------
+        edges
+            Of the bins, increasing. As for `numpy.histogram`: the last bin has both its edges, missing values are in none.
+        dim
+            Along which dimension(s); all if not given.
+        weights
+            Refused: histograms know none.
+
+        Returns
+        -------
+        xarray.Dataset
+            The variables with a last dimension `bin`; coordinates `bin` (the middle), `bin_left`, `bin_right`.
+        """
+        return histogram(self._dataset, edges, dim, weights)
+
+    def quantile(
+        self,
+        q: Any,
+        dim: Any = None,
+        *,
+        approximate: bool = False,
+        skipna: bool | None = None,
+        keep_attrs: bool | None = None,
+    ) -> xarray.Dataset:
+        """Quantiles of every numeric variable; the result looks like that of `Dataset.quantile`.
+
+        Parameters
+        ----------
+        q
+            From 0 to 1, one or several.
+        dim
+            Along which dimension(s); all if not given.
+        approximate
+            Whether a t-digest is taken, in one pass over the chunks and in fixed space: what it gives for `q` is a true quantile of some
+            `q'` with `|q' - q|` up to `2 pi sqrt(q (1 - q)) / 512`, which is 0.6 % for a median and less towards the ends. If not, all values
+            that an answer depends on are held at once, as for `Dataset.quantile`.
+        skipna, keep_attrs
+            As for `Dataset.quantile`.
+        """
+        if approximate:
+            return quantile(self._dataset, q, dim, skipna=skipna, keep_attrs=keep_attrs)
+        return self._dataset.quantile(q, dim, skipna=skipna, keep_attrs=keep_attrs)
 
     def __repr__(self) -> str:
         from insitu.xarray_bridge.showing import readable

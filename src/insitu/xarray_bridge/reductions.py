@@ -94,6 +94,7 @@ def statistics_of(
         ddof=rules.ddof,
         min_count=rules.min_count,
         q=rules.q,
+        edges=rules.edges,
         keepdims=keepdims,
         name=array.access.name,
         storage_options=array.access.storage_options,

@@ -1,0 +1,225 @@
+"""How are distributions summed up in fixed space, so that two parts can be put together?
+
+A histogram counts what falls between given edges: exact, whatever the parts. A t-digest (Dunning 2019) keeps the values as `CENTROIDS` means with weights,
+narrow towards both ends: a quantile comes from all values of an array that nobody could sort. Both are one field of a partial, whose elements are
+records: so they travel and merge as every other field.
+
+The error of a quantile from a t-digest is one of *rank*: what it gives for `q` is a true quantile for some `q'` with
+`|q' - q| <= BOUND * sqrt(q (1 - q)) / CENTROIDS + 1 / n`; at the ends it is exact, and so it is for as few values as have a centroid each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import ModelError
+from insitu.reducing.field import Field, Partial
+from insitu.reducing.part import Array, Part
+
+__all__ = ["BOUND", "CENTROIDS", "checked_edges", "counts", "histogram_field", "quantiles", "tdigest_field", "width"]
+
+CENTROIDS = 512
+"""Of a t-digest: 8 KiB for each element of the answer."""
+BOUND = 2 * np.pi
+"""Twice the width of a centroid: its values may lie anywhere in it, and those of its neighbours too once digests were merged."""
+MOST_BINS = 65_536
+DIGEST = np.dtype(
+    [
+        ("mean", "f8", (CENTROIDS,)),
+        ("weight", "f8", (CENTROIDS,)),
+        ("low", "f8"),
+        ("high", "f8"),
+        ("missing", "i8"),
+    ]
+)
+"""Means are sorted; those without a weight lie behind, as infinity."""
+
+
+def checked_edges(edges: Any) -> tuple[float, ...]:
+    """Edges of bins, from the least to the largest, or an error."""
+    try:
+        found = np.asarray(edges, np.float64)
+    except (TypeError, ValueError) as problem:
+        raise ModelError(f"edges are numbers: {problem}") from problem
+    if found.ndim != 1 or not 2 <= len(found) <= MOST_BINS + 1:
+        raise ModelError(f"a histogram has 1 to {MOST_BINS} bins, between edges that are given as a list")
+    if not (np.diff(found) >= 0).all():  # which NaN is not either
+        raise ModelError("the edges of a histogram must increase")
+    return tuple(found.tolist())
+
+
+def rows_of(part: Part) -> tuple[Array, tuple[int, ...]]:
+    """The values as one row for each element of the answer, and which axes of the answer are kept."""
+    kept = [axis for axis in range(part.values.ndim) if axis not in part.axes]
+    lengths = [part.values.shape[axis] for axis in kept]
+    rows = part.values.transpose(*kept, *part.axes).reshape(math.prod(lengths), part.size)
+    return rows, part.shape
+
+
+# Histograms.
+
+
+@lru_cache(maxsize=64)
+def histogram_field(edges: tuple[float, ...]) -> Field:
+    """The counts between these edges, as `numpy.histogram` has them: the last bin has both its edges, missing values are in none."""
+    bins = len(edges) - 1
+    record = np.dtype([("n", "i8", (bins,))])
+    borders = np.array(edges)
+
+    def measure(part: Part) -> Array:
+        rows, shape = rows_of(part)
+        found = np.zeros(len(rows), record)
+        if len(rows) == 1:
+            found["n"][0] = _counted(np.sort(rows[0]), borders)
+        else:
+            place = np.searchsorted(borders, rows, side="right") - 1
+            place[rows == borders[-1]] = bins - 1
+            inside = (place >= 0) & (place < bins) & (rows <= borders[-1])
+            place += np.arange(len(rows))[:, None] * bins
+            found["n"] = np.bincount(place[inside], minlength=len(rows) * bins).reshape(len(rows), bins)
+        return found.reshape(shape)
+
+    def join(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
+        return _record(record, n=one["histogram"]["n"] + other["histogram"]["n"])
+
+    def again(found: Array, times: Any) -> Array:
+        return _record(record, n=found["n"] * np.asarray(times)[..., None])
+
+    return Field(measure, join, lambda dtype, skipna: np.zeros((), record), again)
+
+
+def _counted(values: Array, edges: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Of sorted values (NaN last): how many lie between the edges."""
+    below = np.append(values.searchsorted(edges[:-1], "left"), values.searchsorted(edges[-1:], "right"))
+    return np.diff(below)
+
+
+def _record(dtype: np.dtype[Any], **fields: Array) -> Array:
+    first = next(iter(fields.values()))
+    made = np.empty(first.shape[:-1], dtype)
+    for name, values in fields.items():
+        made[name] = values
+    return made
+
+
+def counts(partial: Partial) -> Array:
+    """The counts, with a first axis for the bins."""
+    return np.moveaxis(partial["histogram"]["n"], -1, 0)
+
+
+# Quantiles.
+
+
+def _digest(mean: Array, weight: Array, low: Array, high: Array, missing: Array) -> Array:
+    """Digests of sorted means with weights, one in each row."""
+    total = weight.sum(axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        q = (np.cumsum(weight, axis=-1) - weight / 2) / total
+        # Dunning's k1: the arc sine makes centroids narrow where q is near 0 or 1.
+        place = np.floor(CENTROIDS * (np.arcsin(np.clip(2 * q - 1, -1, 1)) / np.pi + 0.5))
+    place = np.clip(np.nan_to_num(place), 0, CENTROIDS - 1).astype(np.int64)
+    place += np.arange(len(mean))[:, None] * CENTROIDS
+    size = len(mean) * CENTROIDS
+    # What has no weight has no value either.
+    moment = np.multiply(mean, weight, out=np.zeros(mean.shape), where=weight > 0)
+    weights = np.bincount(place.reshape(-1), weight.reshape(-1), size).reshape(-1, CENTROIDS)
+    sums = np.bincount(place.reshape(-1), moment.reshape(-1), size).reshape(-1, CENTROIDS)
+    found = np.empty(len(mean), DIGEST)
+    found["weight"], found["low"], found["high"], found["missing"] = weights, low, high, missing
+    found["mean"] = np.divide(sums, weights, out=np.full(weights.shape, np.inf), where=weights > 0)
+    return _sorted(found)
+
+
+def _sorted(found: Array) -> Array:
+    order = np.argsort(found["mean"], axis=-1, kind="stable")
+    for name in ("mean", "weight"):
+        found[name] = np.take_along_axis(found[name], order, -1)
+    return found
+
+
+def _measure(part: Part) -> Array:
+    rows, shape = rows_of(part)
+    if not part.size:
+        return np.full(shape, _nothing(rows.dtype, part.skipna))
+    values = np.sort(rows, axis=-1)  # NaN last
+    lost = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
+    missing = np.count_nonzero(lost, axis=-1)
+    last = np.maximum(values.shape[-1] - missing - 1, 0)
+    none = missing == values.shape[-1]
+    high = np.take_along_axis(values, last[:, None], -1)[:, 0].astype(np.float64)
+    low = values[:, 0].astype(np.float64)
+    low[none], high[none] = np.inf, -np.inf
+    wide = values.astype(np.float64)
+    wide[lost] = np.inf
+    return _digest(wide, (~lost).astype(np.float64), low, high, missing).reshape(shape)
+
+
+def _join(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
+    a, b = np.broadcast_arrays(one["tdigest"], other["tdigest"])
+    shape, a, b = a.shape, a.reshape(-1), b.reshape(-1)
+    mean = np.concatenate([a["mean"], b["mean"]], axis=-1)
+    weight = np.concatenate([a["weight"], b["weight"]], axis=-1)
+    order = np.argsort(mean, axis=-1, kind="stable")
+    merged = _digest(
+        np.take_along_axis(mean, order, -1), np.take_along_axis(weight, order, -1), np.minimum(a["low"], b["low"]),
+        np.maximum(a["high"], b["high"]), a["missing"] + b["missing"],
+    )  # fmt: skip
+    # Of nothing and something the something, as it was.
+    merged = np.where(b["weight"].sum(axis=-1) == 0, _more_missing(a, b), merged)
+    merged = np.where(a["weight"].sum(axis=-1) == 0, _more_missing(b, a), merged)
+    return merged.reshape(shape)
+
+
+def _more_missing(some: Array, none: Array) -> Array:
+    found = some.copy()
+    found["missing"] += none["missing"]
+    return found
+
+
+def _nothing(dtype: np.dtype[Any], skipna: bool) -> Any:
+    empty = np.zeros((), DIGEST)
+    empty["mean"], empty["low"], empty["high"] = np.inf, np.inf, -np.inf
+    return empty
+
+
+def _again(found: Array, times: Any) -> Array:
+    times = np.asarray(times)
+    many = np.array(np.broadcast_arrays(found, times)[0])
+    many["weight"] = many["weight"] * times[..., None]
+    many["missing"] = many["missing"] * times
+    return many
+
+
+tdigest_field = Field(_measure, _join, _nothing, _again)
+
+
+def quantiles(partial: Partial, q: Any, skips: bool) -> Array:
+    """Quantiles from digests, in float64; several make a first axis."""
+    if q is None:
+        raise ModelError("which quantile?", hint="Give q, from 0 to 1")
+    wanted = np.atleast_1d(np.asarray(q, np.float64))
+    if wanted.ndim > 1 or not ((wanted >= 0) & (wanted <= 1)).all():
+        raise ModelError("quantiles are numbers from 0 to 1, one or a list of them")
+    digests = partial["tdigest"]
+    flat = digests.reshape(-1)
+    found = np.full((len(wanted), len(flat)), np.nan)
+    for row, digest in enumerate(flat):
+        weight = digest["weight"][digest["weight"] > 0]
+        if not len(weight) or (digest["missing"] and not skips):
+            continue
+        ends = np.cumsum(weight)
+        at = np.concatenate([[0.5], ends - weight / 2, [ends[-1] - 0.5]])
+        values = np.concatenate([[digest["low"]], digest["mean"][: len(weight)], [digest["high"]]])
+        found[:, row] = np.interp(wanted * (ends[-1] - 1) + 0.5, at, values)
+    return found.reshape(len(wanted), *digests.shape) if np.ndim(q) else found.reshape(digests.shape)
+
+
+def width(methods: Sequence[str], edges: Sequence[float] | None) -> int:
+    """Bytes that sketches take for each element of an answer."""
+    return DIGEST.itemsize * ("tdigest" in methods) + 8 * len(edges or ()) * ("histogram" in methods)

@@ -1,0 +1,83 @@
+"""How are the values of a dataset distributed? Histograms and approximate quantiles of arrays that nobody could hold, in one pass."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray
+
+from insitu.errors import UnsupportedError
+from insitu.reducing import Reduction
+from insitu.reducing.reduce import squeezed
+from insitu.reducing.reductions import Rules
+from insitu.reducing.sketches import checked_edges
+from insitu.xarray_bridge.reductions import statistics_of
+from insitu.xarray_bridge.shells import filled, plainly_virtual, shell_of
+
+__all__ = ["histogram", "quantile"]
+
+KINDS = "biuf"
+
+
+def histogram(dataset: xarray.Dataset, edges: Any, dim: Any = None, weights: Any = None) -> xarray.Dataset:
+    """Counts between edges; see `InsituAccessor.histogram`."""
+    if weights is not None:
+        raise UnsupportedError("histograms know no weights", hint="Load the values and use numpy.histogram")
+    borders = checked_edges(edges)
+    made = {}
+    for name, variable in dataset.data_vars.items():
+        if variable.dtype.kind in KINDS:
+            dims = _dims(variable.variable, dim)
+            found = _taken(variable.variable, "histogram", dims, Rules(edges=borders))
+            kept = [d for d in variable.dims if d not in dims]
+            made[name] = xarray.Variable([*kept, "bin"], np.moveaxis(found, 0, -1))
+    sides = np.array(borders)
+    coords: dict[Hashable, Any] = {
+        "bin": ("bin", (sides[:-1] + sides[1:]) / 2),
+        "bin_left": ("bin", sides[:-1]),
+        "bin_right": ("bin", sides[1:]),
+    }
+    there = {d for variable in made.values() for d in variable.dims}
+    coords |= {name: coord for name, coord in dataset.coords.items() if set(coord.dims) <= there and name not in coords}
+    return xarray.Dataset(made, coords)
+
+
+def quantile(
+    dataset: xarray.Dataset, q: Any, dim: Any = None, *, skipna: bool | None = None, keep_attrs: bool | None = None
+) -> xarray.Dataset:
+    """Quantiles by t-digests; see `InsituAccessor.quantile`."""
+    names = [name for name, variable in dataset.data_vars.items() if variable.dtype.kind in KINDS]
+    shell = shell_of(dataset, names)
+    result = shell.quantile(q, dim, skipna=skipna, keep_attrs=keep_attrs)
+    values = {}
+    for name in names:
+        variable = dataset.variables[name]
+        dims = _dims(variable, dim)
+        if not dims and variable.dims:  # xarray leaves it as it is
+            values[name] = np.asarray(variable.values)
+            continue
+        found = _taken(variable, "tdigest", dims, Rules(skipna, q=np.asarray(q, np.float64) if np.ndim(q) else q))
+        order = [*(["quantile"] if np.ndim(q) else []), *(d for d in variable.dims if d not in dims)]
+        values[name] = found.transpose([order.index(d) for d in result[name].dims])
+    return filled(result, dataset, values)
+
+
+def _dims(variable: xarray.Variable, dim: Any) -> list[Hashable]:
+    wanted = list(variable.dims) if dim is None or dim is ... else [dim] if isinstance(dim, str) else list(dim)
+    return [name for name in wanted if name in variable.dims]
+
+
+def _taken(variable: xarray.Variable, method: str, dims: list[Hashable], rules: Rules) -> npt.NDArray[Any]:
+    axes = tuple(variable.dims.index(name) for name in dims)
+    lazy = plainly_virtual(variable, KINDS)
+    if lazy is not None:
+        return statistics_of(lazy, [method], axes, rules)[method]
+    values = np.asarray(variable.values)
+    reduction = Reduction((method,), values.dtype, rules)
+    size = math.prod(values.shape[axis] for axis in axes)
+    partial = reduction.step(values, axes) if values.size else reduction.nothing([1 if a in axes else n for a, n in enumerate(values.shape)])  # fmt: skip
+    return squeezed(reduction.finalise(partial, size)[method], axes, values.ndim)
