@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+
 import numpy as np
 
 from insitu.model import VirtualArray
@@ -24,31 +27,42 @@ def _even(length: int, size: int) -> tuple[int, ...]:
 
 
 def _sizes(array: VirtualArray) -> list[int]:
-    """The chunk size along each dimension, of the first tile."""
+    """The chunk size along each dimension that most elements lie in."""
     if not array.tiles:
         return list(array.shape)
     sizes = []
     for dimension in range(array.ndim):
-        axis = array.tiles[0].axis_of(dimension)
-        if axis.is_regular:
-            sizes.append(axis.size)
-        else:
-            extents = axis.show(np.arange(min(axis.count, 1000))).extent
-            sizes.append(int(extents.max(initial=1)))
+        found: Counter[int] = Counter()
+        for tile in array.tiles:
+            axis = tile.axis_of(dimension)
+            size = (
+                axis.size if axis.is_regular else int(axis.show(np.arange(min(axis.count, 1000))).extent.max(initial=1))
+            )
+            found[size] += math.prod(tile.shape)
+        sizes.append(max(found, key=lambda size: (found[size], size)))
     return sizes
 
 
 def stored_cuts(array: VirtualArray) -> Cuts:
-    """Where the stored chunks end, of whichever tile."""
+    """Where the stored chunks end; where tiles that stand beside each other are cut differently, as most of them are."""
     return tuple(_between_borders(array, dimension) for dimension in range(array.ndim))
 
 
 def _between_borders(array: VirtualArray, dimension: int) -> tuple[int, ...]:
     length = array.shape[dimension]
-    ends = [np.array([0, length], np.int64)]
+    if not length:
+        return (0,)
+    cuts: dict[tuple[int, int], Counter[bytes]] = {}
     for tile, origin in zip(array.tiles, array.origins[:, dimension].tolist(), strict=True):
         axis = tile.axis_of(dimension)
-        ends.append(origin + axis.begin(np.arange(axis.count)))
-        ends.append(np.array([origin + axis.length], np.int64))
+        begins = np.asarray(origin + axis.begin(np.arange(axis.count)), np.int64)
+        cuts.setdefault((origin, origin + axis.length), Counter())[begins.tobytes()] += math.prod(tile.shape)
+    spans = np.array(sorted(cuts), np.int64).reshape(-1, 2)
+    ends = [np.array([0, length], np.int64), spans.reshape(-1)]
+    apart = bool((spans[1:, 0] >= spans[:-1, 1]).all())
+    for kinds in cuts.values():
+        # The borders of all kinds together would leave blocks of nothing: some chunks are better read twice.
+        chosen = kinds.most_common(1) if apart else kinds.items()
+        ends += [np.frombuffer(begins, np.int64) for begins, _ in chosen]
     borders = np.unique(np.concatenate(ends))
-    return tuple(np.diff(borders).tolist()) if length else (0,)
+    return tuple(np.diff(borders).tolist())
