@@ -1,112 +1,39 @@
-"""Do files of several formats make one dataset?"""
+"""Do files of several formats make one dataset, wherever they are, and is it kept in every form that can hold it?"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import netCDF4
 import numpy as np
 import pytest
 import xarray
-import zarr
 
 import insitu
+from formats.mixed import GRIB_ONLY, NAMES, five_years, part
+from insitu.errors import UnsupportedError
 
-eccodes = pytest.importorskip("eccodes")
+pytest.importorskip("eccodes")
 pytest.importorskip("cfgrib")
 
-LATITUDES, LONGITUDES = np.linspace(60, -60, 31), np.arange(0, 360, 22.5)
-UNIT = "hours since 2020-01-01"
-GRIB_ONLY = ["step", "heightAboveGround", "valid_time"]
-
-
-def _hours(year: int) -> np.ndarray[Any, Any]:
-    days = np.arange(f"{year}-01-01", f"{year + 1}-01-01", dtype="datetime64[D]")[::9]
-    return (days - np.datetime64("2020-01-01")).astype("timedelta64[h]").astype(int)
-
-
-def _values(year: int) -> np.ndarray[Any, Any]:
-    count = len(_hours(year))
-    return np.random.default_rng(year).normal(280, 10, (count, len(LATITUDES), len(LONGITUDES))).astype(np.float32)
-
-
-def _netcdf(path: Path, year: int, form: str, packing: tuple[float, float] | None = None, **how: Any) -> None:
-    with netCDF4.Dataset(path, "w", format=form) as file:
-        file.createDimension("time", None)
-        for name, values in (("latitude", LATITUDES), ("longitude", LONGITUDES)):
-            file.createDimension(name, len(values))
-            file.createVariable(name, "f8", (name,))[:] = values
-        time = file.createVariable("time", "i4", ("time",))
-        time.units, time.calendar = UNIT, "standard"
-        time[:] = _hours(year)
-        dims = ("time", "latitude", "longitude")
-        if packing is None:
-            variable = file.createVariable("t2m", "f4", dims, **how)
-        else:
-            variable = file.createVariable("t2m", "i2", dims, fill_value=-32768, **how)
-            variable.scale_factor, variable.add_offset = packing
-        variable.units = "K"
-        variable[:] = _values(year)
-
-
-def _zarr(path: Path, year: int) -> None:
-    root = zarr.open_group(path, mode="w", zarr_format=3)
-    for name, values, dims in (
-        ("latitude", LATITUDES, ["latitude"]),
-        ("longitude", LONGITUDES, ["longitude"]),
-        ("time", _hours(year), ["time"]),
-        ("t2m", _values(year), ["time", "latitude", "longitude"]),
-    ):
-        chunks = (5, 10, 16) if len(dims) == 3 else values.shape
-        array = root.create_array(name, shape=values.shape, dtype=values.dtype, chunks=chunks, dimension_names=dims)
-        array[...] = values
-    root["time"].attrs.update(units=UNIT, calendar="standard")
-    root["t2m"].attrs["units"] = "K"
-
-
-def _grib(path: Path, year: int) -> None:
-    moments = np.datetime64("2020-01-01T00") + _hours(year).astype("timedelta64[h]")
-    with path.open("wb") as file:
-        for moment, values in zip(moments, _values(year), strict=True):
-            handle = eccodes.codes_grib_new_from_samples("regular_ll_sfc_grib2")
-            keys = {
-                "shortName": "2t", "dataDate": int(str(moment)[:10].replace("-", "")), "dataTime": 0, "Ni": len(LONGITUDES), "Nj": len(LATITUDES),
-                "latitudeOfFirstGridPointInDegrees": 60, "latitudeOfLastGridPointInDegrees": -60, "longitudeOfFirstGridPointInDegrees": 0,
-                "longitudeOfLastGridPointInDegrees": 337.5, "iDirectionIncrementInDegrees": 22.5, "jDirectionIncrementInDegrees": 4, "bitsPerValue": 16,
-            }  # fmt: skip
-            for key, value in keys.items():
-                eccodes.codes_set(handle, key, value)
-            eccodes.codes_set_values(handle, values.reshape(-1).astype(np.float64))
-            file.write(eccodes.codes_get_message(handle))
-            eccodes.codes_release(handle)
+HOW: dict[str, Any] = {"drop_variables": GRIB_ONLY, "combine_attrs": "override"}
 
 
 @pytest.fixture
 def archive(tmp_path: Path) -> list[Path]:
-    names = ["y2020.nc", "y2021.nc", "y2022.nc", "y2023.zarr", "y2024.grib2"]
-    paths = [tmp_path / name for name in names]
-    _netcdf(paths[0], 2020, "NETCDF3_CLASSIC")
-    _netcdf(paths[1], 2021, "NETCDF4", (0.01, 280), chunksizes=(4, 31, 8), zlib=True)
-    _netcdf(paths[2], 2022, "NETCDF4", (0.02, 270), chunksizes=(7, 10, 16), zlib=True, shuffle=False)
-    _zarr(paths[3], 2023)
-    _grib(paths[4], 2024)
-    return paths
+    """The files."""
+    return five_years(tmp_path)
 
 
-def _part(path: Path) -> xarray.Dataset:
-    if path.suffix == ".zarr":
-        return xarray.open_zarr(path, consolidated=False, chunks=None)
-    if path.suffix == ".grib2":
-        return xarray.open_dataset(path, engine="cfgrib", backend_kwargs={"indexpath": ""}).drop_vars(GRIB_ONLY)
-    return xarray.open_dataset(path, engine="netcdf4")
+def _theirs(archive: list[Path]) -> xarray.Dataset:
+    found = xarray.combine_by_coords([part(path).load() for path in archive], combine_attrs="override")
+    assert isinstance(found, xarray.Dataset)
+    return found
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_five_years_in_four_formats(archive: list[Path]) -> None:
-    ours = insitu.open_mfdataset(archive, drop_variables=GRIB_ONLY, combine_attrs="override")
-    theirs = xarray.combine_by_coords([_part(path).load() for path in archive], combine_attrs="override")
-    assert isinstance(theirs, xarray.Dataset)
+    ours, theirs = insitu.open_mfdataset(archive, **HOW), _theirs(archive)
     assert ours.t2m.dims == ("time", "latitude", "longitude")
     xarray.testing.assert_identical(ours.isel(time=slice(38, 170, 3)).load(), theirs.isel(time=slice(38, 170, 3)))
     xarray.testing.assert_identical(ours.load(), theirs)
@@ -122,7 +49,7 @@ def test_what_only_some_files_have(archive: list[Path]) -> None:
         "data_vars": "minimal",
     }
     ours = insitu.open_mfdataset(archive, combine="nested", concat_dim="time", preprocess=_plain, **how)
-    parts = [_plain(_part(path).load()) for path in archive]
+    parts = [_plain(part(path).load()) for path in archive]
     xarray.testing.assert_identical(ours.load(), xarray.concat(parts, "time", join="outer", **how))
 
 
@@ -131,7 +58,43 @@ def _plain(dataset: xarray.Dataset) -> xarray.Dataset:
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_kept_and_opened_again(archive: list[Path], tmp_path: Path) -> None:
-    ours = insitu.open_mfdataset(archive, drop_variables=GRIB_ONLY, combine_attrs="override")
+def test_from_a_web_server(archive: list[Path], served: Any) -> None:
+    ours = insitu.open_mfdataset([served.url(name) for name in NAMES], **HOW)
+    xarray.testing.assert_identical(ours.load(), _theirs(archive))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("far", [False, True])
+def test_kept_and_opened_again(archive: list[Path], tmp_path: Path, served: Any, far: bool) -> None:
+    ours = insitu.open_mfdataset([served.url(name) for name in NAMES] if far else archive, **HOW)
     ours.insitu.save(tmp_path / "archive.insitu")
-    xarray.testing.assert_identical(insitu.open_dataset(tmp_path / "archive.insitu").load(), ours.load())
+    again = insitu.open_dataset(tmp_path / "archive.insitu")
+    xarray.testing.assert_identical(again.load(), ours.load())
+    xarray.testing.assert_identical(again.load(), _theirs(archive))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("target", ["archive.json", "archive.parq", "archive.icechunk"])
+def test_forms_that_cannot_hold_it_say_so(archive: list[Path], tmp_path: Path, target: str) -> None:
+    """Packings differ from year to year: one Zarr array cannot say that. Years that are alike can be kept."""
+    if target.endswith("icechunk"):
+        pytest.importorskip("icechunk")
+    ours = insitu.open_mfdataset(archive, **HOW)
+    with pytest.raises(UnsupportedError, match="t2m"):
+        ours.insitu.save(tmp_path / target)
+    assert not (tmp_path / target).exists()
+    for path in archive[:4]:
+        single = insitu.open_dataset(path)
+        kept = tmp_path / f"{path.stem}{Path(target).suffix}"
+        single.insitu.save(kept)
+        xarray.testing.assert_equal(insitu.open_dataset(kept).load(), single.load())
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::zarr.errors.UnstableSpecificationWarning")
+def test_any_reader_of_zarr_sees_it_whole(archive: list[Path], tmp_path: Path) -> None:
+    ours = insitu.open_mfdataset(archive, **HOW)
+    ours.insitu.save(tmp_path / "archive.insitu")
+    store = insitu.zarr_store(tmp_path / "archive.insitu")
+    seen = xarray.open_zarr(store, consolidated=False, chunks=None)
+    np.testing.assert_array_equal(seen.t2m.values, ours.t2m.values)
+    np.testing.assert_array_equal(seen.time.values, ours.time.values)
