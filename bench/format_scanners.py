@@ -61,6 +61,18 @@ def kerchunk_tiff(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
     return _each(tiff_to_zarr, _referred, paths, warm)
 
 
+def tifffile(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
+    """tifffile: the offsets and lengths of all segments of all levels, without references."""
+    import tifffile as theirs
+
+    def scan(path: str) -> list[Any]:
+        with theirs.TiffFile(path) as file:
+            pages = [level.keyframe for series in file.series for level in series.levels]
+            return [(page.dataoffsets, page.databytecounts) for page in pages]
+
+    return _each(scan, lambda found: sum(sum(counts) for _, counts in found), paths, warm)
+
+
 def kerchunk_fits(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
     """kerchunk, which takes astropy; all extensions."""
     from astropy.io import fits

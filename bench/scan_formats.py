@@ -21,6 +21,7 @@ from latency_server import LatencyServer
 from table import Contestant, Target, arguments, compete, show
 
 KERCHUNK, VIRTUALIZARR, VIRTUAL_TIFF = "kerchunk", "VirtualiZarr", "virtual-tiff"
+TIFFFILE = "tifffile (no references)"
 GRIBBERISH, CFGRIB = "gribberish", "cfgrib (index)"
 
 
@@ -183,8 +184,10 @@ CASES: dict[str, Case] = {
         {KERCHUNK: "kerchunk_grib", GRIBBERISH: "gribberish", CFGRIB: "cfgrib_index"}),
     "grib_many": ("GRIB 2: 60 files of 20 messages", many_gribs, "many_gribs",
         {KERCHUNK: "kerchunk_grib", GRIBBERISH: "gribberish", CFGRIB: "cfgrib_index"}),
-    "tiff": ("COG: 16,384 tiles and overviews", cog, "cog.tif", {KERCHUNK: "kerchunk_tiff", VIRTUAL_TIFF: "virtual_tiff"}),
-    "tiff_many": ("COG: 100 files of 64 tiles", many_cogs, "many_cogs", {KERCHUNK: "kerchunk_tiff", VIRTUAL_TIFF: "virtual_tiff"}),
+    "tiff": ("COG: 16,384 tiles and overviews", cog, "cog.tif",
+        {KERCHUNK: "kerchunk_tiff", VIRTUAL_TIFF: "virtual_tiff", TIFFFILE: "tifffile"}),
+    "tiff_many": ("COG: 100 files of 64 tiles", many_cogs, "many_cogs",
+        {KERCHUNK: "kerchunk_tiff", VIRTUAL_TIFF: "virtual_tiff", TIFFFILE: "tifffile"}),
     "fits": ("FITS: 300 images", units, "units.fits", {KERCHUNK: "kerchunk_fits", VIRTUALIZARR: "virtualizarr_fits"}),
     "dmrpp": ("DMR++: 200,000 chunks", side_file, "side.nc.dmrpp", {VIRTUALIZARR: "virtualizarr_dmrpp"}),
 }  # fmt: skip

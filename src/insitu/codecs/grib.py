@@ -67,12 +67,12 @@ def exclusive() -> AbstractContextManager[Any]:
 def grib(configuration: Configuration, form: Form) -> Step:
     """Prepare for a message.
 
-    `var`: `latitude` and `longitude` of the grid, anything else: the values. `field`: its number in the message. `alternate`: every other row runs backwards. `grid` and `parameter`: what the
+    `var`: `latitude` and `longitude` of the grid, anything else: the values. `field`: its number in the message. `alternate`: every other row runs backwards. `columns`: points of a column follow each other. `grid` and `parameter`: what the
     message must hold, where only an index has been read of it.
     """
     var, number = str(configuration.get("var", "values")), int(configuration.get("field") or 0)
     key = f"{var}s" if var in ("latitude", "longitude") else "values"
-    alternate = bool(configuration.get("alternate"))
+    alternate, columns = bool(configuration.get("alternate")), bool(configuration.get("columns"))
     count, dtype, shape = form.count, form.dtype, form.shape
     if dtype is None or shape is None or dtype.kind != "f":
         raise CodecError(f"GRIB holds numbers, not {dtype}", codec="grib")
@@ -86,11 +86,13 @@ def grib(configuration: Configuration, form: Form) -> Step:
             values = _decoded(message, number, key, count)
         room = np.empty(form.limit, np.uint8) if out is None else out
         target = room.view(dtype)
+        if columns or alternate:
+            rows = values.reshape(-1, shape[-2] if columns else shape[-1])
+            if alternate:
+                rows[1::2] = rows[1::2, ::-1].copy()
+            values = (rows.T if columns else rows).reshape(-1)
         with np.errstate(over="ignore"):  # as cfgrib: what float32 cannot hold is infinite
             target[...] = values
-        if alternate:
-            rows = target.reshape(-1, shape[-1])
-            rows[1::2] = rows[1::2, ::-1].copy()
         return room
 
     return Step("grib", run, form.compressed(4, 1 << 20), fills=form.exact)

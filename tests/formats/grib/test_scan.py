@@ -346,3 +346,52 @@ def test_without_eccodes(tmp_path: Path, make: Makes, monkeypatch: pytest.Monkey
     with pytest.raises(UnknownCodecError, match=r"insitu\[grib\]"):
         insitu.scan(tmp_path / "a.grib")
     grib.eccodes.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "sample", ["regular_ll_pl_grib1", "regular_ll_pl_grib2", "regular_gg_pl_grib2", "rotated_ll_pl_grib2"]
+)
+@pytest.mark.parametrize("west", [False, True])
+@pytest.mark.parametrize("north", [False, True])
+@pytest.mark.parametrize("columns", [False, True])
+def test_points_in_any_order_stand_where_ecCodes_has_them(
+    tmp_path: Path, sample: str, west: bool, north: bool, columns: bool
+) -> None:
+    handle = eccodes.codes_grib_new_from_samples(sample)
+    ends = [
+        (f"{axis}OfFirstGridPointInDegrees", f"{axis}OfLastGridPointInDegrees") for axis in ("longitude", "latitude")
+    ]
+    for (first, last), turned in zip(ends, (west, north), strict=True):
+        if turned:
+            begin, end = eccodes.codes_get(handle, first), eccodes.codes_get(handle, last)
+            eccodes.codes_set(handle, first, end)
+            eccodes.codes_set(handle, last, begin)
+    for key, value in (("iScansNegatively", west), ("jScansPositively", north), ("jPointsAreConsecutive", columns)):
+        eccodes.codes_set(handle, key, int(value))
+    eccodes.codes_set_values(handle, np.arange(eccodes.codes_get_size(handle, "values"), dtype=np.float64))
+    (tmp_path / "a.grib").write_bytes(eccodes.codes_get_message(handle))
+    lists = [eccodes.codes_get_array(handle, key) for key in ("latitudes", "longitudes", "values")]
+    eccodes.codes_release(handle)
+    found = insitu.open_dataset(tmp_path / "a.grib").load()
+    (name,) = found.data_vars
+    values = found[name]
+    placed = [
+        np.asarray(found[axis].broadcast_like(values).transpose(*values.dims)) for axis in ("latitude", "longitude")
+    ]
+    mine = sorted(
+        zip(placed[0].ravel().tolist(), placed[1].ravel().tolist(), values.values.ravel().tolist(), strict=True)
+    )
+    assert mine == sorted(zip(*(part.tolist() for part in lists), strict=True))
+    if not west and not columns:
+        _same(tmp_path / "a.grib")
+
+
+def test_more_values_than_points(tmp_path: Path, make: Makes) -> None:
+    message = bytearray(make("regular_gg_pl_grib2"))
+    at = message.index((128).to_bytes(4, "big"), 16)  # Ni
+    message[at : at + 4] = (64).to_bytes(4, "big")
+    (tmp_path / "a.grib").write_bytes(message)
+    tree = insitu.scan(tmp_path / "a.grib")
+    assert tree.arrays["t"].dims == ("values",)
+    assert "8192 points" in str(tree.problems["latitude"])
+    assert np.isfinite(insitu.read(tree.arrays["t"])).all()

@@ -39,6 +39,8 @@ class Geography:
     """Coordinates that are computed when they are read."""
     problem: InsituError | None = None
     """Why there are no coordinates."""
+    columns: bool = False
+    """Whether points of one longitude follow each other, not those of one latitude."""
     made: dict[str, VirtualArray] = field(default_factory=dict)
     """The kept coordinates as arrays, once they have been asked for: all variables and files on the grid share them."""
 
@@ -119,6 +121,8 @@ def _asked(first: Field) -> Geography:
         if math.prod(shape) != points:  # the values are there all the same, in a row
             problem = FormatError(f"the grid of {shape} has {points} points", offset=first.offset)
             return Geography(("values",), (points,), {}, (), problem)
+        if apart and (asked.defined("iScansNegatively") == 1 or asked.defined("jPointsAreConsecutive") == 1):
+            return _scanned(asked, shape)
         if apart:
             values, problem = _values(asked, ("latitude", "distinctLatitudes"), ("longitude", "distinctLongitudes"))
             if not problem and (values["latitude"].size, values["longitude"].size) != shape:
@@ -135,6 +139,25 @@ def _asked(first: Field) -> Geography:
         if problem is not None:
             return Geography(dims, shape, {}, (), problem)
         return Geography(dims, shape, {name: array.reshape(shape) for name, array in values.items()})
+
+
+def _scanned(asked: Asked, shape: tuple[int, ...]) -> Geography:
+    """A regular grid whose points come from the east, or column by column: they stand where ecCodes' lists have them.
+
+    cfgrib shows all as if they came from the west, row by row.
+    """
+    dims = ("latitude", "longitude")
+    values, problem = _values(asked, ("latitude", "latitudes"), ("longitude", "longitudes"))
+    if problem is None and all(array.size == math.prod(shape) for array in values.values()):
+        for columns in (False, True):
+            latitude, longitude = (
+                values[name].reshape(shape[::-1]).T if columns else values[name].reshape(shape) for name in dims
+            )
+            if (latitude == latitude[:, :1]).all() and (longitude == longitude[:1]).all():
+                kept = {"latitude": latitude[:, 0].copy(), "longitude": longitude[0].copy()}
+                return Geography(dims, shape, kept, columns=columns)
+    problem = problem or FormatError(f"the grid of {shape} has no rows and columns", offset=asked.field.offset)
+    return Geography(dims, shape, {}, (), problem)
 
 
 def _values(asked: Asked, *keys: tuple[str, str]) -> tuple[dict[str, npt.NDArray[np.float64]], InsituError | None]:

@@ -145,6 +145,8 @@ class Variable:
             configuration["field"] = number
         if self.keys["alternativeRowScanning"] == 1 and len(self.geography.shape) == 2:
             configuration["alternate"] = True
+        if self.geography.columns:
+            configuration["columns"] = True
         plain = len(configuration) == 2 and not self.check
         return PLAINLY if plain else _encoding_of(configuration | self.check)
 
