@@ -7,6 +7,7 @@ nothing takes longer than its deadline.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from urllib.parse import urljoin, urlsplit
 
@@ -160,10 +161,14 @@ class Exchange:
         return headers
 
 
+_CONNECTION = re.compile(r"^[\w.]+\(host=[^)]*\): ")
+"""How the library begins its messages: with the name of a class."""
+
+
 def failure(error: Exception, url: str, deadline: Deadline) -> SourceError:
     """A library's error as one of ours."""
     late = deadline.over
-    said = redacted(str(error)) or type(error).__name__
+    said = redacted(_CONNECTION.sub("", str(error))) or type(error).__name__
     if late or isinstance(error, failures.TimeoutError):
         return TimedOutError("no answer in time" if late else f"the request failed: {said}", url=url)
     hint = None

@@ -34,6 +34,7 @@ except ImportError:  # built only where there is a C compiler
 
 _FOLDER = "It is no Zarr store and no set of references. For the files in it give a pattern, as in open_mfdataset('archive/**/*.nc')"
 """The way out for who names a folder of files."""
+_PATTERN = "Patterns are for many files: open_mfdataset, or insitu scan"
 
 
 class _Descriptor:
@@ -293,7 +294,8 @@ else:  # pragma: no cover - never called, there is a check before each use
 
 def _ours(error: OSError, url: str, offset: int | None = None, length: int | None = None) -> SourceError:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return NotFoundError("no such file", url=url)
+        pattern = any(character in url for character in "*?[{")
+        return NotFoundError("no such file", url=url, hint=_PATTERN if pattern else None)
     if isinstance(error, PermissionError):
         return AccessError("the file may not be read", url=url)
     return SourceError(f"reading failed: {error.strerror or error}", url=url, offset=offset, length=length)

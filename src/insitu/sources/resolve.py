@@ -80,6 +80,7 @@ def open_source(
     else:
         raise TypeError(
             f"cannot read bytes from a {type(url).__name__}: give a path, a URL, an open binary file or bytes"
+            + (" (many files are opened by open_mfdataset)" if isinstance(url, (list, tuple)) else "")
         )
     if expected is not None and is_local(source):
         verify(expected, source.describe())

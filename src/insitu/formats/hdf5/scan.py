@@ -186,8 +186,10 @@ def _locate(file: File, root: int, parts: list[str], objects: Objects) -> Walk[G
         if isinstance(found, InsituError):
             raise found
         if not isinstance(found, Group):
-            there = ", ".join(link.name for link in here.links[:12])
-            raise VariableError(f"no group {'/'.join(parts)!r}", url=file.url, hint=f"At {name!r} there are: {there}")
+            there = ", ".join(link.name for link in here.links[:12]) or "nothing"
+            raise VariableError(
+                f"no group {'/'.join(parts)!r}", url=file.url, hint=f"Where {name!r} should be there are: {there}"
+            )
         here = found
     return here
 
