@@ -75,6 +75,8 @@ def reduce(
     shape: Sequence[int] | None = None,
     axes: int | Sequence[int] | None = None,
     skipna: bool | None = None,
+    q: Any = None,
+    edges: Any = None,
     active: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
@@ -90,6 +92,8 @@ def reduce(
         Of the chunk, without spans; all if not given.
     skipna
         Whether NaN is left out; if not given, yes for floating-point values.
+    q, edges
+        As for `insitu.reduce`.
 
     Examples
     --------
@@ -101,14 +105,10 @@ def reduce(
     """
     array, selection = _wanted(url, offset, size, encoding, spans, shape)
     methods = [method] if isinstance(method, str) else list(method)
-    if active is not None:
-        found = Active(active).statistics(
-            array, methods, axes=axes, selection=selection, skipna=skipna, storage_options=storage_options
-        )
-    else:
-        found = statistics(
-            array, methods, axes=axes, selection=selection, skipna=skipna, storage_options=storage_options
-        )
+    take = statistics if active is None else Active(active).statistics
+    found = take(
+        array, methods, axes=axes, selection=selection, skipna=skipna, q=q, edges=edges, storage_options=storage_options
+    )
     return found[method] if isinstance(method, str) else found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
@@ -9,21 +10,28 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rich.table import Table
 
+from insitu.cli.access import Options, storage_options
 from insitu.cli.read import parse_slices
-from insitu.cli.screen import plural, problems, size
+from insitu.cli.screen import plural, problems, show, size
 from insitu.opening import scan
 from insitu.reading import Tally
-from insitu.reducing import reduce_array
+from insitu.reducing import statistics
 
 __all__ = ["reduce"]
+
+FORMS = ("text", "table", "json")
 
 
 def reduce(
     url: Annotated[str, typer.Argument(help="A path or a URL.")],
     variable: Annotated[str, typer.Argument(help="The variable; slices may follow in brackets: 'tas[0, 10:20]'.")],
     method: Annotated[
-        str, typer.Argument(help="sum, mean, min, max, std, var, count, any, all, argmin, argmax, prod, median.")
+        str,
+        typer.Argument(
+            help="sum, mean, min, max, std, var, count, any, all, argmin, argmax, prod, median, quantile, tdigest, histogram; several with commas are taken in one pass."
+        ),
     ],
     axes: Annotated[str | None, typer.Option(help="Which axes go, e.g. '0,2'; all if not given.")] = None,
     active: Annotated[
@@ -32,6 +40,12 @@ def reduce(
     skipna: Annotated[
         bool | None, typer.Option(help="Whether NaN is left out; by default for floating-point values.")
     ] = None,
+    q: Annotated[str | None, typer.Option("--q", help="Of quantile and tdigest: from 0 to 1, e.g. '0.1,0.9'.")] = None,
+    edges: Annotated[
+        str | None, typer.Option(help="Of histogram: '0,10,20', or '250:310:24' for 24 bins of one width.")
+    ] = None,
+    form: Annotated[str | None, typer.Option("--as", help=f"One of {', '.join(FORMS)}.")] = None,
+    option: Options = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what was read.")] = False,
 ) -> None:
     """Reduce a variable, as stored, chunk by chunk: here, or next to the data."""
@@ -39,32 +53,107 @@ def reduce(
     bracket = re.fullmatch(r"(.+?)\[(.*)\]", variable)
     if bracket:
         variable, slices = bracket.groups()
-    along = None if axes is None else [int(axis) for axis in axes.split(",") if axis.strip()]
+    if form is not None and form not in FORMS:
+        raise typer.BadParameter(f"must be one of {', '.join(FORMS)}", param_hint="--as")
+    methods = [name.strip() for name in method.split(",") if name.strip()]
+    along = None if axes is None else [int(axis) for axis in _numbers(axes, "--axes")]
+    wanted = _numbers(q, "--q") if q is not None else None
+    how: dict[str, Any] = {
+        "axes": along,
+        "selection": parse_slices(slices),
+        "skipna": skipna,
+        "q": wanted[0] if wanted is not None and len(wanted) == 1 else wanted,
+        "edges": _edges(edges),
+        "storage_options": storage_options(option),
+    }
     begin = time.perf_counter()
-    tally = Tally()
     if active is not None:
-        values, told = _remote(active, url, variable, method, slices, along, skipna)
+        values, told = _remote(active, url, variable, methods, how)
     else:
-        array = scan(url, variables=[variable]).array(variable)
-        values = reduce_array(
-            array, method, axes=along, selection=parse_slices(slices), skipna=skipna, name=variable, tally=tally
-        )
+        tally = Tally()
+        array = scan(url, variables=[variable], storage_options=how["storage_options"]).array(variable)
+        values = statistics(array, methods, name=variable, tally=tally, **how)
         told = f"{plural(tally.chunks, 'chunk')} | {size(tally.bytes_fetched)} fetched, {size(tally.bytes_decoded)} decoded"
     seconds = time.perf_counter() - begin
-    typer.echo(np.array2string(np.asarray(values), threshold=1000))
+    _print(values, form, variable, how)
     if verbose:
-        problems.print(f"{np.asarray(values).dtype} | {told} | {1000 * seconds:.1f} ms", markup=False)
+        types = ", ".join(dict.fromkeys(str(np.asarray(found).dtype) for found in values.values()))
+        problems.print(f"{types} | {told} | {1000 * seconds:.1f} ms", markup=False)
+
+
+def _numbers(text: str, option: str) -> list[float]:
+    try:
+        return [float(number) for number in text.split(",") if number.strip()]
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} are no numbers with commas between", param_hint=option) from None
+
+
+def _edges(text: str | None) -> list[float] | None:
+    """Edges of bins: a list, or the first, the last and how many bins.
+
+    Examples
+    --------
+    >>> _edges("0,1,10"), _edges("0:1:4")
+    ([0.0, 1.0, 10.0], [0.0, 0.25, 0.5, 0.75, 1.0])
+    """
+    if text is None or ":" not in text:
+        return None if text is None else _numbers(text, "--edges")
+    parts = _numbers(text.replace(":", ","), "--edges")
+    if len(parts) != 3 or parts[2] != int(parts[2]) or not 1 <= parts[2] <= 65_536:
+        raise typer.BadParameter(f"{text!r} is not first:last:bins", param_hint="--edges")
+    found: list[float] = np.linspace(parts[0], parts[1], int(parts[2]) + 1).tolist()
+    return found
 
 
 def _remote(
-    active: str, url: str, variable: str, method: str, slices: str | None, axes: list[int] | None, skipna: bool | None
-) -> tuple[np.ndarray[Any, Any], str]:
+    active: str, url: str, variable: str, methods: list[str], how: dict[str, Any]
+) -> tuple[dict[str, Any], str]:
     """The same by a server, which finds the variable itself."""
     from insitu.reducing.active import Active
 
     place = url if "://" in url else os.path.abspath(url)
-    values, done = Active(active, required=True).reduce_url(
-        place, variable, [method], selection=parse_slices(slices), axes=axes, skipna=skipna
-    )
+    values, done = Active(active, required=True).reduce_url(place, variable, methods, **how)
     told = f"{plural(done['chunks'], 'chunk')} | {size(done['bytes_fetched'])} fetched and {size(done['bytes_decoded'])} decoded by {active}"
-    return values[method], told
+    return {name: values[name] for name in methods}, told
+
+
+def _print(values: dict[str, Any], form: str | None, variable: str, how: dict[str, Any]) -> None:
+    """As text, a table or JSON: several statistics as a table, if nobody says otherwise."""
+    arrays = {name: np.asarray(found) for name, found in values.items()}
+    if form == "json":
+        told = {name: _plain(found.tolist()) for name, found in arrays.items()}
+        asked = {name: how[name] for name in ("q", "edges") if how[name] is not None}
+        typer.echo(json.dumps({"variable": variable, **asked, **told}))
+    elif form == "table" or (form is None and len(arrays) > 1) or (form is None and "histogram" in arrays):
+        _tables(arrays, how)
+    else:
+        for found in arrays.values():
+            typer.echo(np.array2string(found, threshold=1000))
+
+
+def _plain(value: Any) -> Any:
+    """For JSON, which knows neither NaN nor infinity."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return None if np.isnan(value) else str(value)
+    return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
+
+
+def _tables(arrays: dict[str, Any], how: dict[str, Any]) -> None:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("statistic")
+    table.add_column("value", justify="right")
+    for name, found in arrays.items():
+        if name != "histogram" or found.ndim > 1:
+            table.add_row(name, np.array2string(found, threshold=20))
+    if table.row_count:
+        show(table)
+    if "histogram" not in arrays or arrays["histogram"].ndim > 1:
+        return
+    bins = Table(box=None, pad_edge=False)
+    for heading in ("from", "to", "count"):
+        bins.add_column(heading, justify="right")
+    for low, high, count in zip(how["edges"][:-1], how["edges"][1:], arrays["histogram"].tolist(), strict=True):
+        bins.add_row(f"{low:g}", f"{high:g}", f"{count}")
+    show(bins)

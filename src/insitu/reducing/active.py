@@ -106,6 +106,8 @@ class Active:
         selection: Any = ...,
         axes: Sequence[int] | None = None,
         skipna: bool | None = None,
+        q: Any = None,
+        edges: Any = None,
         decode: bool = False,
         storage_options: Mapping[str, Any] | None = None,
     ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
@@ -115,7 +117,7 @@ class Active:
         ----------
         url, variable
             Of an archive, as the server sees it.
-        methods, axes, skipna
+        methods, axes, skipna, q, edges
             As for `insitu.reducing.statistics`.
         selection
             Integers, slices, index arrays, an Ellipsis.
@@ -126,7 +128,8 @@ class Active:
         """
         job = {
             "url": url, "variable": variable, "methods": list(methods), "selection": selection_said(selection),
-            "axes": None if axes is None else list(axes), "skipna": skipna, "decode": decode,
+            "axes": None if axes is None else list(axes), "decode": decode,
+            **said(Rules(skipna, q=q, edges=None if edges is None else checked_edges(edges))),
         }  # fmt: skip
         options, basic = _credentials(url, storage_options)
         items = client_of(self.url, self.token).ask("reduce", {"jobs": [job], "options": options}, basic)

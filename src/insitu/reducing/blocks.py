@@ -18,7 +18,7 @@ import numpy.typing as npt
 from insitu.errors import ModelError, UnsupportedError
 from insitu.model import Selection, VirtualArray
 from insitu.reading import Opened, Tally, execute, plan
-from insitu.reducing.reductions import METHODS, Rules
+from insitu.reducing.reductions import METHODS, STREAMED, Rules
 
 __all__ = ["block_shape", "by_blocks", "cells_along", "read"]
 
@@ -86,7 +86,7 @@ def _function(array: VirtualArray, axes: tuple[int, ...], method: str, rules: Ru
     skips = array.dtype.kind in "fcO" if rules.skipna is None else rules.skipna
     if method == "quantile":
         if rules.q is None:
-            raise ModelError("which quantile?", hint="Give q, from 0 to 1")
+            raise ModelError("a quantile needs to know which", hint="Give q, from 0 to 1")
         q = np.asarray(rules.q, np.float64)
         quantile: Any = np.nanquantile if skips and array.dtype.kind in "fc" else np.quantile
         return _quietly(lambda values: quantile(values, q, axis=axes, keepdims=True))
@@ -95,7 +95,7 @@ def _function(array: VirtualArray, axes: tuple[int, ...], method: str, rules: Ru
         return _quietly(lambda values: median(values, axis=axes, keepdims=True))
     if method == "median" or (method in METHODS and array.dtype.kind in "OSUVmM"):
         return _by_xarray(array, axes, method, rules)
-    raise UnsupportedError(f"{method!r} is not a reduction of values of {array.dtype}", hint=f"There are {', '.join(sorted({*METHODS, 'median', 'quantile'}))}")  # fmt: skip
+    raise UnsupportedError(f"{method!r} is not a reduction of values of {array.dtype}", hint=f"There are {', '.join(sorted({*STREAMED, 'median', 'quantile'}))}")  # fmt: skip
 
 
 def _by_xarray(array: VirtualArray, axes: tuple[int, ...], method: str, rules: Rules) -> Function:

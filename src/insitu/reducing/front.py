@@ -25,6 +25,8 @@ def reduce(
     axes: int | Sequence[int] | None = None,
     selection: Any = ...,
     skipna: bool | None = None,
+    q: Any = None,
+    edges: Any = None,
     active: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
     tally: Tally | None = None,
@@ -38,13 +40,18 @@ def reduce(
     path
         The variable.
     method
-        `sum`, `mean`, `min`, `max`, `std`, `var`, `count`, `any`, `all`, `argmin`, `argmax`, `prod`, `median`.
+        `sum`, `mean`, `min`, `max`, `std`, `var`, `count`, `any`, `all`, `argmin`, `argmax`, `prod`, `median`; `quantile` and
+        `tdigest`, which want `q`; `histogram`, which wants `edges`.
     axes
         Which axes of the selection go; all if not given.
     selection
         As for `read`.
     skipna
         Whether NaN is left out; if not given, yes for floating-point values.
+    q
+        From 0 to 1; several make a first axis. A `tdigest` gives quantiles of values that are too many to be held, with an error of rank of at most 0.6 %.
+    edges
+        Of the bins, increasing; the counts have a first axis for the bins.
     active
         The address of a server that does it next to the data: see `open_dataset`.
     storage_options, tally
@@ -67,6 +74,8 @@ def reduce(
         axes=axes,
         selection=selection,
         skipna=skipna,
+        q=q,
+        edges=edges,
         name=path,
         storage_options=storage_options,
         tally=tally,

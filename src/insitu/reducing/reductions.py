@@ -71,7 +71,9 @@ class Reduction:
             if self.dtype.kind not in STREAMED[method].kinds:
                 raise UnsupportedError(f"there is no {method} of values of {self.dtype}")
             if method == "histogram" and self.rules.edges is None:
-                raise ModelError("a histogram between which edges?", hint="Give edges, an increasing list of numbers")
+                raise ModelError(
+                    "a histogram needs to know its edges", hint="Give edges, an increasing list of numbers"
+                )
 
     @property
     def skips(self) -> bool:

@@ -202,7 +202,7 @@ tdigest_field = Field(_measure, _join, _nothing, _again)
 def quantiles(partial: Partial, q: Any, skips: bool) -> Array:
     """Quantiles from digests, in float64; several make a first axis."""
     if q is None:
-        raise ModelError("which quantile?", hint="Give q, from 0 to 1")
+        raise ModelError("a quantile needs to know which", hint="Give q, from 0 to 1")
     wanted = np.atleast_1d(np.asarray(q, np.float64))
     if wanted.ndim > 1 or not ((wanted >= 0) & (wanted <= 1)).all():
         raise ModelError("quantiles are numbers from 0 to 1, one or a list of them")

@@ -1,0 +1,118 @@
+"""`insitu reduce`: here and by a server the same words."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import insitu.cli
+from service.serving import Server, serving
+
+Run = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    def call(*arguments: object, code: int = 0) -> tuple[str, str]:
+        monkeypatch.setattr(sys, "argv", ["insitu", *map(str, arguments)])
+        monkeypatch.setenv("COLUMNS", "200")
+        status = 0
+        try:
+            insitu.cli.main()
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+        said = capfd.readouterr()
+        assert status == code, said.err
+        return said.out, said.err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found: Path = tmp_path_factory.mktemp("reduce") / "t.nc"
+    values = np.random.default_rng(1).normal(280, 5, (20, 6, 8)).astype("f4")
+    values[3, 2, :4] = np.nan
+    made = xr.Dataset({"t": (("time", "y", "x"), values), "n": ("time", np.arange(20, dtype="i2"))})
+    made.t.encoding = {"zlib": True, "chunksizes": (7, 6, 8), "_FillValue": None}
+    made.to_netcdf(found, engine="netcdf4")
+    return found
+
+
+@pytest.fixture(scope="module")
+def server(path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving([path.parent], tmp_path_factory.mktemp("log") / "log") as running:
+        yield running
+
+
+@pytest.fixture(params=["here", "there"])
+def where(request: pytest.FixtureRequest, server: Server) -> list[str]:
+    return [] if request.param == "here" else ["--active", server.url]
+
+
+def test_one_number(run: Run, path: Path, where: list[str]) -> None:
+    values = xr.load_dataset(path, engine="netcdf4").t.values
+    out, _ = run("reduce", path, "t", "mean", *where)
+    assert float(out) == pytest.approx(np.nanmean(values, dtype="f8"), rel=1e-6)
+    out, said = run("reduce", path, "t[0, :, ::2]", "max", "--axes", "0", "-v", *where)
+    np.testing.assert_allclose(np.fromstring(out.strip().strip("[]"), sep=" "), values[0, :, ::2].max(0), rtol=1e-5)
+    assert "float32 | 1 chunk" in said
+    out, _ = run("reduce", path, "t", "mean", "--no-skipna", *where)
+    assert out.strip() == "nan"
+
+
+def test_several_as_a_table_and_as_json(run: Run, path: Path, where: list[str]) -> None:
+    values = xr.load_dataset(path, engine="netcdf4").t.values
+    out, _ = run("reduce", path, "t", "min, max,count", *where)
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[0] == ["statistic", "value"]
+    assert [line[0] for line in lines[1:]] == ["min", "max", "count"]
+    assert int(lines[3][1]) == np.count_nonzero(~np.isnan(values))
+    out, _ = run("reduce", path, "t", "min,tdigest", "--q", "0.5,1", "--as", "json", *where)
+    found = json.loads(out)
+    assert found["variable"] == "t"
+    assert found["q"] == [0.5, 1]
+    assert found["min"] == pytest.approx(np.nanmin(values))
+    assert found["tdigest"][1] == pytest.approx(np.nanmax(values))
+    out, _ = run("reduce", path, "t[3, 2]", "min", "--no-skipna", "--as", "json", *where)
+    assert json.loads(out) == {"variable": "t", "min": None}
+
+
+def test_histograms(run: Run, path: Path, where: list[str]) -> None:
+    values = xr.load_dataset(path, engine="netcdf4").t.values
+    want = np.histogram(values[~np.isnan(values)], np.linspace(260, 300, 9))[0].tolist()
+    out, _ = run("reduce", path, "t", "histogram", "--edges", "260:300:8", *where)
+    assert [int(line.split()[2]) for line in out.splitlines()[1:]] == want
+    assert out.splitlines()[1].split()[:2] == ["260", "265"]
+    out, _ = run("reduce", path, "t", "histogram", "--edges", "260,280,300", "--as", "json", *where)
+    assert json.loads(out)["histogram"] == [sum(want[:4]), sum(want[4:])]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nonsense"], "nonsense"),
+        (["histogram"], "edges"),
+        (["histogram", "--edges", "3,2,1"], "increase"),
+        (["histogram", "--edges", "1:2"], "first:last:bins"),
+        (["quantile"], "which"),
+        (["tdigest", "--q", "x"], "no numbers"),
+        (["mean", "--axes", "5"], "out of bounds"),
+        (["mean", "--as", "xml"], "one of text, table, json"),
+        (["mean", "--option", "x"], "NAME=VALUE"),
+    ],
+)
+def test_what_is_wrong_is_said(run: Run, path: Path, arguments: list[str], said: str) -> None:
+    code = 2 if said in ("first:last:bins", "no numbers", "one of text, table, json", "NAME=VALUE") else 1
+    assert said in run("reduce", path, "t", *arguments, code=code)[1].replace("\n", " ")
+
+
+def test_a_server_that_is_not_there(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("insitu.reducing.client.FIRST_PAUSE", 0.001)
+    assert "did not answer" in run("reduce", path, "t", "mean", "--active", "http://127.0.0.1:9", code=1)[1]
