@@ -339,3 +339,52 @@ def test_flipped_bytes_do_no_harm() -> None:
                     insitu.read(array)
         except InsituError:
             continue
+
+
+def _rows(count: int, form: str, between: str = "") -> str:
+    return between.join(form.format(offset=7 * n, nbytes=n + 1, at=2 * n) for n in range(count))
+
+
+PLAIN = '<dmrpp:chunk offset="{offset}" nBytes="{nbytes}" chunkPositionInArray="[{at}]"/>'
+FORMS = {
+    "alike": (PLAIN, ""),
+    "on lines": (PLAIN, "\n      "),
+    "other order": ('<dmrpp:chunk chunkPositionInArray="[{at}]" nBytes="{nbytes}" offset="{offset}"/>', ""),
+    "masks": ('<dmrpp:chunk offset="{offset}" nBytes="{nbytes}" chunkPositionInArray="[{at}]" fm="0"/>', "\n"),
+    "two tags": ('<dmrpp:chunk offset="{offset}" nBytes="{nbytes}" chunkPositionInArray="[{at}]"></dmrpp:chunk>', ""),
+    "single quotes": ("<dmrpp:chunk offset='{offset}' nBytes='{nbytes}' chunkPositionInArray='[{at}]'/>", ""),
+    "comments": (PLAIN, "<!-- between -->"),
+    "wide": ('<dmrpp:chunk  offset="{offset}"\n nBytes="{nbytes}" chunkPositionInArray="[{at}]" />', " "),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_lists_of_any_form(form: str) -> None:
+    """Most are read without XML; whatever is written otherwise must give the same."""
+    sizes = "<dmrpp:chunkDimensionSizes>2</dmrpp:chunkDimensionSizes>"
+    empty = f'<Int8 name="e{{}}"><Dim size="4"/><dmrpp:chunks fillValue="3">{sizes}</dmrpp:chunks></Int8>'
+    none = '<Int8 name="n"><Dim size="4"/><dmrpp:chunks fillValue="&gt;"/></Int8>'
+    listed = f'<Int8 name="v"><Dim size="40"/><dmrpp:chunks>{sizes}\n{_rows(20, *FORMS[form])}\n</dmrpp:chunks></Int8>'
+    group = _open(empty.format(1) + none + listed + empty.format(2))
+    chunks = group.arrays["v"].tiles[0].chunks
+    found = [chunks[n] for n in range(20)]
+    assert [(cell.offset, cell.length) for cell in found if isinstance(cell, Stored)] == [
+        (7 * n, n + 1) for n in range(20)
+    ]
+    assert all(insitu.read(group, f"e{n}").tolist() == [3] * 4 for n in (1, 2))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        PLAIN.format(offset="", nbytes=3, at=4), PLAIN.format(offset="9" * 30, nbytes=3, at=4), PLAIN.format(offset=1, nbytes=3, at=3),
+        PLAIN.format(offset=1, nbytes=3, at=400), PLAIN.format(offset=-1, nbytes=3, at=4), PLAIN.format(offset=1, nbytes=3, at="0,0"),
+        "<nonsense/", PLAIN.format(offset="1 1", nbytes=3, at=4),
+    ],
+)  # fmt: skip
+def test_lists_with_one_bad_row(row: str) -> None:
+    sizes = "<dmrpp:chunkDimensionSizes>2</dmrpp:chunkDimensionSizes>"
+    with pytest.raises(FormatError):
+        _open(f'<Int8 name="v"><Dim size="40"/><dmrpp:chunks>{sizes}{_rows(5, PLAIN)}{row}</dmrpp:chunks></Int8>')
+    with pytest.raises(FormatError):
+        _open(f'<Int8 name="v"><Dim size="40"/><dmrpp:chunks>{sizes}{row}</dmrpp:chunks></Int8>')

@@ -10,12 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError, UnsupportedError
+from insitu.formats.dmrpp.runs import Run
 from insitu.formats.dmrpp.values import local_name
 from insitu.model import Codec
 
 __all__ = ["Chunks", "alone", "codecs_of", "columns_of", "index_of"]
 
 LINKED = ("LinkedBlockIndex", "LBIndex")
+LARGEST = 1 << 62
 ORDER = ("shuffle", "zlib", "fletcher32")
 """In which filters are applied that a document of old names in any order."""
 
@@ -35,6 +37,20 @@ class Chunks:
     href: list[str] = field(default_factory=list)
     blocks: bool = False
     """The rows are pieces of the whole, one after the other, not chunks."""
+    run: Run | None = None
+    """All of the chunks, where they are alike; then the columns are empty."""
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.offset) if self.run is None else len(self.run.offset)
+
+    def columns(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Offset, length and filter mask of each."""
+        if self.run is not None:
+            return self.run.offset, self.run.length, np.zeros(self.count, np.int64)
+        offset, length, mask = (np.array(column, np.int64) for column in (self.offset, self.length, self.mask))
+        return offset, length, mask
 
 
 def columns_of(element: Any) -> Chunks:
@@ -51,8 +67,7 @@ def columns_of(element: Any) -> Chunks:
             _add(found, said)
             if found.said.get("LBChunk") == "true" or LINKED[1] in said:
                 linked.append(said.get(LINKED[0], said.get(LINKED[1], "")))
-    if any(number < 0 for column in (found.offset, found.length, found.mask) for number in column):
-        raise ValueError("a negative number")
+    _check(found)
     if any(linked):
         _link(found)
     return found
@@ -62,8 +77,7 @@ def alone(element: Any) -> Chunks:
     """A chunk without a list around it: data in one piece."""
     found = Chunks({})
     _add(found, element.attrib)
-    if min(found.offset[0], found.length[0]) < 0:
-        raise ValueError("a negative number")
+    _check(found)
     return found
 
 
@@ -73,6 +87,12 @@ def _add(found: Chunks, said: Any) -> None:
     found.mask.append(int(said.get("fm", 0)))
     found.position.append(said.get("chunkPositionInArray", ""))
     found.href.append(said.get("href", ""))
+
+
+def _check(found: Chunks) -> None:
+    for column in (found.offset, found.length, found.mask):
+        if column and not 0 <= min(column) <= max(column) <= LARGEST:
+            raise ValueError(f"numbers from {min(column)} to {max(column)}")
 
 
 def _link(found: Chunks) -> None:
@@ -95,6 +115,12 @@ def _link(found: Chunks) -> None:
 def index_of(chunks: Chunks, ndim: int) -> npt.NDArray[np.int64]:
     """The place of each chunk in the grid; a document gives the position of its first element."""
     assert chunks.sizes is not None
+    if chunks.run is not None:
+        if chunks.run.first.shape[1] != ndim:
+            raise FormatError(
+                f"positions along {chunks.run.first.shape[1]} of {ndim} axes", structure="chunkPositionInArray"
+            )
+        return _in_grid(chunks.run.first, chunks.sizes)
     text = ",".join(chunks.position).replace("[", "").replace("]", "")
     try:
         # `[0,50]`, as documents have it, or `0 50`, as the schema does
@@ -104,8 +130,12 @@ def index_of(chunks: Chunks, ndim: int) -> npt.NDArray[np.int64]:
         raise FormatError(
             f"a chunk's position makes no sense: {problem}", structure="chunkPositionInArray"
         ) from problem
-    index = first // np.array(chunks.sizes, np.int64)
-    if (index * np.array(chunks.sizes) != first).any() or (first < 0).any():
+    return _in_grid(first, chunks.sizes)
+
+
+def _in_grid(first: npt.NDArray[np.int64], sizes: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    index = first // np.array(sizes, np.int64)
+    if (index * np.array(sizes) != first).any() or (first < 0).any():
         raise FormatError("a chunk that does not begin where chunks do", structure="chunkPositionInArray")
     return index
 

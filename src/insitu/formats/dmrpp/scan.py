@@ -22,6 +22,7 @@ from insitu.formats.choosing import below, picked
 from insitu.formats.dmrpp.chunks import Chunks, alone, codecs_of, columns_of, index_of
 from insitu.formats.dmrpp.embedded import embedded, structures, texts
 from insitu.formats.dmrpp.places import beside
+from insitu.formats.dmrpp.runs import without_runs
 from insitu.formats.dmrpp.types import KINDS, dtype_of
 from insitu.formats.dmrpp.values import attributes_of, child_of, decoded, fill_of, local_name, whole_number
 from insitu.formats.hdf5.window import Window
@@ -111,18 +112,27 @@ class _Document:
     def fail(self, what: str, structure: str = "DMR++") -> NoReturn:
         raise FormatError(f"the document {what}", url=self.url, structure=structure)
 
-    def _parse(self, data: bytes) -> Any:
+    def _parse(self, data: bytes, quickly: bool = True) -> Any:
         """The tree of elements, without the chunks: those become columns as soon as their variable's are complete."""
+        rest, runs = without_runs(data) if quickly else (data, [])
+        number = 0
         try:
-            for _, element in ElementTree.iterparse(io.BytesIO(data), events=("end",)):
+            for _, element in ElementTree.iterparse(io.BytesIO(rest), events=("end",)):
                 if local_name(element) == "chunks":
-                    self.chunks[id(element)] = columns_of(element)
+                    found = columns_of(element)
+                    if number < len(runs) and runs[number] is not None and not found.offset:
+                        found.run = runs[number]
+                    number += 1
+                    self.chunks[id(element)] = found
                     del element[:]
             root = element
         except ElementTree.ParseError as problem:
             self.fail(f"is no XML: {problem}")
         except (ValueError, LookupError) as problem:
             self.fail(f"has a chunk, or an encoding, that makes no sense: {problem!r}", "chunk")
+        if runs and number != len(runs):  # something only looked like a list
+            self.chunks.clear()
+            return self._parse(data, quickly=False)
         if local_name(root) != "Dataset":
             self.fail(f"begins with {local_name(root)!r}, not with Dataset")
         return root
@@ -276,9 +286,9 @@ class _Document:
     def _table(self, chunks: Chunks, grid: tuple[int, ...], shape: tuple[int, ...], dtype: np.dtype[Any]) -> ChunkTable:
         if "scattered" in chunks.said or (chunks.blocks and chunks.sizes is not None):
             raise UnsupportedError("chunks in linked blocks that lie apart are not read", structure="LinkedBlockIndex")
-        if 0 in grid or not chunks.offset:
+        if 0 in grid or not chunks.count:
             return Columns.unwritten(grid)
-        offset, length, mask = (np.array(column, np.int64) for column in (chunks.offset, chunks.length, chunks.mask))
+        offset, length, mask = chunks.columns()
         if chunks.sizes is None:
             if len(offset) > 1:
                 self.fail(f"has {len(offset)} chunks without their shape", "chunk")
@@ -291,8 +301,7 @@ class _Document:
             index = index_of(chunks, len(grid))
             if (index >= np.array(grid)).any():
                 self.fail("has a chunk outside of its variable", "chunkPositionInArray")
-        hrefs = set(chunks.href)
-        if hrefs <= {""} and grid:
+        if set(chunks.href) <= {""} and grid:
             return scatter(grid, (self.source,), index, offset, length, mask)
         return self._scattered(chunks, grid, index, offset, length, mask)
 
