@@ -5,6 +5,8 @@ One function for each contestant of `scan_formats.py`, as in `scanners.py`. The 
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -62,15 +64,16 @@ def kerchunk_tiff(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
 
 
 def tifffile(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
-    """tifffile: the offsets and lengths of all segments of all levels, without references."""
+    """tifffile: the references of its Zarr store, which kerchunk takes."""
     import tifffile as theirs
 
-    def scan(path: str) -> list[Any]:
-        with theirs.TiffFile(path) as file:
-            pages = [level.keyframe for series in file.series for level in series.levels]
-            return [(page.dataoffsets, page.databytecounts) for page in pages]
+    def scan(path: str) -> Any:
+        text = io.StringIO()
+        with theirs.TiffFile(path) as file, file.series[0].aszarr() as store:
+            store.write_fsspec(text, url=path.rpartition("/")[0])
+        return json.loads(text.getvalue())
 
-    return _each(scan, lambda found: sum(sum(counts) for _, counts in found), paths, warm)
+    return _each(scan, _referred, paths, warm)
 
 
 def kerchunk_fits(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
@@ -172,3 +175,41 @@ def virtual_tiff(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
     from virtual_tiff import VirtualTIFF
 
     return _virtualizarr(VirtualTIFF(), paths, warm)
+
+
+def insitu_zarr(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
+    """Our own, with every chunk listed: a scan alone computes their keys and looks for none."""
+    import insitu as ours
+
+    def scan(path: str) -> list[Any]:
+        return [array.tiles[0].chunks.explicit() for _, array in ours.scan(path).all_arrays()]
+
+    return _each(scan, lambda tables: sum(int(table.length.sum()) for table in tables), paths, warm)
+
+
+def kerchunk_hdf4(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
+    """kerchunk: its own reader."""
+    from kerchunk.hdf4 import HDF4ToZarr
+
+    return _each(lambda path: HDF4ToZarr(path, inline_threshold=0).translate(), _referred, paths, warm)
+
+
+def virtualizarr_hdf4(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
+    """VirtualiZarr: its HDF4Parser, which takes kerchunk's reader."""
+    from virtualizarr.parsers.hdf4 import HDF4Parser
+
+    return _virtualizarr(HDF4Parser(), paths, warm)
+
+
+def virtualizarr_zarr(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
+    """VirtualiZarr: its ZarrParser."""
+    from virtualizarr.parsers.zarr import ZarrParser
+
+    return _virtualizarr(ZarrParser(), paths, warm)
+
+
+def virtualizarr_zip(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
+    """VirtualiZarr: its parser of zipped stores."""
+    import virtualizarr.parsers.zarr as parsers
+
+    return _virtualizarr(parsers.ZippedZarrParser(), paths, warm)

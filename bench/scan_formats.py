@@ -1,6 +1,6 @@
-"""How long does it take to find every chunk of NetCDF-3, GRIB, TIFF, FITS and DMR++ files, beside kerchunk, VirtualiZarr, gribberish, cfgrib and virtual-tiff?
+"""How long does it take to find every chunk of NetCDF-3, GRIB, TIFF, FITS, DMR++, HDF4 and Zarr files, beside kerchunk, VirtualiZarr, gribberish, cfgrib and virtual-tiff?
 
-    python bench/scan_formats.py [--quick] [--case netcdf3|netcdf3_many|grib|grib_many|tiff|tiff_many|fits|dmrpp] [--only NAME]
+    python bench/scan_formats.py [--quick] [--case netcdf3|netcdf3_many|grib|grib_many|tiff|tiff_many|fits|dmrpp|hdf4|zarr|zarr_zip] [--only NAME]
 
 With `--http` the same files come from a server that adds 50 ms to each request; requests, round trips and bytes are counted.
 """
@@ -21,7 +21,7 @@ from latency_server import LatencyServer
 from table import Contestant, Target, arguments, compete, show
 
 KERCHUNK, VIRTUALIZARR, VIRTUAL_TIFF = "kerchunk", "VirtualiZarr", "virtual-tiff"
-TIFFFILE = "tifffile (no references)"
+TIFFFILE = "tifffile"
 GRIBBERISH, CFGRIB = "gribberish", "cfgrib (index)"
 
 
@@ -174,6 +174,59 @@ def side_file(path: Path, quick: bool) -> None:
         file.write("</Dataset>")
 
 
+def hdf4(path: Path, quick: bool) -> None:
+    """Datasets of 256 chunks each, deflated, as MODIS has them."""
+    import ctypes
+
+    import pyhdf._hdfext as ext
+    from pyhdf.SD import SD, SDC
+
+    class Definition(ctypes.Structure):
+        _fields_ = (("lengths", ctypes.c_int32 * 32), ("rest", ctypes.c_int32 * 64))
+
+    library = ctypes.CDLL(ext.__file__)
+    library.SDsetchunk.argtypes = [ctypes.c_int32, Definition, ctypes.c_int32]
+    file = SD(str(path), SDC.WRITE | SDC.CREATE)
+    for number in range(3 if quick else 20):
+        dataset = file.create(f"Cloud_{number:02d}", SDC.INT16, (640, 640))
+        definition = Definition()
+        definition.lengths[0] = definition.lengths[1] = 40
+        definition.rest[0], definition.rest[1], definition.rest[2] = 4, 4, 5  # deflate, level 5
+        library.SDsetchunk(dataset._id, definition, 3)
+        dataset[:] = np.random.default_rng(number).integers(0, 999, (640, 640)).astype("i2")
+        dataset.units = "K"
+        dataset.endaccess()
+    file.end()
+
+
+def zarr_store(path: Path, quick: bool) -> None:
+    """A store of 20 arrays of 400 chunks each; consolidated."""
+    import warnings
+
+    import zarr
+
+    warnings.simplefilter("ignore")
+    root = zarr.open_group(path, mode="w", zarr_format=3)
+    for number in range(3 if quick else 20):
+        array = root.create_array(f"v{number:02d}", shape=(200, 200), chunks=(10, 10), dtype="f4")
+        array[...] = number + 1.0
+    zarr.consolidate_metadata(path)
+
+
+def zipped_store(path: Path, quick: bool) -> None:
+    """The same store as one zip file."""
+    import tempfile
+    import zipfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / "store.zarr"
+        zarr_store(store, quick)
+        with zipfile.ZipFile(path, "w") as archive:
+            for file in sorted(store.rglob("*")):
+                if file.is_file():
+                    archive.write(file, file.relative_to(store))
+
+
 Case = tuple[str, Callable[[Path, bool], None], str, dict[str, str]]
 CASES: dict[str, Case] = {
     "netcdf3": ("NetCDF-3: 10 variables x 2,000 records", records, "records.nc",
@@ -190,6 +243,9 @@ CASES: dict[str, Case] = {
         {KERCHUNK: "kerchunk_tiff", VIRTUAL_TIFF: "virtual_tiff", TIFFFILE: "tifffile"}),
     "fits": ("FITS: 300 images", units, "units.fits", {KERCHUNK: "kerchunk_fits", VIRTUALIZARR: "virtualizarr_fits"}),
     "dmrpp": ("DMR++: 200,000 chunks", side_file, "side.nc.dmrpp", {VIRTUALIZARR: "virtualizarr_dmrpp"}),
+    "hdf4": ("HDF4: 20 datasets of 256 chunks", hdf4, "modis.hdf", {KERCHUNK: "kerchunk_hdf4", VIRTUALIZARR: "virtualizarr_hdf4"}),
+    "zarr": ("Zarr: 20 arrays of 400 chunks, all of them listed", zarr_store, "store.zarr", {VIRTUALIZARR: "virtualizarr_zarr"}),
+    "zarr_zip": ("Zarr in a zip file: 20 arrays of 400 chunks", zipped_store, "store.zarr.zip", {VIRTUALIZARR: "virtualizarr_zip"}),
 }  # fmt: skip
 WARM = {"netcdf3_many": "netcdf3", "grib_many": "grib", "tiff_many": "tiff"}
 RATIO = 5
@@ -215,8 +271,11 @@ def main() -> None:
     for case in options.case or CASES:
         title, _, _, peers = CASES[case]
         path, warm = _made(case, options.quick), _made(WARM.get(case, case), True)
-        files = sorted(path.iterdir()) if path.is_dir() else [path]
-        chosen = {"insitu": "insitu"} | {n: call for n, call in peers.items() if not options.only or n in options.only}
+        several = path.is_dir() and path.suffix != ".zarr"
+        files = sorted(path.iterdir()) if several else [path]
+        chosen = {"insitu": "insitu_zarr" if case == "zarr" else "insitu"} | {
+            n: call for n, call in peers.items() if not options.only or n in options.only
+        }
 
         def contestants(paths: list[str], warm: Path = warm, chosen: dict[str, str] = chosen) -> list[Contestant]:
             return [
@@ -228,7 +287,7 @@ def main() -> None:
         if not over_http:
             show(title, compete(contestants([str(file) for file in files]), rounds=options.rounds), targets=targets)
             continue
-        with LatencyServer(path if path.is_dir() else path.parent) as server:
+        with LatencyServer(path if several else path.parent) as server:
             paths = [f"{server.url}/{file.name}" for file in files]
             counts: dict[str, Any] = {"before": server.reset, "after": server.stats}
             show(

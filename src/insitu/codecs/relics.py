@@ -44,7 +44,8 @@ def tiff_thunder(configuration: Configuration, form: Form) -> Step:
             for step in steps:
                 if step is not None:
                     last = (last + step) & 15
-                    pixels.append(last)
+                    if len(pixels) < width:  # what a byte says beyond the row is nobody's; a run must end with it
+                        pixels.append(last)
         if len(pixels) > width:
             raise CodecError(f"a row of {len(pixels)} pixels, not {width}", codec="tiff_thunder")
         return pixels

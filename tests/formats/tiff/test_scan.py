@@ -100,6 +100,25 @@ def test_lossy_images_are_as_gdal_decodes_them(tmp_path: Path, compress: str) ->
         np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data"), file.read())
 
 
+DTYPES = ("uint8", "int16", "float32")
+
+
+def test_files_that_are_alike_are_not_taken_for_each_other(tmp_path: Path) -> None:
+    """What was made of one file's tags is used for the next: each must get its own values, attributes and place."""
+    for number in range(12):
+        values = _pixels(1 + number % 2, 40, 50, DTYPES[number % 3]) + number
+        where = {"crs": f"EPSG:{32633 + number % 2}", "transform": Affine(10.0, 0.0, 3e5 + number, 0.0, -20.0, 5e6)}
+        nodata = {"nodata": number} if number % 4 == 3 else {}
+        path = tmp_path / f"{number}.tif"
+        _write(path, values.astype(DTYPES[number % 3]), compress="deflate", blockysize=8, **where, **nodata)
+        group = insitu.scan(path)
+        with rasterio.open(path) as file:
+            np.testing.assert_array_equal(insitu.read(group, "band_data"), file.read())
+            assert insitu.read(group, "x")[0] == 3e5 + number + 5
+            assert f'"{32633 + number % 2}"' in group.arrays["spatial_ref"].attributes["crs_wkt"]
+            assert group.arrays["band_data"].attributes.get("_FillValue") == file.nodata
+
+
 @pytest.mark.parametrize("bigtiff", ["yes", "no"])
 def test_both_offset_sizes(tmp_path: Path, bigtiff: str) -> None:
     values = _pixels(1, 300, 40, "uint8")
@@ -341,7 +360,7 @@ def test_a_table_of_colours_is_kept_beside_the_indices(tmp_path: Path) -> None:
 
 
 def test_without_pyproj_the_number_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from insitu.formats.tiff import crs
+    from insitu.formats.tiff import crs, scan
 
     _write(tmp_path / "a.tif", _pixels(1, 4, 4, "uint8"))
 
@@ -350,10 +369,12 @@ def test_without_pyproj_the_number_is_given(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(crs.importlib, "import_module", missing)
     crs._attributes.cache_clear()
+    scan._ABOUT.clear()
     try:
         attributes = insitu.scan(tmp_path / "a.tif").arrays["spatial_ref"].attributes
     finally:
         crs._attributes.cache_clear()
+        scan._ABOUT.clear()
     assert attributes["crs_wkt"] == "EPSG:32633"
 
 

@@ -125,7 +125,7 @@ def _unit(window: Window, offset: int, number: int) -> Unit:
             raise FormatError("the file ends within a header", url=window.url, offset=at, structure="FITS header")
         for start in range(0, len(data) - CARD + 1, CARD):
             card = data[start : start + CARD].decode("latin-1")
-            keyword = card[:8].rstrip()
+            keyword = card[:8].rstrip().upper()  # some writers forget
             if keyword == "END":
                 unit.data = at + BLOCK
                 return unit

@@ -17,6 +17,9 @@ from insitu.formats.fits.header import Unit
 
 __all__ = ["Scale", "scale_of"]
 
+FRAMES = ("LSR", "HEL", "OBS", "GEO", "SOU", "GAL")
+"""What a velocity of the older conventions is relative to: no algorithm."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scale:
@@ -51,7 +54,9 @@ def scale_of(unit: Unit, axis: int) -> Scale | None:
         return None
     kind = str(cards.get(f"CTYPE{number}", "")).strip()
     algorithm = kind[5:8] if len(kind) > 4 and kind[4] == "-" else ""
-    if algorithm not in ("", "LOG") or _bent(kind):
+    if kind.startswith("VELO-") and algorithm in FRAMES:
+        algorithm = ""
+    if algorithm not in ("", "LOG"):
         return None
     axes = range(1, max(len(unit.axes), unit.whole("WCSAXES", 0, most=99)) + 1)
     if any(unit.number_of(f"CROTA{other}", 0.0) for other in axes):
@@ -78,8 +83,3 @@ def scale_of(unit: Unit, axis: int) -> Scale | None:
         reference=unit.number_of(f"CRPIX{number}", 0.0),
         logarithmic=algorithm == "LOG",
     )
-
-
-def _bent(kind: str) -> bool:
-    """Whether the name is that of a sky coordinate with a projection, e.g. RA---TAN, GLON-CAR."""
-    return len(kind) == 8 and kind[4] == "-" and kind[5:] not in ("LOG",)

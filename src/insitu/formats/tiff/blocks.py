@@ -37,44 +37,56 @@ def tile_of(image: Image, source: Source, size: int, fill: bytes | None, shift: 
     shift
         Bytes by which the image lies behind where its directory says.
     """
+    known = image.memory.get(fill)
+    if known is None:
+        known = image.memory[fill] = _frame(image, fill)
+    axes, encodings, grid = known
+    found = _whereabouts(image, grid)
+    if found is None:
+        return Tile(axes, encodings[:1], Columns.unwritten(grid), layout=LAYOUT)
+    offset, length = found if not shift else (found[0] + shift, found[1])
+    sparse = int(offset.min()) <= 0 or int(length.min()) <= 0  # a strip or tile without a place was never written
+    written = (offset > 0) & (length > 0) if sparse else None
+    if written is not None:
+        offset, length = np.where(written, offset, 0), np.where(written, length, 0)
+    if int((offset + length).max()) > size:
+        behind = offset + length > size
+        what = f"{int(behind.sum())} of {behind.size} strips or tiles end behind the end of the file"
+        image.directory.fail(what, "StripOffsets")
+    if not image.tiled and not image.codecs and written is None and _in_one_run(offset, length):
+        axes = (Axis.regular(image.height, image.height), *axes[1:])
+        offset, length = offset[:1], length.sum(axis=0, keepdims=True)
+        grid = tuple(axis.count for axis in axes)
+    if written is None and len(encodings) == 1:
+        return Tile(axes, encodings, Columns.stored(grid, source, offset, length), layout=LAYOUT)
+    number: npt.NDArray[Any] = np.asarray(0)
+    if len(encodings) > 1:
+        number = np.zeros((grid[0], 1, 1), np.int8)
+        number[-1] = 1
+    state = np.asarray(0) if written is None else np.where(written, 0, UNWRITTEN)
+    chunks = Columns(grid, (source,), state, offset, length, encoding=number)
+    return Tile(axes, encodings, chunks, layout=LAYOUT)
+
+
+def _frame(image: Image, fill: bytes | None) -> tuple[tuple[Axis, ...], tuple[Encoding, ...], tuple[int, ...]]:
+    """How the image is cut, how its strips or tiles are encoded (the last row of them perhaps otherwise), and how many there are."""
     rows, columns = image.block
-    axes = [
+    axes = (
         Axis.regular(image.height, rows, padded=image.tiled),
         Axis.regular(image.width, columns),
         Axis.regular(image.bands, 1 if image.planar else image.bands),
-    ]
-    encodings = [Encoding(image.dtype, image.codecs, fill=fill)]
-    grid = tuple(axis.count for axis in axes)
-    found = _whereabouts(image, grid)
-    if found is None:
-        return Tile(tuple(axes), tuple(encodings), Columns.unwritten(grid), layout=LAYOUT)
-    offset, length = found[0] + shift, found[1]
-    state: npt.NDArray[Any] = np.asarray(0)
-    if int(offset.min()) <= 0 or int(length.min()) <= 0:  # sparse: a strip or tile without a place was never written
-        written = (offset > 0) & (length > 0)
-        state = np.where(written, 0, UNWRITTEN)
-        offset, length = np.where(written, offset, 0), np.where(written, length, 0)
-    _check(image, offset, length, size)
-    if not image.tiled and not image.codecs and not state.any() and _in_one_run(offset, length):
-        axes[0] = Axis.regular(image.height, image.height)
-        offset, length = offset[:1], length.sum(axis=0, keepdims=True)
-        grid = tuple(axis.count for axis in axes)
-    number: npt.NDArray[Any] = np.asarray(0)
+    )
+    encodings: tuple[Encoding, ...] = (Encoding(image.dtype, image.codecs, fill=fill),)
     if image.last_codecs != image.codecs:
-        encodings.append(Encoding(image.dtype, image.last_codecs, fill=fill))
-        number = np.zeros((grid[0], 1, 1), np.int8)
-        number[-1] = 1
-    chunks = Columns(grid, (source,), state, offset, length, encoding=number)
-    return Tile(tuple(axes), tuple(encodings), chunks, layout=LAYOUT)
+        encodings = (*encodings, Encoding(image.dtype, image.last_codecs, fill=fill))
+    return axes, encodings, tuple(axis.count for axis in axes)
 
 
 def _whereabouts(image: Image, grid: tuple[int, ...]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
     """Offset and length of each strip or tile, by row, column and band; None: the file has no such table, nothing was written."""
     tags = image.directory
-    offsets, counts = (
-        next((value for tag in pair if (value := tags.numbers(tag)) is not None), None)
-        for pair in ((TILE_OFFSETS, STRIP_OFFSETS), (TILE_COUNTS, STRIP_COUNTS))
-    )
+    offsets = tags.numbers(TILE_OFFSETS if TILE_OFFSETS in tags.entries else STRIP_OFFSETS)
+    counts = tags.numbers(TILE_COUNTS if TILE_COUNTS in tags.entries else STRIP_COUNTS)
     if offsets is None and counts is None:
         return None
     total = grid[0] * grid[1] * grid[2]
@@ -98,7 +110,7 @@ def _by_place(column: npt.NDArray[Any], grid: tuple[int, ...]) -> npt.NDArray[np
     if column.dtype.itemsize == 8 and int(column.max()) > FAR:
         column = np.minimum(column, FAR)
     wide = column.astype(np.int64)
-    return wide.reshape(grid[2], grid[0], grid[1]).transpose(1, 2, 0)
+    return wide.reshape(grid) if grid[2] == 1 else wide.reshape(grid[2], grid[0], grid[1]).transpose(1, 2, 0)
 
 
 def _expected(image: Image, grid: tuple[int, ...]) -> npt.NDArray[np.int64]:
@@ -108,14 +120,6 @@ def _expected(image: Image, grid: tuple[int, ...]) -> npt.NDArray[np.int64]:
     if not image.tiled:
         heights[-1] = image.height - (grid[0] - 1) * rows
     return np.asarray(image.stored_bytes(heights), np.int64).reshape(-1, 1, 1)
-
-
-def _check(image: Image, offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64], size: int) -> None:
-    behind = offset + length > size
-    if behind.any():
-        image.directory.fail(
-            f"{int(behind.sum())} of {behind.size} strips or tiles end behind the end of the file", "StripOffsets"
-        )
 
 
 def _in_one_run(offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> bool:

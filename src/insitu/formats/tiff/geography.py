@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,12 @@ import numpy.typing as npt
 
 from insitu.formats.tiff.directory import Directory
 
-__all__ = ["TAGS", "Affine", "affine_of", "control_points", "geo_keys"]
+__all__ = ["KEY_TAGS", "TAGS", "Affine", "affine_of", "control_points", "geo_keys"]
 
 PIXEL_SCALE, TIE_POINTS, TRANSFORMATION = 33550, 33922, 34264
 KEY_DIRECTORY, DOUBLES, ASCIIS = 34735, 34736, 34737
-TAGS = (PIXEL_SCALE, TIE_POINTS, TRANSFORMATION, KEY_DIRECTORY, DOUBLES, ASCIIS)
+KEY_TAGS = (KEY_DIRECTORY, DOUBLES, ASCIIS)
+TAGS = (PIXEL_SCALE, TIE_POINTS, TRANSFORMATION, *KEY_TAGS)
 RASTER_TYPE, POINT = 1025, 2
 
 
@@ -42,7 +44,7 @@ class Affine:
     @property
     def gdal(self) -> str:
         """As GDAL writes it into an attribute GeoTransform."""
-        return " ".join(str(float(number)) for number in (self.c, self.a, self.b, self.f, self.d, self.e))
+        return f"{float(self.c)} {float(self.a)} {float(self.b)} {float(self.f)} {float(self.d)} {float(self.e)}"
 
     def centres(self, width: int, height: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Coordinates x of the columns and y of the rows, at the pixels' centres."""
@@ -93,7 +95,7 @@ def control_points(tags: Directory, keys: dict[int, Any]) -> str:
 
 def _floats(tags: Directory, tag: int) -> npt.NDArray[Any]:
     value = tags.value(tag)
-    return value if value is not None and value.dtype.kind == "f" else _NONE
+    return value.astype(np.float64, copy=False) if value is not None and value.dtype.kind == "f" else _NONE
 
 
 _NONE = np.zeros(0)
@@ -104,7 +106,13 @@ def geo_keys(tags: Directory) -> dict[int, Any]:
     table = tags.value(KEY_DIRECTORY)
     if table is None or table.dtype.kind != "u" or table.size < 4:
         return {}
-    doubles, text = _floats(tags, DOUBLES), tags.raw(ASCIIS) or b""
+    return dict(_keys(table.tobytes(), table.dtype.str, _floats(tags, DOUBLES).tobytes(), tags.raw(ASCIIS) or b""))
+
+
+@lru_cache(maxsize=256)
+def _keys(raw: bytes, kind: str, numbers: bytes, text: bytes) -> tuple[tuple[int, Any], ...]:
+    """As `geo_keys`; the files of an archive share them."""
+    table, doubles = np.frombuffer(raw, kind), np.frombuffer(numbers, np.float64)
     keys: dict[int, Any] = {}
     for key, place, count, value in (
         table[4 : 4 + 4 * int(table[3])][: (table.size - 4) // 4 * 4].reshape(-1, 4).tolist()
@@ -115,4 +123,4 @@ def geo_keys(tags: Directory) -> dict[int, Any]:
             keys[key] = float(doubles[value]) if count == 1 else tuple(doubles[value : value + count].tolist())
         elif place == ASCIIS:
             keys[key] = text[value : value + count].rstrip(b"|\0").decode("utf-8", "replace")
-    return keys
+    return tuple(keys.items())

@@ -7,7 +7,7 @@ Revision 6.0", sections 3 to 22, and the numbers that libtiff registered since.
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,16 @@ class Image:
     """Of a pixel, as stored in one strip or tile."""
     subsampling: tuple[int, int]
     """Pixels across and down that share their chroma."""
+    memory: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What was made of it, for the next image that is stored in the same way."""
+
+    def of(self, directory: Directory) -> Image:
+        """Another image that is stored in the same way."""
+        other = object.__new__(Image)
+        for name in _FIELDS:
+            object.__setattr__(other, name, getattr(self, name))
+        object.__setattr__(other, "directory", directory)
+        return other
 
     def stored_bytes(self, rows: Any) -> Any:
         """Bytes of so many rows of a strip or tile, before compression."""
@@ -115,8 +125,18 @@ class Image:
         return bool(self.subfile & 4)
 
 
+_FIELDS = tuple(part.name for part in fields(Image))
+_KNOWN: dict[tuple[Any, ...], Image] = {}
+_MOST_KNOWN = 512
+_LONGEST_KNOWN = 1 << 16
+_PLACES = {STRIP_OFFSETS, STRIP_COUNTS, TILE_OFFSETS, TILE_COUNTS}
+_KINDS = tuple(tag for tag in TAGS if tag not in _PLACES)
+
+
 def image_of(directory: Directory) -> Image:
     """Make sense of a directory's tags.
+
+    The files of an archive are alike, and so are most of their images: what was found for the same tags is used again.
 
     Raises
     ------
@@ -125,6 +145,26 @@ def image_of(directory: Directory) -> Image:
     UnsupportedError
         If the pixels are stored in a way that is not read here; it names it.
     """
+    if directory.unread:
+        return _image_of(directory)
+    data, entries = directory.data, directory.entries
+    told = tuple([(tag, entries[tag].kind, data[tag]) for tag in _KINDS if tag in data])
+    key = (directory.order, TILE_OFFSETS in entries, told)
+    known = _KNOWN.get(key)
+    if known is None:
+        known = _image_of(directory)
+        if sum([len(part[2]) for part in told]) <= _LONGEST_KNOWN:
+            if len(_KNOWN) >= _MOST_KNOWN:
+                _KNOWN.clear()
+            _KNOWN[key] = known.of(_NOBODY)
+    return known.of(directory)
+
+
+_NOBODY = Directory(0, "<", {})
+"""Stands in what is remembered for the directory, which belongs to one file."""
+
+
+def _image_of(directory: Directory) -> Image:
     tags = directory
     width, height = tags.number(WIDTH, 0), tags.number(HEIGHT, 0)
     bands = tags.number(SAMPLES, 1)

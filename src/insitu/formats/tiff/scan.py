@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -261,8 +261,30 @@ class _Described:
         return _Described(image, self.keys, place, self.attributes, self.reference)
 
 
+_ABOUT: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any]]] = {}
+_MOST_ABOUT = 256
+_LONGEST_ABOUT = 1 << 16
+_SAID = (*metadata.TAGS, *geography.KEY_TAGS)
+
+
 def _described(found: Image) -> _Described:
-    keys = geo_keys(found.directory)
+    tags = found.directory
+    keys = geo_keys(tags)
+    data, entries = tags.data, tags.entries
+    told = tuple([(tag, entries[tag].kind, data[tag]) for tag in _SAID if tag in data])
+    key = (tags.order, found.bands, found.dtype, told)
+    known = _ABOUT.get(key)
+    if known is None:
+        known = _said(found, keys)
+        if sum([len(part[2]) for part in told]) <= _LONGEST_ABOUT:
+            if len(_ABOUT) >= _MOST_ABOUT:
+                _ABOUT.clear()
+            _ABOUT[key] = known
+    return _Described(found, keys, affine_of(tags, keys), *known)
+
+
+def _said(found: Image, keys: dict[int, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The attributes of an image, and of its coordinate reference system; files of one archive often say the same."""
     attributes = attributes_of(found.directory, found.bands, found.dtype, keys)
     # CF's names for it: a coordinate of the variable, so that it goes where the variable goes, and rioxarray finds it there.
     attributes["grid_mapping"] = attributes["coordinates"] = "spatial_ref"
@@ -271,7 +293,7 @@ def _described(found: Image) -> _Described:
     vertical = re.search(r'VERT_CS\[.*UNIT\["([^"]+)"', reference.get("crs_wkt", ""))
     if vertical and "units" not in attributes:
         attributes["units"] = vertical[1] if found.bands == 1 else [vertical[1]] * found.bands
-    return _Described(found, keys, affine_of(found.directory, keys), attributes, reference)
+    return attributes, reference
 
 
 def _coordinates(found: Image, about: _Described) -> dict[str, VirtualArray]:
@@ -284,7 +306,7 @@ def _coordinates(found: Image, about: _Described) -> dict[str, VirtualArray]:
     attributes = {**about.reference, "GeoTransform": (place or Affine()).gdal}
     if place is None:
         attributes["gcps"] = control_points(about.image.directory, about.keys)
-    arrays["spatial_ref"] = replace(_ZERO, attributes=attributes)
+    arrays["spatial_ref"] = VirtualArray((), _ZERO.dtype, (), _ZERO.tiles, _ZERO.origins, attributes)
     return arrays
 
 
