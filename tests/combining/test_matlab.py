@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import insitu
+from insitu.errors import UnsupportedError, VariableError
+from insitu.formats import InsituWarning
 
 
 def _put(group: h5py.Group, name: str, data: Any, kind: str, **attributes: Any) -> h5py.Dataset:
@@ -91,3 +93,86 @@ def test_a_scan_shows_what_is_stored(path: Path) -> None:
             np.testing.assert_array_equal(insitu.read(group, name), file[name][...])
     assert group.arrays["words"].details["reference"] == "object"
     assert "#refs#" in group.groups
+
+
+DENSE = np.array([[0, 1.5, 0, 0], [2, 0, 0, 3], [0, 0, 0, 4]])
+
+
+def _sparse(file: h5py.File, name: str, dense: np.ndarray, kind: str) -> None:
+    """A sparse matrix as MATLAB writes it: compressed columns; of a matrix of zeros, only the columns."""
+    group = file.create_group(name)
+    group.attrs["MATLAB_class"], group.attrs["MATLAB_sparse"] = np.bytes_(kind), np.uint64(dense.shape[0])
+    columns, rows = np.nonzero(dense.T)
+    group["jc"] = np.searchsorted(columns, np.arange(dense.shape[1] + 1)).astype("u8")
+    if len(rows):
+        group["data"], group["ir"] = dense.T[columns, rows], rows.astype("u8")
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> Path:
+    """Sparse matrices, arrays of structs, objects."""
+    path = tmp_path / "odd.mat"
+    with h5py.File(path, "w", userblock_size=512) as file:
+        _put(file, "matrix", np.arange(6.0).reshape(2, 3), "double")
+        _sparse(file, "sparse", DENSE, "double")
+        _sparse(file, "truth", (DENSE > 0).astype("u1"), "logical")
+        _sparse(file, "zeros", np.zeros((5, 3)), "double")
+        hidden = file.create_group("#refs#")
+        names = [_text(hidden, name, word) for name, word in (("a", "ann"), ("b", "bob"))]
+        ages = [_put(hidden, name, [[age]], "double") for name, age in (("c", 30.0), ("d", 40.0))]
+        truths = [_put(hidden, name, np.array([[flag]], "u1"), "logical") for name, flag in (("e", 1), ("f", 0))]
+        mixed = [ages[0], _put(hidden, "g", np.array([[1]], "i4"), "int32")]
+        when = np.array([[0xDD000000, 2, 1, 1, 1, 1]], "u4")
+        inner = _put(hidden, "h", when, "datetime", MATLAB_object_decode=np.int32(3))
+        people = file.create_group("people")
+        people.attrs["MATLAB_class"] = np.bytes_("struct")
+        fields = {"name": names, "age": ages, "tall": truths, "mixed": mixed, "born": [ages[0], inner]}
+        for name, elements in fields.items():
+            field = people.create_dataset(name, (2, 1), h5py.ref_dtype)
+            field[...] = np.array([[one.ref] for one in elements], object)
+        _put(file, "when", when, "datetime", MATLAB_object_decode=np.int32(3))
+    with path.open("r+b") as raw:
+        raw.write(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\x00\x02IM")
+    return path
+
+
+@pytest.mark.parametrize(("name", "dense"), [("sparse", DENSE), ("truth", DENSE > 0), ("zeros", np.zeros((5, 3)))])
+def test_sparse_matrices(odd: Path, name: str, dense: np.ndarray) -> None:
+    matrix = insitu.open_dataset(odd, group=name)
+    assert set(matrix.coords) == {"ir", "jc"}
+    assert matrix["data"].dtype == dense.dtype
+    assert matrix.attrs["sparse"] == "compressed columns"
+    assert matrix.attrs["shape"].tolist() == list(dense.shape)
+    made = np.zeros_like(dense)
+    columns = np.repeat(np.arange(dense.shape[1]), np.diff(matrix["jc"].values.astype(int)))
+    made[matrix["ir"].values.astype(int), columns] = matrix["data"].values
+    np.testing.assert_array_equal(made, dense)
+
+
+def test_arrays_of_structs(odd: Path) -> None:
+    with pytest.warns(InsituWarning, match="born"):
+        people = insitu.open_datatree(odd, group="people", errors="warn")
+    assert people["name"].values.tolist() == [["ann", "bob"]]
+    assert people["age"].values.tolist() == [[30.0, 40.0]]
+    assert people["tall"].values.tolist() == [[True, False]]
+    assert set(people.children) == {"mixed", "born"}
+    assert people["mixed"]["1"].dtype == np.int32
+    assert insitu.open_dataset(odd, group="people/mixed")["0"].item() == 30.0
+
+
+def test_objects_are_refused_by_name(odd: Path) -> None:
+    with pytest.raises(UnsupportedError, match=r"'when' is a MATLAB object of class 'datetime'.*errors=\"warn\""):
+        insitu.open_dataset(odd)
+    with pytest.raises(UnsupportedError, match="datetime"):
+        insitu.open_datatree(odd)
+    with pytest.warns(InsituWarning, match="'when' is a MATLAB object of class 'datetime'"):
+        assert set(insitu.open_dataset(odd, errors="warn").variables) == {"matrix"}
+    assert set(insitu.open_dataset(odd, variables=["matrix"]).variables) == {"matrix"}
+    assert set(insitu.open_dataset(odd, drop_variables="when").variables) == {"matrix"}
+    assert insitu.read(odd, "when").shape == (6, 1)
+
+
+def test_groups_that_only_matlab_has(path: Path) -> None:
+    assert insitu.open_dataset(path, group="mixed")["1"].values.tolist() == [[5.0]]
+    with pytest.raises(VariableError, match="no group"):
+        insitu.open_dataset(path, group="nowhere")

@@ -19,6 +19,11 @@ def notes(group: VirtualGroup) -> list[tuple[str, str]]:
         said += [(path or "/", text) for text in _unread(node.details)]
     for path, array in group.all_arrays():
         said += [(path, text) for text in (*_undecoded(array), *_unread(array.details))]
+        if "MATLAB_object_decode" in array.attributes:
+            kind = array.attributes.get("MATLAB_class", "unknown")
+            said.append(
+                (path, f"a MATLAB object of class {kind!r}: what is stored can be read, what it means only by MATLAB")
+            )
         missing = array.details.get("missing_sources", ())
         if missing:
             said.append(

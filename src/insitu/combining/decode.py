@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from insitu.codecs import prepare
 from insitu.codecs.cf import decoded
 from insitu.codecs.packing import unpack
 from insitu.combining.conventions import Decoding, coordinates, needs_values, referred, stackable, with_bounds
@@ -20,11 +22,11 @@ from insitu.combining.gaps import filled_gaps
 from insitu.combining.member import Load, Member, Variable
 from insitu.combining.restoring import is_decoded, restored, typed
 from insitu.combining.small import Blocks, fetched, stored_values
-from insitu.errors import CodecError, InsituError
-from insitu.model import Packing, Packings, Tile, VirtualArray, VirtualGroup
+from insitu.errors import CodecError, InsituError, UnknownCodecError
+from insitu.model import Encoding, Packing, Packings, Tile, VirtualArray, VirtualGroup
 from insitu.sources import ByteSource
 
-__all__ = ["Memory", "member_of", "unreadable"]
+__all__ = ["Memory", "member_of", "undecodable", "unreadable"]
 
 NETCDF = ("hdf5", "dmrpp")
 """Formats that xarray's netCDF engines read."""
@@ -117,7 +119,8 @@ def member_of(
     if unlimited := group.details.get("unlimited"):
         encoding["unlimited_dims"] = set(unlimited)
     coords = frozenset((names | sizes) & found.keys())
-    return Member(found, coords, _shared(memory, "", attributes), encoding, url, unindexed)
+    groups = () if group.arrays else tuple(path for path, node in group.walk() if node.arrays)
+    return Member(found, coords, _shared(memory, "", attributes), encoding, url, unindexed, groups)
 
 
 @dataclass(slots=True)
@@ -161,6 +164,27 @@ def unreadable(arrays: Mapping[str, VirtualArray], load: Load) -> dict[str, str]
             except InsituError as problem:
                 bad[name] = str(problem)
     return bad
+
+
+def undecodable(arrays: Mapping[str, VirtualArray]) -> dict[str, str]:
+    """The variables with chunks that nothing here decodes, and why."""
+    found = {
+        name: next(filter(None, (_refusal(e, len(tile.axes)) for tile in array.tiles for e in tile.encodings)), "")
+        for name, array in arrays.items()
+    }
+    return {name: why for name, why in found.items() if why}
+
+
+@lru_cache(maxsize=1024)
+def _refusal(encoding: Encoding, rank: int) -> str:
+    """Why chunks of an encoding cannot be decoded here; "" if they can, as far as can be told without their shape."""
+    try:
+        prepare(encoding, (1,) * rank)
+    except UnknownCodecError as problem:
+        return str(problem)
+    except InsituError:
+        return ""
+    return ""
 
 
 def _needed(group: VirtualGroup, only: Sequence[str]) -> dict[str, VirtualArray]:

@@ -2,7 +2,9 @@
 
 MATLAB keeps its arrays with their axes reversed, text as numbers, truth as bytes, complex numbers as records, empty arrays as their shape, and
 cells as references to objects in a hidden group. A scan shows what is stored; here that becomes what MATLAB would show: text, bool,
-complex numbers, axes in their order, a cell of texts as an array of them, and any other cell as a group with a number for each element.
+complex numbers, axes in their order, a cell of texts or of single numbers as an array of them, and any other cell as a group with a number for each
+element. A sparse matrix stays what it is, compressed columns: a group whose coordinates say where its values lie. Objects (dates, strings, tables)
+are kept in a form that only MATLAB knows: they are refused by name.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ __all__ = ["is_matlab", "meant"]
 
 CLASS, EMPTY = "MATLAB_class", "MATLAB_empty"
 HIDDEN = ("#refs#", "#subsystem#")
-OWN = frozenset({CLASS, EMPTY, "MATLAB_int_decode", "MATLAB_fields", "MATLAB_object_decode", "H5PATH"})
+SPARSE, OBJECT = "MATLAB_sparse", "MATLAB_object_decode"
+OWN = frozenset({CLASS, EMPTY, SPARSE, OBJECT, "MATLAB_int_decode", "MATLAB_fields", "MATLAB_global", "H5PATH"})
 SMALL = 1 << 20
 """Bytes of a text, or of the references of a cell, that are read when a file is opened."""
 DEPTH_LIMIT = 32
@@ -35,7 +38,7 @@ Item = VirtualArray | VirtualGroup
 
 def is_matlab(group: VirtualGroup) -> bool:
     """Whether MATLAB wrote a file: it says of everything in it of which class it is."""
-    return any(CLASS in item.attributes for _, item in _members(group))
+    return CLASS in group.attributes or any(CLASS in item.attributes for _, item in _members(group))
 
 
 def meant(group: VirtualGroup, load: Load) -> VirtualGroup:
@@ -48,26 +51,34 @@ def meant(group: VirtualGroup, load: Load) -> VirtualGroup:
     load
         Reads the values of arrays.
     """
-    return _Reader(group, load).group(group, 0)
+    reader = _Reader(group, load)
+    shown = reader.group(group, 0)
+    return dataclasses.replace(shown, problems={**group.problems, **reader.problems})
 
 
 class _Reader:
     def __init__(self, root: VirtualGroup, load: Load) -> None:
         self.count = 0
+        self.problems: dict[str, str] = {}
         self.by_address: dict[int, Item] = {}
         for _, node in root.walk():
             for _, item in _members(node):
                 if "address" in item.details:
                     self.by_address.setdefault(item.details["address"], item)
-        small = [array for _, array in root.all_arrays() if _is_read(array)]
+        small = [array for path, array in root.all_arrays() if _is_read(array, path.startswith(f"{HIDDEN[0]}/"))]
         self.values: dict[int, Any] = dict(zip(map(id, small), load(small) if small else [], strict=True))
 
-    def group(self, group: VirtualGroup, depth: int) -> VirtualGroup:
+    def group(self, group: VirtualGroup, depth: int, path: str = "") -> VirtualGroup:
         """A group with what is meant by its members."""
+        if SPARSE in group.attributes:
+            return _sparse(group)
         items: dict[str, Item] = {}
         for name, item in _members(group):
-            if not (depth == 0 and name in HIDDEN):
-                items[name] = self.item(item, name, depth)
+            if depth == 0 and name in HIDDEN:
+                continue
+            shown = self.item(item, name, depth, f"{path}{name}")
+            if shown is not None:
+                items[name] = shown
         return dataclasses.replace(
             group,
             arrays={name: item for name, item in items.items() if isinstance(item, VirtualArray)},
@@ -76,46 +87,76 @@ class _Reader:
             details={key: value for key, value in group.details.items() if key not in ("dims", "unlimited")},
         )
 
-    def item(self, item: Item, name: str, depth: int) -> Item:
-        """What is meant by one member."""
+    def item(self, item: Item, name: str, depth: int, path: str) -> Item | None:
+        """What is meant by one member; None: an object, which nobody here can tell."""
         self.count += 1
         if depth > DEPTH_LIMIT or self.count > ITEMS_LIMIT:
             return item
-        if isinstance(item, VirtualGroup):
-            return self.group(item, depth + 1)
         kind = str(item.attributes.get(CLASS, ""))
+        if OBJECT in item.attributes:
+            self.problems[path] = f"{path!r} is a MATLAB object of class {kind!r}, whose form is MATLAB's own"
+            return None
+        if isinstance(item, VirtualGroup):
+            return self.group(item, depth + 1, f"{path}/")
         values = self.values.get(id(item))
         if item.attributes.get(EMPTY) and values is not None:
             return _inline(item, _empty(kind, values), name)
         if item.details.get("reference") == "object" and values is not None:
-            return self.cell(item, values, name, depth)
+            return self.cell(item, values, name, depth, path)
         if kind == "char" and values is not None:
             return _inline(item, _text(values), name)
         return _turned(item, kind)
 
-    def cell(self, item: VirtualArray, references: npt.NDArray[Any], name: str, depth: int) -> Item:
-        """A cell: an array, if all of its elements are texts; else a group."""
+    def cell(self, item: VirtualArray, references: npt.NDArray[Any], name: str, depth: int, path: str) -> Item:
+        """A cell, or a field of an array of structs: an array, if all of its elements are texts or single numbers; else a group."""
         addresses = [int.from_bytes(bytes(one), "little") for one in references.reshape(-1).tolist()]
         if self.count + len(addresses) > ITEMS_LIMIT or not all(address in self.by_address for address in addresses):
             return item
-        found = [self.item(self.by_address[address], name, depth + 1) for address in addresses]
-        texts = [_scalar_text(one) for one in found]
+        numbers = self._numbers([self.by_address[address] for address in addresses])
+        if numbers is not None:
+            return _inline(item, numbers.reshape(references.shape).T, name)
+        found = [
+            self.item(self.by_address[address], name, depth + 1, f"{path}/{number}")
+            for number, address in enumerate(addresses)
+        ]
+        texts = [None if one is None else _scalar_text(one) for one in found]
         if texts and all(text is not None for text in texts):
             return _inline(item, np.array(texts).reshape(references.shape).T, name)
-        members = {str(number): one for number, one in enumerate(found)}
+        members = {str(number): one for number, one in enumerate(found) if one is not None}
         return VirtualGroup(
             {name: one for name, one in members.items() if isinstance(one, VirtualArray)},
             {name: one for name, one in members.items() if isinstance(one, VirtualGroup)},
             {**_shown(item.attributes), "shape": np.array(references.shape[::-1])},
         )
 
+    def _numbers(self, items: list[Item]) -> npt.NDArray[Any] | None:
+        """The values of single numbers of one class; None if that is not what they are."""
+        kinds = {str(item.attributes.get(CLASS, "")) for item in items}
+        plain = all(isinstance(item, VirtualArray) and item.size == 1 and _is_number(item) for item in items)
+        if len(kinds) != 1 or not plain or not all(id(item) in self.values for item in items):
+            return None
+        values = np.array([np.asarray(self.values[id(item)]).reshape(-1)[0] for item in items])
+        return values.astype(bool) if kinds == {"logical"} else values
+
 
 def _members(group: VirtualGroup) -> list[tuple[str, Item]]:
     return [*group.arrays.items(), *group.groups.items()]
 
 
-def _is_read(array: VirtualArray) -> bool:
-    """Whether the values of an array are needed to know what it means."""
+def _is_number(item: Item) -> bool:
+    """Whether elements are plain numbers or truth."""
+    return (
+        isinstance(item, VirtualArray)
+        and item.dtype.kind in "iuf"
+        and str(item.attributes.get(CLASS, "")) not in ("char", "cell", "struct")
+        and not {EMPTY, OBJECT} & item.attributes.keys()
+    )
+
+
+def _is_read(array: VirtualArray, hidden: bool) -> bool:
+    """Whether the values of an array are needed to know what it means; `hidden`: it is an element of a cell."""
+    if hidden and array.size == 1 and _is_number(array):
+        return True
     asked = array.attributes.get(EMPTY) or array.attributes.get(CLASS) == "char"
     cell = array.details.get("reference") == "object" and array.size <= ELEMENTS_LIMIT
     return bool((asked or cell) and array.nbytes <= SMALL)
@@ -137,6 +178,27 @@ def _scalar_text(item: Item) -> str | None:
     if isinstance(item, VirtualArray) and "text" in item.details and not item.shape:
         return str(item.details["text"])
     return None
+
+
+def _sparse(group: VirtualGroup) -> VirtualGroup:
+    """A sparse matrix: values, their rows (`ir`), and where in them each column begins (`jc`)."""
+    dims = {"data": "element", "ir": "element", "jc": "column_boundary"}
+    logical = str(group.attributes.get(CLASS, "")) == "logical"
+    arrays: dict[str, VirtualArray] = {}
+    for name, array in group.arrays.items():
+        if name in dims and array.ndim == 1:
+            array = _turned(array, "logical" if logical and name == "data" else "")
+            arrays[name] = dataclasses.replace(array, dims=(dims[name],))
+    jc = arrays.get("jc")
+    for name in ("data", "ir"):  # of a matrix of zeros, MATLAB writes neither
+        if jc is not None and name not in arrays:
+            kind = np.dtype("u8") if name == "ir" else np.dtype(bool if logical else "f8")
+            empty = _inline(jc, np.empty(0, kind), name)
+            arrays[name] = dataclasses.replace(empty, dims=("element",), attributes={})
+    shape = np.array([int(group.attributes[SPARSE]), max(jc.shape[0] - 1, 0) if jc is not None else 0])
+    told = {"sparse": "compressed columns", "shape": shape}
+    details = {"format": group.details.get("format"), "coordinates": ["ir", "jc"]}
+    return VirtualGroup(arrays, {}, {**_shown(group.attributes), **told}, details)
 
 
 def _empty(kind: str, shape: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -80,6 +80,8 @@ class Member:
     """The file, for messages; None if several."""
     unindexed: frozenset[str] = frozenset()
     """Coordinates of their own dimension that have no index (a preprocess may drop one)."""
+    groups: tuple[str, ...] = ()
+    """Of a group without variables: the paths of the groups below it that have some."""
 
     @property
     def sizes(self) -> dict[str, int]:

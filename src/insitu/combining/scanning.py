@@ -12,7 +12,7 @@ from os import PathLike, fspath
 from typing import Any
 
 from insitu.combining.conventions import Decoding, referred
-from insitu.combining.decode import Memory, member_of, unreadable
+from insitu.combining.decode import Memory, member_of, undecodable, unreadable
 from insitu.combining.dialects import Rescan, understood
 from insitu.combining.matlab import is_matlab
 from insitu.combining.member import Load, Member
@@ -22,7 +22,7 @@ from insitu.formats.archives import open_place
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.opening import Verify, may_be_many, scan, trusted
 from insitu.reading import read_arrays
-from insitu.sources import ByteSource
+from insitu.sources import ByteSource, displayed
 
 __all__ = ["Failure", "Job", "loader", "scan_member", "scan_tree"]
 
@@ -96,6 +96,7 @@ def scan_member(url: Any, job: Job, memory: Memory | None = None, told: VirtualG
     load = loader(job.storage_options)
     if told is not None:
         group = understood(trusted(told, job.verify), job.group, load, _beside(url, job), url=fspath(url))
+        _refused(group, told, job, fspath(url))
         return _member(group, job, load, memory=memory, url=fspath(url), only=job.variables)
     if _collected(url, job):
         return _member(_scan(url, job), job, load, memory=memory, url=fspath(url), only=job.variables)
@@ -108,7 +109,9 @@ def scan_member(url: Any, job: Job, memory: Memory | None = None, told: VirtualG
             if not job.group or not is_matlab(whole := rescan(None)):
                 raise
             group = whole
+        scanned = group
         group = understood(group, job.group, load, rescan, url=source.url)
+        _refused(group, scanned, job, source.url)
         return _member(group, job, load, source=source, memory=memory, url=source.url, only=job.variables)
 
 
@@ -122,10 +125,34 @@ def scan_tree(url: Any, job: Job) -> Iterator[tuple[str, Member]]:
     with open_place(url, job.storage_options) as source:
         errors = "warn" if job.catch else "raise"
         how: dict[str, Any] = {"format": job.format, "errors": errors, "storage_options": job.storage_options}
-        tree = trusted(scan_format(source, group=job.group, **how), job.verify)
-        tree = understood(tree, job.group, load, _beside(source, job), url=source.url)
+        scanned = trusted(scan_format(source, group=job.group, **how), job.verify)
+        tree = understood(scanned, job.group, load, _beside(source, job), url=source.url)
+        _refused(tree, scanned, job, source.url, deep=True)
         for path, node in tree.walk():
             yield path, _member(node, job, load, source=source, url=source.url)
+
+
+def _refused(group: VirtualGroup, scanned: VirtualGroup, job: Job, url: str, deep: bool = False) -> None:
+    """Tell what a scan could take, but what nobody knows the meaning of: raise, or with `catch` warn.
+
+    Parameters
+    ----------
+    group, scanned
+        As it is understood, and as it was scanned: what was wrong then has been told.
+    job, url
+        Which variables are wanted, and the file.
+    deep
+        Whether the groups below matter too.
+    """
+    for path, why in group.problems.items():
+        below = "/" in path and not deep
+        unwanted = path in job.how.drop_variables or (job.variables is not None and path not in job.variables)
+        if path in scanned.problems or below or unwanted:
+            continue
+        if not job.catch:
+            hint = 'errors="warn" leaves it out; in MATLAB, posixtime(x), char(x) or table2struct(x) can be saved'
+            raise UnsupportedError(why, url=url, variable=path, hint=hint)
+        warnings.warn(f"left out: {why} ({displayed(url)})", InsituWarning, stacklevel=2)
 
 
 def _beside(place: Any, job: Job) -> Rescan:
@@ -144,7 +171,9 @@ def _beside(place: Any, job: Job) -> Rescan:
 
 
 def _member(group: VirtualGroup, job: Job, load: Load, **how: Any) -> Member:
-    """A member; with `catch`, without the variables whose values are needed now and cannot be had."""
+    """A member; with `catch`, without the variables that nothing here decodes, or whose values are needed now and cannot be had."""
+    if job.catch:
+        group = _without(group, undecodable(group.arrays), how.get("url"))
     try:
         return member_of(group, job.how, load, **how)
     except (FormatError, UnsupportedError, CodecError):
@@ -153,10 +182,15 @@ def _member(group: VirtualGroup, job: Job, load: Load, **how: Any) -> Member:
         bad = unreadable(group.arrays, load)
         if not bad:
             raise
+    return member_of(_without(group, bad, how.get("url")), job.how, load, **how)
+
+
+def _without(group: VirtualGroup, bad: Mapping[str, str], url: str | None) -> VirtualGroup:
+    """The group without some variables; a warning tells each, and why."""
     for name, why in bad.items():
-        warnings.warn(f"left out: {name}: {why}", InsituWarning, stacklevel=2)
+        warnings.warn(f"left out: {name} of {displayed(url or 'this archive')}: {why}", InsituWarning, stacklevel=2)
     rest = {name: array for name, array in group.arrays.items() if name not in bad}
-    return member_of(replace(group, arrays=rest), job.how, load, **how)
+    return replace(group, arrays=rest) if bad else group
 
 
 def _collected(url: Any, job: Job) -> bool:

@@ -34,6 +34,7 @@ class InsituBackendEntrypoint(BackendEntrypoint):
         "use_cftime",
         "decode_timedelta",
         "group",
+        "errors",
         "storage_options",
     )
     supports_groups = True
@@ -44,6 +45,7 @@ class InsituBackendEntrypoint(BackendEntrypoint):
         *,
         drop_variables: str | Iterable[str] | None = None,
         group: str | None = None,
+        errors: str = "raise",
         storage_options: Mapping[str, Any] | None = None,
         mask_and_scale: Any = None,
         decode_times: Any = None,
@@ -62,7 +64,8 @@ class InsituBackendEntrypoint(BackendEntrypoint):
             "use_cftime": use_cftime,
             "decode_timedelta": decode_timedelta,
         }
-        return ordinary(open_dataset(filename_or_obj, group=group, storage_options=storage_options, **decode))
+        how: dict[str, Any] = {"group": group, "errors": errors, "storage_options": storage_options}
+        return ordinary(open_dataset(filename_or_obj, **how, **decode))
 
     def open_groups_as_dict(self, filename_or_obj: Any, **given: Any) -> dict[str, xarray.Dataset]:
         """Open every group."""

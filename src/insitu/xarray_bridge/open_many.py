@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,12 +20,13 @@ from insitu.combining.order import positions
 from insitu.combining.report import Survey
 from insitu.combining.rules import DEFAULT, Rules
 from insitu.combining.scanning import Failure, Job, loader
+from insitu.formats import InsituWarning
 from insitu.opening import Verify
 from insitu.reading import ChunkCache
 from insitu.xarray_bridge.computed import COMPUTED, combined_by_xarray, computes
 from insitu.xarray_bridge.dataset import dataset_of, member_from
 from insitu.xarray_bridge.lazy import Access
-from insitu.xarray_bridge.opening import access_to, chunked
+from insitu.xarray_bridge.opening import access_to, chunked, only_groups
 
 __all__ = ["open_mfdataset"]
 
@@ -79,7 +81,7 @@ def open_mfdataset(
         Only these, and their coordinates.
     errors
         What happens to a file that cannot be taken. `"raise"`, `"warn"`: left out with a warning, `"skip"`: left out. In a grid of files its place
-        stays, without values. `ds.insitu.report()` names it.
+        stays, without values. `ds.insitu.report()` names it. Of a file that can be taken, a variable that cannot is left out with a warning.
     parallel
         None: threads where they help; a number of threads; a `concurrent.futures.Executor`; `"dask"` or a Dask client.
     progress
@@ -132,6 +134,9 @@ def open_mfdataset(
         dataset = dataset_of(member, access)
     if attrs_file is not None:
         dataset.attrs = dict(_attributes_of(attrs_file, found, urls))
+    empty = next((item for item in found if isinstance(item, Member) and item.groups), None)
+    if empty is not None and not member.variables:
+        warnings.warn(only_groups(empty, group), InsituWarning, stacklevel=2)
     survey = Survey.of(found, member)
     # The tables of ten thousand files: not needed any more, and a traceback that somebody keeps may keep this frame.
     del found

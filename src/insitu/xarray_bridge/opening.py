@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import xarray
 
 from insitu.combining.conventions import Decoding
+from insitu.combining.member import Member
 from insitu.combining.names import without_secrets
 from insitu.combining.scanning import Job, scan_member, scan_tree
 from insitu.errors import UnsupportedError
+from insitu.formats import InsituWarning
 from insitu.opening import Verify
 from insitu.reading import ChunkCache
 from insitu.reducing.active import Active
@@ -21,7 +24,9 @@ from insitu.xarray_bridge.dataset import dataset_of
 from insitu.xarray_bridge.lazy import Access, LazyArray
 from insitu.xarray_bridge.values import to_dask
 
-__all__ = ["access_to", "chunked", "open_dataset", "open_datatree", "open_groups"]
+__all__ = ["access_to", "chunked", "only_groups", "open_dataset", "open_datatree", "open_groups"]
+
+SHOWN = 8
 
 
 def open_dataset(
@@ -30,6 +35,7 @@ def open_dataset(
     group: str | None = None,
     variables: Sequence[str] | None = None,
     format: str | None = None,
+    errors: str = "raise",
     chunks: Any = None,
     cache: ChunkCache | int | None = None,
     active: str | None = None,
@@ -52,6 +58,8 @@ def open_dataset(
         Only these, and their coordinates.
     format
         The format of a file by name, if its first bytes should not decide.
+    errors
+        `"raise"`: a variable that cannot be taken is an error. `"warn"`: it is left out, and a warning names it and says why.
     chunks
         As in `xarray.open_dataset`: Dask arrays instead of virtual ones. `{}`: cut where the stored chunks end.
     cache
@@ -80,11 +88,15 @@ def open_dataset(
     """
     names = None if variables is None else ((variables,) if isinstance(variables, str) else tuple(variables))
     (url,), access = access_to([url], storage_options, cache, active, active_required)
-    job = _job(access, decode, group=group, format=format, variables=names, verify=verify, allow_local=allow_local)
+    how = {"group": group, "format": format, "verify": verify, "allow_local": allow_local}
+    job = _job(access, decode, errors, variables=names, **how)
     told = None
     if access.active is not None and isinstance(url, str) and is_remote(url) and format is None:
         told = access.active.scan(url, group=group, storage_options=access.storage_options)
-    dataset = dataset_of(scan_member(url, job, told=told), access)
+    member = scan_member(url, job, told=told)
+    if member.groups:
+        warnings.warn(only_groups(member, group), InsituWarning, stacklevel=2)
+    dataset = dataset_of(member, access)
     return dataset if chunks is None else chunked(dataset, chunks)
 
 
@@ -106,6 +118,7 @@ def open_groups(
     *,
     group: str | None = None,
     format: str | None = None,
+    errors: str = "raise",
     chunks: Any = None,
     cache: ChunkCache | int | None = None,
     active: str | None = None,
@@ -117,7 +130,7 @@ def open_groups(
 ) -> dict[str, xarray.Dataset]:
     """Every group of an archive as a dataset, by path. See `open_dataset`."""
     (url,), access = access_to([url], storage_options, cache, active, active_required)
-    job = _job(access, decode, group=group, format=format, verify=verify, allow_local=allow_local)
+    job = _job(access, decode, errors, group=group, format=format, verify=verify, allow_local=allow_local)
     found: dict[str, xarray.Dataset] = {}
     for path, member in scan_tree(url, job):
         dataset = dataset_of(member, access)
@@ -125,8 +138,22 @@ def open_groups(
     return found
 
 
-def _job(access: Access, decode: Mapping[str, Any], **how: Any) -> Job:
-    return Job(Decoding.of(**decode), storage_options=access.storage_options, **how)
+def _job(access: Access, decode: Mapping[str, Any], errors: str, **how: Any) -> Job:
+    if errors not in ("raise", "warn"):
+        raise ValueError(f'errors must be "raise" or "warn", not {errors!r}')
+    return Job(Decoding.of(**decode), storage_options=access.storage_options, catch=errors == "warn", **how)
+
+
+def only_groups(member: Member, group: str | None) -> str:
+    """What to say of a group that has groups, but no variables."""
+    prefix = "".join(f"{part}/" for part in (group or "").split("/") if part)
+    names = [repr(prefix + path) for path in member.groups]
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    where = f"group {prefix[:-1]!r}" if prefix else "root"
+    return (
+        f"the {where} of {displayed(member.source or 'this archive')} has no variables, but groups below it have: {', '.join(names[:SHOWN])}{more}. "
+        "Open one with group=…, or all with open_datatree"
+    )
 
 
 def access_to(
