@@ -59,10 +59,6 @@ class _Entry(NamedTuple):
     offset: int
     """Else, where it lies."""
 
-    @property
-    def nbytes(self) -> int:
-        return self.number * SIZES[self.kind]
-
 
 @dataclass(slots=True)
 class Directory:
@@ -222,15 +218,16 @@ def _directory(window: Window, layout: _Layout, offset: int) -> tuple[Directory,
     if end + layout.link.size > len(data):
         (data,) = _bytes(window, [(offset, min(end + layout.link.size, size - offset))])
     entries: dict[int, _Entry] = {}
-    small = layout.link.size
+    small, make, link = layout.link.size, tuple.__new__, layout.link.unpack
     for tag, kind, number, value in layout.row.iter_unpack(data[layout.head.size : end]):
         if kind not in TYPES or tag in entries:  # a type of the future, or a tag twice: the first counts
             continue
         nbytes = number * SIZES[kind]
+        # Made without NamedTuple's own constructor, which takes twice as long: there are dozens in each file.
         if nbytes <= small:
-            entries[tag] = _Entry(kind, number, value[:nbytes], 0)
+            entries[tag] = make(_Entry, (kind, number, value[:nbytes], 0))
         else:
-            entries[tag] = _Entry(kind, number, None, layout.link.unpack(value)[0])
+            entries[tag] = make(_Entry, (kind, number, None, link(value)[0]))
     # A file may end right behind its last directory, without the link to none.
     next_offset = layout.link.unpack_from(data, end)[0] if end + layout.link.size <= len(data) else 0
     return Directory(offset, layout.order, entries, url=url), next_offset
@@ -244,18 +241,22 @@ def _bytes(window: Window, ranges: list[tuple[int, int]]) -> list[bytes]:
 
 def _read_values(window: Window, directories: list[Directory], wanted: set[int]) -> None:
     """The values of the wanted tags of all directories, in one batch."""
-    missing: list[tuple[Directory, int, _Entry]] = []
+    missing: list[tuple[Directory, int]] = []
+    ranges: list[tuple[int, int]] = []
     for directory in directories:
-        for tag, entry in directory.entries.items():
-            if tag not in wanted or tag in directory.data or tag in directory.unread:
+        known, unread = directory.data, directory.unread
+        for tag, (kind, number, data, offset) in directory.entries.items():
+            if tag not in wanted or tag in known or tag in unread:
                 continue
-            if entry.data is not None:
-                directory.data[tag] = entry.data
-            elif entry.offset + entry.nbytes > window.size:
-                directory.unread[tag] = f"the value of tag {tag} lies behind the end of the file"
+            if data is not None:
+                known[tag] = data
+                continue
+            nbytes = number * SIZES[kind]
+            if offset + nbytes > window.size:
+                unread[tag] = f"the value of tag {tag} lies behind the end of the file"
             else:
-                missing.append((directory, tag, entry))
+                missing.append((directory, tag))
+                ranges.append((offset, nbytes))
     if missing:
-        blocks = _bytes(window, [(entry.offset, entry.nbytes) for _, _, entry in missing])
-        for (directory, tag, _), block in zip(missing, blocks, strict=True):
+        for (directory, tag), block in zip(missing, _bytes(window, ranges), strict=True):
             directory.data[tag] = block

@@ -174,7 +174,8 @@ class _Scanner:
         }
         if found.bands == 1 and (colours := colours_of_indices(found.directory)):
             details["colormap"] = colours
-        return VirtualArray.of(tile, dims=DIMS, attributes=attributes, fill_value=nodata, details=details)
+        shape = found.bands, found.height, found.width
+        return VirtualArray(shape, found.dtype, DIMS, (tile,), _ORIGIN, dict(attributes), nodata, details)
 
     def _mask(self, found: Image) -> VirtualArray:
         """A mask; of several bands, the first."""
@@ -329,5 +330,8 @@ def _inline(name: str, values: Any) -> VirtualArray:
     return VirtualArray.of(tile, dims=(name,) * values.ndim)
 
 
+_ORIGIN = np.zeros((1, 3), np.int64)
+"""Where the one tile of an image begins."""
+_ORIGIN.flags.writeable = False
 _ZERO = _inline("spatial_ref", np.zeros((), np.int64))
 """The array `spatial_ref`, of which only the attributes say something."""
