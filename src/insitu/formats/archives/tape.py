@@ -15,6 +15,7 @@ BLOCK = 512
 MEMBERS_LIMIT = 1 << 20
 LARGEST_NOTE = 1 << 20
 """Bytes of a long name or of pax records."""
+_ASCII = bytes(range(128))
 PLAIN, HARD_LINK, SPARSE = (b"0", b"\0", b"7"), b"1", b"S"
 
 
@@ -26,9 +27,12 @@ def is_header(block: bytes) -> bool:
         said = _octal(block[148:156])
     except ValueError:
         return False
+    if not said:
+        return False
     rest = block[:148] + block[156:BLOCK]
+    total = sum(rest) + 8 * 32
     # Of bytes; some writers of old took them for signed.
-    return said in (sum(rest) + 8 * 32, sum(rest) + 8 * 32 - 256 * sum(byte > 127 for byte in rest))
+    return said == total or said == total - 256 * len(rest.translate(None, _ASCII))
 
 
 def _octal(data: bytes) -> int:

@@ -61,20 +61,19 @@ class Variable:
     place: int
     """Where the header speaks of it."""
 
-    @property
-    def is_record(self) -> bool:
-        """Whether its data lies in records, interleaved with others."""
-        return bool(self.dims) and self.dims[0].length == 0
+    is_record: bool = field(init=False)
+    """Whether its data lies in records, interleaved with others."""
+    inner: tuple[int, ...] = field(init=False)
+    """Its shape, without the dimension of records."""
+    nbytes: int = field(init=False)
+    """Bytes of its data; of a record variable, in one record. `vsize` in the header wraps around at 4 GiB, and is not needed."""
 
-    @property
-    def inner(self) -> tuple[int, ...]:
-        """Its shape, without the dimension of records."""
-        return tuple(dimension.length for dimension in (self.dims[1:] if self.is_record else self.dims))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its data; of a record variable, in one record. `vsize` in the header wraps around at 4 GiB, and is not needed."""
-        return math.prod(self.inner) * self.dtype.itemsize
+    def __post_init__(self) -> None:
+        record = bool(self.dims) and self.dims[0].length == 0
+        inner = tuple(dimension.length for dimension in (self.dims[1:] if record else self.dims))
+        object.__setattr__(self, "is_record", record)
+        object.__setattr__(self, "inner", inner)
+        object.__setattr__(self, "nbytes", math.prod(inner) * self.dtype.itemsize)
 
 
 @dataclass(frozen=True, slots=True)

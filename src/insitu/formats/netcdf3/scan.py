@@ -8,6 +8,7 @@ a cell is a block of whole records, of which codec `record_member` takes the var
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -130,13 +131,13 @@ def _array(header: Header, variable: Variable, records: int, source: Source, siz
     codecs: tuple[Codec, ...] = ()
     shape = variable.inner
     lead: tuple[Axis, ...] = ()
-    offset: Any = np.asarray(variable.begin)
-    length: Any = np.asarray(variable.nbytes)
+    offset: Any = variable.begin
+    length: Any = variable.nbytes
     if variable.is_record:
         stride = header.record_size
         along = (-1, *(1,) * len(shape))
         if stride == variable.nbytes or not records:  # nothing between the pieces: as good as a fixed variable
-            lead, length = (Axis.regular(records, max(records, 1)),), np.asarray(records * stride)
+            lead, length = (Axis.regular(records, max(records, 1)),), records * stride
         elif records >= MANY_RECORDS and stride <= SMALL_RECORD:
             block = BLOCK_BYTES // stride
             skip = variable.begin - header.first_record
@@ -149,19 +150,30 @@ def _array(header: Header, variable: Variable, records: int, source: Source, siz
         else:
             lead = (Axis.regular(records, 1),)
             offset = (variable.begin + np.arange(records, dtype=np.int64) * stride).reshape(along)
-    axes = lead + tuple(Axis.regular(extent, max(extent, 1)) for extent in shape)
+    axes = lead + tuple(_whole(extent) for extent in shape)
     grid = tuple(axis.count for axis in axes)
     if 0 in grid:
         chunks = Columns.unwritten(grid)
     else:
-        chunks = Columns(grid, (source,), np.asarray(0), offset, length)
-    encoding = Encoding(variable.dtype, codecs, fill=np.array(fill, variable.dtype).tobytes())
+        chunks = Columns.stored(grid, source, offset, length)
+    encoding = _encoding(variable.dtype, codecs, np.array(fill, variable.dtype).tobytes())
     return VirtualArray.of(
         Tile(axes, (encoding,), chunks),
         dims=[dimension.name for dimension in variable.dims],
         attributes=variable.attributes,
         fill_value=fill,
     )
+
+
+@lru_cache(maxsize=256)
+def _encoding(dtype: np.dtype[Any], codecs: tuple[Codec, ...], fill: bytes) -> Encoding:
+    """Variables of an archive have few encodings among them."""
+    return Encoding(dtype, codecs, fill=fill)
+
+
+@lru_cache(maxsize=1024)
+def _whole(extent: int) -> Axis:
+    return Axis.regular(extent, max(extent, 1))
 
 
 def _member(header: Header, variable: Variable, skip: int) -> Codec:
