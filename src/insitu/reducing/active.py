@@ -26,7 +26,7 @@ from insitu.reducing.client import ServerError, client_of
 from insitu.reducing.partial import Partial
 from insitu.reducing.reduce import UNCHANGED, normalised, squeezed
 from insitu.reducing.reduce import statistics as here
-from insitu.reducing.reductions import METHODS, STREAMED, Reduction, Rules
+from insitu.reducing.reductions import STREAMED, Reduction, Rules
 from insitu.reducing.sketches import checked_edges
 from insitu.reducing.wire import dtype_from, selection_said, values_from, values_to
 from insitu.reducing.wire_array import array_to
@@ -90,7 +90,7 @@ class Active:
         try:
             found = self._statistics(array, methods, axes, chosen, rules, keepdims, storage_options)
         except (ServerError, SourceError, UnsupportedError) as problem:
-            self._fall_back(problem, name)
+            self.fall_back(problem, name)
             return here(
                 array, methods, axes=axes, selection=chosen, skipna=skipna, ddof=ddof, min_count=min_count, q=q, edges=edges,
                 keepdims=keepdims, name=name, storage_options=storage_options, tally=tally,
@@ -161,7 +161,7 @@ class Active:
             items = self._ask("read", [job], array, storage_options)
             return _values(items)
         except (ServerError, SourceError, UnsupportedError) as problem:
-            self._fall_back(problem, name)
+            self.fall_back(problem, name)
             return read_array(array, chosen, name=name, storage_options=storage_options)
 
     def answers(
@@ -186,7 +186,7 @@ class Active:
         try:
             return _named(self._ask("reduce", [job()], array, storage_options)[0]["values"])
         except (ServerError, SourceError, UnsupportedError) as problem:
-            self._fall_back(problem, name)
+            self.fall_back(problem, name)
             return here()
 
     def _statistics(
@@ -209,8 +209,8 @@ class Active:
                 f"{', '.join(unknown) or 'a statistic'} of {array.dtype} is not what servers compute"
             )
         selected = array[chosen]
-        # Sketches are larger than what is made of them: their partials travel only where there are several to be merged.
-        known = METHODS if len(_pieces(selected)) == 1 else STREAMED
+        # Partials are larger than what is made of them: they travel only where there are several to be merged.
+        known: Mapping[str, Any] = STREAMED if len(_pieces(selected)) > 1 else {}
         streamed = [m for m in methods if m in known and array.dtype.kind in known[m].kinds]
         found: dict[str, npt.NDArray[Any]] = {}
         if streamed:
@@ -272,7 +272,8 @@ class Active:
         options, basic = _credentials(first.url if first is not None else None, storage_options)
         return client_of(self.url, self.token).ask(route, {"jobs": jobs, "options": options}, basic)
 
-    def _fall_back(self, problem: InsituError, name: str | None) -> None:
+    def fall_back(self, problem: InsituError, name: str | None) -> None:
+        """Say once why something is done here; raise if it had to be done there."""
         if self.required:
             raise problem
         reason = str(problem)

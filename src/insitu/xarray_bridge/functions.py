@@ -17,7 +17,7 @@ from insitu.model import concatenate
 from insitu.xarray_bridge.holes import with_holes
 from insitu.xarray_bridge.lazy import LazyArray
 from insitu.xarray_bridge.pieces import einsum
-from insitu.xarray_bridge.reductions import reduced
+from insitu.xarray_bridge.reductions import reduced, refuse
 from insitu.xarray_bridge.steps import Combined, FillNull, IsNull, Not, Rounded, Where
 from insitu.xarray_bridge.values import computable, inlined, joined_access
 
@@ -27,6 +27,7 @@ Function = Callable[..., Any]
 TABLE: dict[Any, Function] = {}
 
 
+ACCUMULATING = (np.cumsum, np.nancumsum, np.cumprod, np.nancumprod, np.einsum)
 REDUCING: dict[Any, Function] = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min}
 
 
@@ -40,6 +41,8 @@ def call(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     found = reduced(func, args, kwargs)
     if found is not NotImplemented:
         return found
+    if func in ACCUMULATING and args and isinstance(args[0], LazyArray):
+        refuse(args[0], func.__name__)
     return func(*_computable(args), **{name: _computable(value) for name, value in kwargs.items()})
 
 
@@ -223,6 +226,7 @@ def reshape(a: LazyArray, shape: Any = None, order: Any = "C", **kwargs: Any) ->
     """Another shape: virtual where only lengths of 1 come or go."""
     wanted = np.reshape(np.broadcast_to(np.int8(0), a.shape), shape).shape  # spells out -1, checks the size
     if [n for n in wanted if n != 1] != [n for n in a.shape if n != 1] or 0 in wanted:
+        refuse(a, "another shape, as of coarsen and stack,")
         values = _computable(a)  # Dask's has no order
         return np.reshape(values, wanted) if order == "C" else np.reshape(values, wanted, order=order)
     bare = _squeeze(a)

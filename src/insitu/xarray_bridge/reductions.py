@@ -1,27 +1,30 @@
 """Which of NumPy's reductions stream through a virtual array, chunk by chunk, and where are they taken?
 
 xarray asks for `nanmean`, `nanmax`, … by name, and for sums and counts through small patterns: `sum(where(isnan(a), 0, a))` is a sum that
-skips missing values, `sum(~isnan(a))` a count. Both are recognised here; the values never exist as a whole. `statistics_of` is the one door: whatever
+skips missing values, `sum(~isnan(a))` a count. They are recognised here and in `patterns`; the values never exist as a whole. `statistics_of` is the one door: whatever
 else may take a statistic (a server beside the data) is asked there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from insitu.errors import UnsupportedError
 from insitu.reducing import METHODS as STREAMED
 from insitu.reducing import statistics
 from insitu.reducing.reductions import Rules
 from insitu.xarray_bridge.lazy import LazyArray
 from insitu.xarray_bridge.options import options
+from insitu.xarray_bridge.patterns import masked, of_nulls
 from insitu.xarray_bridge.pieces import reduced_by_pieces
-from insitu.xarray_bridge.steps import FillNull, IsNull, Not
+from insitu.xarray_bridge.steps import FillNull
 
-__all__ = ["reduced", "statistics_of", "streams"]
+__all__ = ["reduced", "refuse", "statistics_of", "streams"]
 
 METHODS: dict[Callable[..., Any], tuple[str, bool]] = {
     np.sum: ("sum", False),
@@ -82,6 +85,7 @@ def statistics_of(
         Whether reduced axes stay, with length 1.
     """
     if array.steps:
+        refuse(array, "a reduction of what was done to an array")
         along = tuple(range(array.ndim)) if axes is None else tuple(axes)
         found = reduced_by_pieces(array, methods, along, rules)
         return found if keepdims else {name: values.squeeze(along) for name, values in found.items()}
@@ -110,21 +114,54 @@ def reduced(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     if given is None:
         return NotImplemented
     array: LazyArray = args[0]
-    if method in NEUTRAL and array.steps == (FillNull(NEUTRAL[method], array.array.dtype),):
-        array, skipna = LazyArray(array.array, array.access), True
-    elif method == "sum" and array.steps == (IsNull(), Not()) and streams(array.array.dtype, "count"):
-        array, method, skipna = LazyArray(array.array, array.access), "count", True
-    if not array.size or not streams(array.dtype, method) or not _same_type(array.dtype, given["dtype"]):
-        return NotImplemented
-    if array.steps and (method in WHOLE or array.nbytes <= options.block_bytes):
-        return NotImplemented  # small enough to be held: NumPy itself then does it
+    found = _found(array, method, skipna, given)
+    if found is None and array.size:
+        refuse(array, f"{method} {'of what was done to an array' if array.steps else f'of {array.dtype}'}")
+    return NotImplemented if found is None else found
+
+
+def refuse(array: LazyArray, what: str) -> None:
+    """Say that something is not done next to the data, if it was to be: an error if it had to."""
+    if array.access.active is not None:
+        problem = UnsupportedError(
+            f"{what} is not what servers compute",
+            hint="load() first, or reduce before anything else is done to the values",
+        )
+        array.access.active.fall_back(problem, array.access.name)
+
+
+def _found(array: LazyArray, method: str, skipna: bool, given: dict[str, Any]) -> Any:
+    """The statistic; None if it does not stream."""
+    if not array.size:
+        return None
     axes = given["axis"]
-    if axes is not None:
-        axes = tuple(int(axis) % array.ndim for axis in np.atleast_1d(axes))
-    if method.startswith("arg") and (len(axes) != 1 if axes is not None else array.ndim != 1) and array.steps:
-        return NotImplemented
+    every = tuple(range(array.ndim))
+    along = every if axes is None else tuple(int(axis) % array.ndim for axis in np.atleast_1d(axes))
+    axes = None if axes is None else along
+    keepdims = bool(given["keepdims"])
     rules = Rules(skipna, given["ddof"], None, given["q"])
-    found = statistics_of(array, [method], axes, rules, keepdims=bool(given["keepdims"]))[method]
+
+    def take(bare: LazyArray, name: str, how: Rules) -> npt.NDArray[Any]:
+        return statistics_of(bare, [name], along, how, keepdims=True)[name]
+
+    if method in NEUTRAL and array.steps == (FillNull(NEUTRAL[method], array.array.dtype),):
+        array, rules = LazyArray(array.array, array.access), replace(rules, skipna=True)
+    elif array.steps and given["dtype"] is None and array.array.dtype.kind in "fcmM":
+        pattern = of_nulls(array, method, along, take)
+        if pattern is None and array.access.active is not None:
+            pattern = masked(array, method, along, rules, skipna, take)
+        if pattern is not None:
+            return _scalar(pattern if keepdims else pattern.squeeze(along))
+    if not streams(array.dtype, method) or not _same_type(array.dtype, given["dtype"]):
+        return None
+    if array.steps and (method in WHOLE or array.nbytes <= options.block_bytes):
+        return None  # small enough to be held: NumPy itself then does it
+    if method.startswith("arg") and (len(along) != 1 if axes is not None else array.ndim != 1) and array.steps:
+        return None
+    return _scalar(statistics_of(array, [method], axes, rules, keepdims=keepdims)[method])
+
+
+def _scalar(found: Any) -> Any:
     return found[()] if isinstance(found, np.ndarray) and found.ndim == 0 else found
 
 

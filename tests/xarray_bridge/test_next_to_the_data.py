@@ -1,0 +1,152 @@
+"""After any selection, with a server: the same values, one request for each statistic, nothing read here; and a word where it cannot be so."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import insitu
+from insitu.errors import UnsupportedError
+from insitu.reducing import active as active_module
+from insitu.reducing.active import ActiveWarning
+from insitu.reducing.client import client_of
+from service.serving import Server, serving
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(0)
+    values = rng.normal(280, 5, (60, 18, 24)).astype("f4")
+    values[rng.random(values.shape) < 0.1] = np.nan
+    values[7, 3] = np.inf
+    made = xr.Dataset(
+        {"t": (("time", "lat", "lon"), values)},
+        coords={
+            "time": pd.date_range("2001-01-01", periods=60),
+            "lat": np.linspace(-85, 85, 18),
+            "lon": np.arange(24) * 15.0,
+        },
+    )
+    made.t.encoding = {"zlib": True, "chunksizes": (10, 9, 12), "_FillValue": np.float32(1e20)}
+    found: Path = tmp_path_factory.mktemp("next") / "a.nc"
+    made.to_netcdf(found, engine="netcdf4")
+    return found
+
+
+@pytest.fixture(scope="module")
+def server(path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving([path.parent], tmp_path_factory.mktemp("log") / "log") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def plain(path: Path) -> xr.Dataset:
+    return xr.load_dataset(path, engine="netcdf4")
+
+
+POINTS = xr.DataArray([1, 5, 7], dims="p")
+THERE: dict[str, tuple[int, Any]] = {
+    "steps": (1, lambda d: d.t.isel(time=slice(3, 50, 4)).mean()),
+    "backwards": (1, lambda d: d.t.isel(time=slice(50, 3, -3)).argmax("time")),
+    "lists": (1, lambda d: d.t.isel(lat=[6, 8, 8], lon=[0, 5]).mean("time")),
+    "marks": (1, lambda d: d.t.isel(lat=np.arange(18) % 2 == 0).max("lat")),
+    "labels": (1, lambda d: d.t.sel(lat=slice(-30, 30), time="2001-02").min()),
+    "nearest": (1, lambda d: d.t.sel(lat=[-10, 20], method="nearest").mean()),
+    "points": (1, lambda d: d.t.isel(lat=POINTS, lon=POINTS).mean("time")),
+    "turned": (1, lambda d: d.t.transpose("lon", ...).count("time")),
+    "sorted": (1, lambda d: d.t.sortby("lat", ascending=False).sum("time")),
+    "rolled": (1, lambda d: d.t.roll(lon=5).mean("time")),
+    "shifted": (1, lambda d: d.t.shift(time=2).max("time")),
+    "padded": (1, lambda d: d.t.pad(time=2).min("time")),
+    "twice": (1, lambda d: xr.concat([d.t, d.t], "m").max("m")),
+    "wider": (1, lambda d: d.t.astype("f8").isel(lat=5).std()),
+    "how many are missing": (1, lambda d: d.t.isnull().sum("time")),
+    "is one missing": (1, lambda d: d.t.isnull().any("time")),
+    "are all there": (1, lambda d: d.t.notnull().all()),
+    "part that is there": (1, lambda d: d.t.notnull().mean("lon")),
+    "with a least number": (2, lambda d: d.t.sum("lon", min_count=22)),
+    "label of the largest": (2, lambda d: d.t.idxmax("time")),
+    "quantiles": (1, lambda d: d.t.isel(lat=slice(4, 9)).quantile([0.1, 0.5], "time")),
+    "a mask that is a grid": (1, lambda d: d.t.where(d.lat > 0).mean()),
+    "only where": (1, lambda d: d.t.where(d.lat > 0, drop=True).mean("time")),
+    "a mask along kept dimensions": (1, lambda d: d.t.where((d.lat > 0) & (d.lon > 100) | (d.lat < -60)).mean("time")),
+    "the same, summed": (1, lambda d: d.t.where((d.lat > 0) & (d.lon > 100) | (d.lat < -60)).sum("time")),
+    "the same, counted": (1, lambda d: d.t.where((d.lat > 0) & (d.lon > 100) | (d.lat < -60)).count("time")),
+    "a mask along reduced dimensions": (1, lambda d: d.t[8:].where((d.lat > 0) & (d.lon > 100) | (d.lat > 60)).mean(("lat", "lon"))),
+    "that, summed": (1, lambda d: d.t[8:].where((d.lat > 0) & (d.lon > 100) | (d.lat > 60)).sum(("lat", "lon"))),
+    "that, counted": (1, lambda d: d.t.where((d.lat > 0) & (d.lon > 100) | (d.lat > 60)).count(("lat", "lon"))),
+    "groups": (2, lambda d: d.t.isel(time=slice(0, 45)).groupby("time.month").max()),
+    "of a dataset": (1, lambda d: d.mean("time")),
+}  # fmt: skip
+HERE: dict[str, Any] = {
+    "coarser": lambda d: d.t.coarsen(time=10).mean(),
+    "stacked": lambda d: d.t.stack(z=("lat", "lon")).mean("z"),
+    "cumulative": lambda d: d.t.cumsum("time"),
+    "filled": lambda d: d.t.fillna(0).mean("time"),
+    "a mask along all dimensions": lambda d: d.t.where((d.time.dt.day > 5) | (d.lat > 20)).mean(("time", "lon")),
+    "extremes of a mask": lambda d: d.t.where((d.lat > 0) & (d.lon > 100) | (d.lat < -60)).max(("lat", "lon")),
+    "an infinity behind the mask": lambda d: d.t.where((d.lat > 0) & (d.lon > 100) | (d.lat > 60)).mean(),
+}
+
+
+def close(found: Any, want: Any) -> None:
+    xr.testing.assert_allclose(found.load(), want, rtol=1e-4)
+    assert tuple(found.sizes) == tuple(want.sizes)
+    for name in getattr(want, "data_vars", [None]):
+        assert (found[name] if name else found).dtype == (want[name] if name else want).dtype
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's, of infinities and of slices that are all missing
+        yield
+
+
+@pytest.mark.parametrize("pieces", [False, True])
+@pytest.mark.parametrize("name", THERE)
+def test_done_there(
+    path: Path, server: Server, plain: xr.Dataset, name: str, pieces: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests, operation = THERE[name]
+    if pieces:
+        monkeypatch.setattr(active_module, "CELLS", 5)
+    there = insitu.open_dataset(path, active=server.url, active_required=True)
+    before = client_of(server.url).traffic.requests
+    found = operation(there)
+    made = client_of(server.url).traffic.requests - before
+    assert made >= requests if pieces else made == requests
+    close(found, operation(plain))
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_done_here_with_a_word(
+    path: Path, server: Server, plain: xr.Dataset, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(active_module, "_warned", set())
+    operation = HERE[name]
+    if name != "an infinity behind the mask":  # which is found out on the way
+        with pytest.raises(UnsupportedError, match=r"is not what servers compute.*load\(\) first"):
+            operation(insitu.open_dataset(path, active=server.url, active_required=True))
+    there = insitu.open_dataset(path, active=server.url)
+    with pytest.warns(ActiveWarning, match="t is read and reduced here, not by"):
+        found = operation(there)
+    close(found, operation(plain))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ActiveWarning)
+        close(operation(there), operation(plain))  # once is enough
+
+
+def test_reading_needs_no_server(path: Path, server: Server, plain: xr.Dataset) -> None:
+    there = insitu.open_dataset(path, active=server.url, active_required=True)
+    before = client_of(server.url).traffic.requests
+    np.testing.assert_array_equal(there.t.isel(time=3).values, plain.t.isel(time=3).values)
+    close((there.t * 2).max(), (plain.t * 2).max())  # arithmetic is reading
+    assert client_of(server.url).traffic.requests == before
