@@ -10,11 +10,12 @@ import struct
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from insitu.errors import FormatError
 from insitu.formats.hdf5.walk import Walk
 
-__all__ = ["MAGIC", "SPECIAL", "Descriptors", "Place", "read_descriptors"]
+__all__ = ["MAGIC", "SPECIAL", "Descriptors", "Place", "Places", "read_descriptors"]
 
 MAGIC = b"\x0e\x03\x13\x01"
 SPECIAL = 0x4000
@@ -32,30 +33,60 @@ class Place(NamedTuple):
     """Whether a header stands there instead of the data."""
 
 
+class Places(NamedTuple):
+    """Where many objects lie, as columns."""
+
+    there: npt.NDArray[np.bool_]
+    offset: npt.NDArray[np.int64]
+    length: npt.NDArray[np.int64]
+    special: npt.NDArray[np.bool_]
+
+    def present(self) -> Places:
+        """Those that are there."""
+        keep = self.there
+        return Places(keep[keep], self.offset[keep], self.length[keep], self.special[keep])
+
+
 class Descriptors:
     """All objects of a file, by tag and reference number."""
 
     def __init__(self, rows: np.ndarray[Any, Any], size: int, url: str) -> None:
         self.url = url
-        self._places: dict[tuple[int, int], Place] = {}
-        self._refs: dict[int, list[int]] = {}
-        for tag, ref, offset, length in rows.tolist():
-            if tag in (0, 1) or offset < 0 or length < 0:
-                continue  # nothing, or never written
-            if offset + length > size:
-                self.fail(f"object {tag}/{ref} of {length} bytes ends behind the file", offset)
-            special = bool(tag & SPECIAL and not tag & 0x8000)
-            plain = tag & ~SPECIAL if special else tag
-            self._places[plain, ref] = Place(offset, length, special)
-            self._refs.setdefault(plain, []).append(ref)
+        tag, offset, length = (
+            rows["tag"].astype(np.int64),
+            rows["offset"].astype(np.int64),
+            rows["length"].astype(np.int64),
+        )
+        there = (tag > 1) & (offset >= 0) & (length >= 0)  # others are nothing, or were never written
+        rows, tag, offset, length = rows[there], tag[there], offset[there], length[there]
+        beyond = offset + length > size
+        if beyond.any():
+            first = int(beyond.argmax())
+            what = f"object {tag[first]}/{rows['ref'][first]} of {length[first]} bytes ends behind the file"
+            self.fail(what, int(offset[first]))
+        special = (tag & SPECIAL != 0) & (tag & 0x8000 == 0)
+        key = (np.where(special, tag & ~SPECIAL, tag) << 16) | rows["ref"]
+        self._row = dict(zip(key.tolist(), range(len(key)), strict=True))
+        self._key, self._offset, self._length, self._special = key, offset, length, special
 
     def find(self, tag: int, ref: int) -> Place | None:
         """An object, if it was written."""
-        return self._places.get((tag, ref))
+        row = self._row.get(tag << 16 | ref)
+        return None if row is None else Place(int(self._offset[row]), int(self._length[row]), bool(self._special[row]))
+
+    def find_many(self, tag: int, refs: npt.NDArray[Any]) -> Places:
+        """Many objects of a kind at once."""
+        get = self._row.get
+        rows = np.array([get(key, -1) for key in (tag << 16 | refs.astype(np.int64)).tolist()], np.int64)
+        safe = np.maximum(rows, 0)
+        if not len(self._key):
+            return Places(rows >= 0, safe, safe, rows >= 0)
+        return Places(rows >= 0, self._offset[safe], self._length[safe], self._special[safe])
 
     def refs(self, tag: int) -> list[int]:
         """All objects of a kind."""
-        return self._refs.get(tag, [])
+        found: list[int] = (self._key[self._key >> 16 == tag] & 0xFFFF).tolist()
+        return found
 
     def fail(self, what: str, offset: int) -> NoReturn:
         """The file is damaged."""

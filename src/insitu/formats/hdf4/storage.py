@@ -219,32 +219,46 @@ def _chunked(found: Descriptors, head: bytes, offset: int) -> Walk[Chunked]:
             "the table of chunks is damaged", url=found.url, offset=values.offset, structure="chunk table"
         )
     rows = np.frombuffer(data, row, table.records)
-    places = [(number, place) for number, ref in enumerate(rows["ref"].tolist()) if (place := found.find(CHUNK, ref))]
-    heads = iter((yield Exact([(place.offset, min(place.length, CODER + 16)) for _, place in places if place.special])))
-    kept: list[int] = []
-    ranges: list[tuple[int, int]] = []
-    codecs: list[Codec | None] = []
+    index = rows["origin"].astype(np.int64).reshape(-1, ndim)
+    places = found.find_many(CHUNK, rows["ref"])
+    index, places = index[places.there], places.present()
+    packed = np.flatnonzero(places.special)
+    spans = zip(places.offset[packed].tolist(), np.minimum(places.length[packed], CODER + 16).tolist(), strict=True)
+    heads = yield Exact(list(spans))
+    codecs, refs = _compressions(heads, found.url)
+    stored = found.find_many(COMPRESSED_DATA, refs)
+    begin, length = places.offset.copy(), places.length.copy()
+    begin[packed], length[packed] = stored.offset, stored.length
+    kept = np.ones(len(index), bool)
+    kept[packed] = stored.there
+    of_row: list[Codec | None] = [None] * len(index)
+    for at, codec in zip(packed.tolist(), codecs, strict=True):
+        of_row[at] = codec
     joined: dict[int, bytes] = {}
-    for number, place in places:
-        codec: Codec | None = None
-        span = (place.offset, place.length)
-        if place.special:
-            begin = next(heads)
-            if struct.unpack_from(">H", begin)[0] != COMPRESSED:
-                raise UnsupportedError("a chunk in blocks", url=found.url, offset=place.offset, structure="chunk")
-            inner, codec = _compression(begin, found.url, place.offset)
-            stored = found.find(COMPRESSED_DATA, inner)
-            if stored is None:
-                continue
-            span = (stored.offset, stored.length)
-            if stored.special:
-                pieces = yield from _plain(found, stored)
-                span = pieces[0] if pieces else (0, 0)
-                if len(pieces) != 1:
-                    joined[len(kept)] = yield from joined_pieces(found, pieces)
-        kept.append(number)
-        ranges.append(span)
-        codecs.append(codec)
-    spans = np.array(ranges, np.int64).reshape(-1, 2)
-    index = rows["origin"][kept].astype(np.int64).reshape(-1, ndim)
-    return Chunked(shape, chunk, index, spans[:, 0], spans[:, 1], codecs, joined, fill)
+    for number in np.flatnonzero(stored.there & stored.special).tolist():
+        at = int(packed[number])
+        pieces = yield from _plain(found, Place(int(stored.offset[number]), int(stored.length[number]), True))
+        begin[at], length[at] = pieces[0] if pieces else (0, 0)
+        if len(pieces) != 1:
+            joined[at] = yield from joined_pieces(found, pieces)
+    if not kept.all():
+        moved = np.cumsum(kept) - 1
+        joined = {int(moved[at]): data for at, data in joined.items()}
+        of_row = [codec for codec, keep in zip(of_row, kept.tolist(), strict=True) if keep]
+    return Chunked(shape, chunk, index[kept], begin[kept], length[kept], of_row, joined, fill)
+
+
+def _compressions(heads: list[bytes], url: str) -> tuple[list[Codec | None], npt.NDArray[np.int64]]:
+    """How each of many chunks is compressed, and where its bytes are. Most headers say the same, but for that."""
+    known: dict[bytes, Codec | None] = {}
+    codecs: list[Codec | None] = []
+    refs = np.zeros(len(heads), np.int64)
+    for number, head in enumerate(heads):
+        if head[:2] != b"\0\x03":
+            raise UnsupportedError("a chunk in blocks", url=url, structure="chunk")
+        said = head[10:]
+        if said not in known:
+            known[said] = _compression(head, url, 0)[1]
+        codecs.append(known[said])
+        refs[number] = head[8] << 8 | head[9]
+    return codecs, refs
