@@ -1,0 +1,269 @@
+"""Random arrays, types, codecs, selections, axes and missing rules: NumPy's masked arrays, here and on a server; and the founding contract."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import math
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numcodecs
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from insitu import storage
+from insitu.errors import CodecError, InsituError, ModelError, NotFoundError, SelectionError, TruncatedError
+from insitu.model import Axis, Codec, Columns, Encoding, Kind, Packing, Packings, Source, Tile, VirtualArray
+from insitu.reducing import measuring, statistics
+from insitu.reducing.active import Active
+from service.serving import Server, serving
+
+CHAINS: dict[str, list[dict[str, Any]]] = {
+    "none": [],
+    "zlib": [{"id": "zlib"}],
+    "shuffle zlib": [{"id": "shuffle"}, {"id": "zlib"}],
+    "shuffle": [{"id": "shuffle"}],
+    "gzip": [{"id": "gzip"}],
+    "shuffle zstd": [{"id": "shuffle"}, {"id": "zstd"}],
+    "blosc": [{"id": "blosc"}],
+    "lz4": [{"id": "lz4"}],
+    "bz2": [{"id": "bz2"}],
+    "lzma": [{"id": "lzma"}],
+    "fletcher32": [{"id": "shuffle"}, {"id": "zlib"}, {"id": "fletcher32"}],
+    "crc32": [{"id": "zlib"}, {"id": "crc32"}],
+}
+METHODS = ["count", "sum", "min", "max", "mean", "std", "any"]
+
+
+def steps_of(chain: str, itemsize: int) -> list[dict[str, Any]]:
+    return [{**step, "elementsize": itemsize} if step["id"] == "shuffle" else step for step in CHAINS[chain]]
+
+
+def encoded(values: np.ndarray, chain: str) -> bytes:
+    data: Any = np.ascontiguousarray(values).tobytes()
+    for step in steps_of(chain, values.itemsize):
+        data = bytes(numcodecs.get_codec(step).encode(np.frombuffer(data, "u1")))
+    return bytes(data)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found: Path = tmp_path_factory.mktemp("everywhere")
+    return found
+
+
+@pytest.fixture(scope="module")
+def server(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving([root], tmp_path_factory.mktemp("log") / "log") as running:
+        yield running
+
+
+def stored(path: Path, values: np.ndarray, cut: tuple[int, ...], chain: str, packing: Packing | None) -> VirtualArray:
+    """A file of encoded chunks, padded at the edges, and the array that it holds."""
+    grid = tuple(-(-n // c) for n, c in zip(values.shape, cut, strict=True))
+    blocks = []
+    for cell in np.ndindex(*grid):
+        part = values[tuple(slice(i * c, (i + 1) * c) for i, c in zip(cell, cut, strict=True))]
+        part = np.pad(part, [(0, c - n) for c, n in zip(cut, part.shape, strict=True)], constant_values=1)
+        blocks.append(encoded(part, chain))
+    path.write_bytes(b"".join(blocks))
+    lengths = np.array([len(block) for block in blocks])
+    offsets = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    codecs = tuple(
+        Codec(step["id"], {k: v for k, v in step.items() if k != "id"}) for step in steps_of(chain, values.itemsize)
+    )
+    stat = path.stat()
+    tile = Tile(
+        tuple(Axis.regular(n, c) for n, c in zip(values.shape, cut, strict=True)),
+        (Encoding(values.dtype, codecs),),
+        Columns(grid, (Source(str(path), stat.st_size),), np.asarray(0), offsets.reshape(grid), lengths.reshape(grid)),
+        **({} if packing is None else {"packings": Packings.of([packing])}),
+    )
+    return VirtualArray.of(tile, dims=tuple("abcd"[: values.ndim]))
+
+
+@st.composite
+def cases(draw: Any) -> dict[str, Any]:
+    shape = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
+    dtype = np.dtype(draw(st.sampled_from(["i1", "u1", "i2", "u2", "i4", "u4", "i8", "f4", "f8"])))
+    dtype = dtype.newbyteorder(draw(st.sampled_from("<>")))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    values = rng.integers(0, 40, shape).astype(dtype)
+    missing = draw(st.sampled_from(["none", "nan", "one", "two", "scaled"]))
+    if missing == "nan" and dtype.kind == "f":
+        values[rng.random(shape) < 0.3] = np.nan
+    selection: list[Any] = []
+    for length in shape:
+        how = draw(st.sampled_from(["all", "slice", "step", "index", "marks", "one"]))
+        first, last = sorted((draw(st.integers(0, length)), draw(st.integers(0, length))))
+        selection.append(
+            {
+                "all": slice(None),
+                "slice": slice(first, max(last, first + 1)),
+                "step": slice(None, None, draw(st.sampled_from([2, 3, -1, -2]))),
+                "index": rng.integers(-length, length, draw(st.integers(1, 5))),
+                "marks": np.arange(length) % 2 == 0,
+                "one": int(rng.integers(-length, length)),
+            }[how]
+        )
+    return {
+        "values": values, "cut": tuple(draw(st.integers(1, n)) for n in shape), "chain": draw(st.sampled_from(sorted(CHAINS))),
+        "missing": missing, "selection": tuple(selection), "axes": draw(st.none() | st.permutations(range(4)).map(lambda p: p[:2])),
+        "skipna": draw(st.sampled_from([True, False, None])), "fused": draw(st.booleans()),
+    }  # fmt: skip
+
+
+def packed(case: dict[str, Any]) -> tuple[Packing | None, np.ma.MaskedArray]:
+    """How the values are packed, and what they mean."""
+    values = case["values"]
+    rule = case["missing"]
+    real = values.dtype.type
+    if rule in ("none", "nan"):
+        wide = values.astype(values.dtype.newbyteorder("="))
+        return None, np.ma.masked_array(wide, np.isnan(wide) if wide.dtype.kind == "f" else np.zeros(wide.shape, bool))
+    decoded = np.dtype("f4" if values.dtype.itemsize < 4 or values.dtype.str[1:] == "f4" else "f8")
+    gone = {"one": (7,), "two": (7, 20), "scaled": (7,)}[rule]
+    kind = Kind(dtype=decoded.str, masked=decoded.str, scaled=decoded.str if rule == "scaled" else None)
+    factors = {"scale": 0.5, "offset": 10.0} if rule == "scaled" else {}
+    packing = Packing(missing=tuple(real(value) for value in gone), kind=kind, **factors)
+    wide = values.astype(decoded)
+    meant = wide * 0.5 + 10 if rule == "scaled" else wide
+    return packing, np.ma.masked_array(meant.astype(decoded), np.isin(values, gone))
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(case=cases())
+def test_everywhere_the_same(root: Path, server: Server, monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]) -> None:
+    with monkeypatch.context() as patch:
+        if case["fused"]:
+            patch.setattr(measuring, "BLOCK_BYTES", 1)
+            patch.setattr(measuring, "FUSED_BYTES", 0)
+        packing, want = packed(case)
+        array = stored(root / "case", case["values"], case["cut"], case["chain"], packing)
+        if packing is not None:
+            array = VirtualArray(array.shape, want.dtype, array.dims, array.tiles, array.origins)
+        part = want
+        for axis in reversed(range(want.ndim)):
+            part = part[(slice(None),) * axis + (case["selection"][axis],)]
+        part = np.ma.asarray(part)
+        axes = None if case["axes"] is None else [axis for axis in case["axes"] if axis < part.ndim]
+        if axes == [] or not part.ndim:
+            axes = None
+        how: dict[str, Any] = {"axes": axes, "selection": case["selection"], "skipna": case["skipna"]}
+        here = statistics(array, METHODS, **how)
+        there = Active(server.url, required=True).statistics(array, METHODS, **how)
+    along = tuple(range(part.ndim)) if axes is None else tuple(axes)
+    check(here, part, along, case["skipna"])
+    for method in METHODS:
+        assert there[method].dtype == here[method].dtype
+        np.testing.assert_array_equal(there[method], here[method], err_msg=method)
+
+
+def check(found: dict[str, np.ndarray], part: Any, along: tuple[int, ...], skipna: bool | None) -> None:
+    mask = np.ma.getmaskarray(part)
+    wide = np.ma.masked_array(part.data.astype("f8"), mask)
+    np.testing.assert_array_equal(found["count"], np.sum(~mask, axis=along))
+    lost = mask.any(axis=along) if skipna is False else mask.all(axis=along)
+    for method in ("min", "max", "mean", "std"):
+        want = np.where(lost, np.nan, np.ma.filled(np.ma.asarray(getattr(np.ma, method)(wide, axis=along)).astype("f8"), np.nan))  # fmt: skip
+        np.testing.assert_allclose(found[method].astype("f8"), want, rtol=1e-5, atol=1e-4, err_msg=method)
+    total = np.where(skipna is False and mask.any(axis=along), np.nan, np.ma.filled(np.ma.asarray(np.ma.sum(wide, axis=along)), 0))  # fmt: skip
+    np.testing.assert_allclose(found["sum"].astype("f8"), total, rtol=1e-5)
+
+
+class _Ranged(http.server.SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        try:
+            data = Path(self.translate_path(self.path)).read_bytes()
+        except OSError:
+            self.send_error(404)
+            return
+        first, _, last = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
+        part = data[int(first) : int(last) + 1 if last else None]
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {first}-{int(first) + len(part) - 1}/{len(data)}")
+        self.send_header("Content-Length", str(len(part)))
+        self.end_headers()
+        self.wfile.write(part)
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def web(root: Path) -> Iterator[str]:
+    running = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Ranged, directory=str(root)))
+    threading.Thread(target=running.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{running.server_address[1]}"
+    running.shutdown()
+    running.server_close()
+
+
+@pytest.fixture(params=["here", "there", "from the web"])
+def place(request: Any, root: Path, server: Server, web: str) -> tuple[str, str | None]:
+    """Where the objects lie, and who decodes them."""
+    if request.param == "from the web":
+        return f"{web}/", None
+    return f"{root}/", server.url if request.param == "there" else None
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("dtype", ["<f4", ">i2", "<f8", "u1"])
+def test_the_contract_with_every_codec(root: Path, place: tuple[str, str | None], chain: str, dtype: str) -> None:
+    values = (np.arange(60) * 4 % 251).astype(dtype).reshape(6, 10)
+    data = encoded(values, chain)
+    name = f"chunk-{chain.replace(' ', '-')}-{dtype[-2:]}"
+    (root / name).write_bytes(b"head" + data + b"tail")
+    how: dict[str, Any] = {"shape": (6, 10), "active": place[1]}
+    where = (place[0] + name, 4, len(data), {"dtype": dtype, "codecs": steps_of(chain, values.itemsize)})
+    flat = values.ravel()
+    np.testing.assert_array_equal(storage.read(*where, **how), values)
+    spans = [(50, 4), (2, 3), (2, 1), (7, 0)]
+    want = np.concatenate([flat[first : first + many] for first, many in spans])
+    np.testing.assert_array_equal(storage.read(*where, spans, **how), want)
+    assert storage.read(*where, [], **how).shape == (0,)
+    assert storage.reduce(*where, spans, "sum", **how) == want.astype("f8").sum()
+    several = storage.reduce(*where, None, ["max", "count", "histogram"], axes=1, edges=[0, 100, 300], **how)
+    np.testing.assert_array_equal(several["max"], values.max(1))
+    np.testing.assert_array_equal(several["count"], [10] * 6)
+    np.testing.assert_array_equal(several["histogram"], [(values < 100).sum(1), (values >= 100).sum(1)])
+
+
+def test_the_contract_says_what_is_wrong(root: Path, place: tuple[str, str | None]) -> None:
+    values = np.arange(12, dtype="<i4")
+    data = encoded(values, "zlib")
+    (root / "x").write_bytes(data)
+    (root / "plain").write_bytes(values.tobytes())
+    url, active = f"{place[0]}x", place[1]
+    zlib = {"dtype": "<i4", "codecs": [{"id": "zlib"}]}
+    for spans in ([(11, 2)], [(-1, 1)], [(0, -1)], [(13, 0)], [(2**62, 2**62)]):
+        with pytest.raises(SelectionError, match="leaves a chunk of 12"):
+            storage.read(url, 0, len(data), zlib, spans, shape=(3, 4), active=active)
+    with pytest.raises(CodecError):  # cut off
+        storage.read(url, 0, len(data) - 5, zlib, shape=(12,), active=active)
+    with pytest.raises(CodecError):  # more than was said
+        storage.read(url, 0, len(data), zlib, shape=(11,), active=active)
+    with pytest.raises(InsituError, match="nonsense"):
+        storage.read(url, 0, len(data), {"dtype": "<i4", "codecs": [{"id": "nonsense"}]}, shape=(12,), active=active)
+    with pytest.raises(ModelError, match="how many elements"):
+        storage.read(url, 0, len(data), zlib, active=active)
+    with pytest.raises(ModelError, match="no chunk lies at"):
+        storage.read(url, -4, 8, "<i4", active=active)
+    with pytest.raises(ModelError, match="needs an id"):
+        storage.read(url, 0, 8, {"dtype": "<i4", "codecs": [{"level": 4}]}, active=active)
+    with pytest.raises(ModelError, match="not offset"):
+        storage.read(url, 0, 8, {"dtype": "<i4", "offset": 4}, active=active)
+    np.testing.assert_array_equal(storage.read(f"{place[0]}plain", 8, 16, "<i4", active=active), values[2:6])
+    if active is None:
+        with pytest.raises(TruncatedError):
+            storage.read(f"{place[0]}plain", 40, 16, "<i4")
+        with pytest.raises(NotFoundError):
+            storage.read(f"{place[0]}nothing", 0, 8, "<i4")
+    assert math.isclose(storage.reduce(f"{place[0]}plain", 0, 48, "<i4", [(3, 5)], "std", active=active), values[3:8].std())  # fmt: skip
