@@ -8,8 +8,10 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import xarray as xr
 
 import insitu
+from insitu import references
 from insitu.errors import UnsupportedError, VariableError
 from insitu.formats import InsituWarning
 
@@ -176,3 +178,17 @@ def test_groups_that_only_matlab_has(path: Path) -> None:
     assert insitu.open_dataset(path, group="mixed")["1"].values.tolist() == [[5.0]]
     with pytest.raises(VariableError, match="no group"):
         insitu.open_dataset(path, group="nowhere")
+
+
+def test_a_saved_scan_means_what_the_file_means(path: Path, tmp_path: Path) -> None:
+    references.save(insitu.scan(path), str(tmp_path / "x.insitu"))
+    again = insitu.open_dataset(tmp_path / "x.insitu").load()
+    xr.testing.assert_identical(again, insitu.open_dataset(path).load())
+    assert insitu.open_dataset(tmp_path / "x.insitu", group="struct")["name"].item() == "inner"
+
+
+def test_a_saved_dataset_is_not_turned_again(path: Path, tmp_path: Path) -> None:
+    dataset = insitu.open_dataset(path)[["matrix", "truth"]]
+    for name in ("x.insitu", "x.json"):
+        dataset.insitu.save(tmp_path / name)
+        xr.testing.assert_identical(insitu.open_dataset(tmp_path / name).load(), dataset.load())

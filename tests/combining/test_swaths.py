@@ -7,8 +7,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import xarray as xr
 
 import insitu
+from insitu import references
 from insitu.combining.swaths import geolocation_of
 
 SWATH = "HDFEOS/SWATHS/O3"
@@ -129,6 +131,13 @@ def test_a_saved_swath_keeps_its_coordinates(limb: Path, tmp_path: Path) -> None
         again = insitu.open_dataset(tmp_path / name)
         assert set(again.coords) == set(dataset.coords)
         np.testing.assert_array_equal(again["Latitude"], dataset["Latitude"])
+
+
+def test_a_saved_scan_means_what_the_file_means(limb: Path, tmp_path: Path) -> None:
+    references.save(insitu.scan(limb), str(tmp_path / "x.insitu"))
+    again = insitu.open_dataset(tmp_path / "x.insitu", group=DATA)
+    xr.testing.assert_identical(again.load(), insitu.open_dataset(limb, group=DATA).load())
+    assert set(insitu.open_datatree(tmp_path / "x.insitu")[DATA].coords) == set(again.coords)
 
 
 def test_many_swaths_join(limb: Path, tmp_path: Path) -> None:

@@ -99,7 +99,8 @@ def scan_member(url: Any, job: Job, memory: Memory | None = None, told: VirtualG
         _refused(group, told, job, fspath(url))
         return _member(group, job, load, memory=memory, url=fspath(url), only=job.variables)
     if _collected(url, job):
-        return _member(_scan(url, job), job, load, memory=memory, url=fspath(url), only=job.variables)
+        group = _saved(_scan(url, job), url, job, load, deep=False)
+        return _member(group, job, load, memory=memory, url=fspath(url), only=job.variables)
     with open_place(url, job.storage_options) as source:
         rescan = _beside(source, job)
         try:
@@ -119,7 +120,7 @@ def scan_tree(url: Any, job: Job) -> Iterator[tuple[str, Member]]:
     """Every group of whatever lies at a URL, decoded, with its path."""
     load = loader(job.storage_options)
     if _collected(url, job):
-        for path, node in _scan(url, job).walk():
+        for path, node in _saved(_scan(url, job), url, job, load, deep=True).walk():
             yield path, _member(node, job, load, url=fspath(url))
         return
     with open_place(url, job.storage_options) as source:
@@ -130,6 +131,15 @@ def scan_tree(url: Any, job: Job) -> Iterator[tuple[str, Member]]:
         _refused(tree, scanned, job, source.url, deep=True)
         for path, node in tree.walk():
             yield path, _member(node, job, load, source=source, url=source.url)
+
+
+def _saved(group: VirtualGroup, url: Any, job: Job, load: Load, *, deep: bool) -> VirtualGroup:
+    """What was saved: a dataset means what it says; what a scan found in a file means what it does in the file."""
+    if "coordinates" in group.details:
+        return group
+    meaning = understood(group, job.group, load, _beside(url, job), url=fspath(url))
+    _refused(meaning, group, job, fspath(url), deep=deep)
+    return meaning
 
 
 def _refused(group: VirtualGroup, scanned: VirtualGroup, job: Job, url: str, deep: bool = False) -> None:
@@ -160,7 +170,8 @@ def _beside(place: Any, job: Job) -> Rescan:
 
     def rescan(group: str | None) -> VirtualGroup:
         if isinstance(place, (str, PathLike)):
-            found = scan(place, group=group, errors="warn", storage_options=job.storage_options)
+            how: dict[str, Any] = {"verify": job.verify, "allow_local": job.allow_local}
+            found = scan(place, group=group, errors="warn", storage_options=job.storage_options, **how)
         else:
             found = scan_format(
                 place, group=group, errors="warn", format=job.format, storage_options=job.storage_options
