@@ -158,7 +158,7 @@ class Allowed:
         """Refuse a URL of a request that lies elsewhere. What it leads to finds the same gate again when it is opened."""
         local = local_path(url)
         if local is not None:
-            good = self.path(os.path.realpath(local))
+            good = "\0" not in local and self.path(os.path.realpath(local))
         elif scheme_of(url) in PORTS:
             good = self.web(url)
         else:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from insitu.errors import InsituError
 from insitu.sources.redact import redacted
 
-__all__ = ["STATUS", "BusyError", "RequestError", "TooLargeError", "failure", "problem"]
+__all__ = ["STATUS", "BusyError", "RequestError", "SlowError", "TooLargeError", "failure", "problem"]
 
 
 class RequestError(InsituError, ValueError):
@@ -33,6 +33,12 @@ class TooLargeError(InsituError, ValueError):
     kind = "too-large"
 
 
+class SlowError(InsituError):
+    """The client takes too long to send its request."""
+
+    kind = "slow"
+
+
 class BusyError(InsituError):
     """The server has too much to do."""
 
@@ -45,6 +51,7 @@ class BusyError(InsituError):
 
 STATUS = {
     "request": 400,
+    "slow": 408,
     "too-large": 413,
     "busy": 429,
     "refused": 403,
@@ -80,6 +87,8 @@ def failure(error: InsituError, status: int | None = None) -> Response:
     if isinstance(error, BusyError):
         headers["Retry-After"] = str(error.after)
     code = status if status is not None else STATUS.get(error.kind, 500)
+    if isinstance(error, (BusyError, SlowError, TooLargeError)):
+        headers["Connection"] = "close"  # there may be more of the request, which nobody will read
     if code == 401:
         headers["WWW-Authenticate"] = "Basic, Bearer"
     return problem(code, redacted(str(error)), causes, headers, kind=error.kind)

@@ -90,7 +90,7 @@ def batch_routes(worker: Worker) -> list[BaseRoute]:
         async def answer(request: Request) -> Response:
             try:
                 who = credentials_of(request.headers, worker.settings.tokens)
-                body = await body_of(request, worker.limits.request)
+                body = await body_of(request, worker)
                 kind = request.headers.get("content-type", "")
 
                 async def begin() -> AsyncIterator[bytes]:
@@ -189,7 +189,12 @@ def _cost(worker: Worker, job: Job, array: VirtualArray, selection: Selection, r
     if answer > worker.limits.memory:
         raise TooLargeError(f"an answer of {kept} values is more than this server holds")
     if any(method in BLOCKWISE for method in job.methods):
-        held += MEDIAN
+        column = (
+            3 * math.prod(shape[axis] for axis in along) * array.dtype.itemsize
+        )  # the values of one answer, and their order
+        if column > worker.limits.memory:
+            raise TooLargeError("a median or quantile of so many values is more than this server holds")
+        held += max(MEDIAN, column)
     return min(held, 2 * math.prod(shape) * array.dtype.itemsize + BATCHES) + answer
 
 
@@ -286,7 +291,7 @@ def _payload(values: npt.NDArray[Any]) -> Any:
 
 
 def _blocks(task: Task, opened: Leased, tally: Tally) -> Iterator[npt.NDArray[Any]]:
-    """The values, slab by slab along the first axis, so that no more than a few blocks are ever held."""
+    """The values in C order, slab by slab along an axis whose rows are small enough, so that no more than a few blocks are ever held."""
     shape = task.selection.result_shape
     if 0 in shape:
         return
@@ -295,16 +300,22 @@ def _blocks(task: Task, opened: Leased, tally: Tally) -> Iterator[npt.NDArray[An
         execute(plan(task.array, task.selection), out, opened, task.job.variable, tally)
         yield out
         return
-    number = next(i for i, s in enumerate(task.selection.selectors) if not isinstance(s, int))
-    row = math.prod(shape[1:]) * task.array.dtype.itemsize
-    step = _aligned(max(BLOCK // max(row, 1), 1), task.array, number, row)
+    numbers = [i for i, s in enumerate(task.selection.selectors) if not isinstance(s, int)]
+    rows = [math.prod(shape[axis + 1 :]) * task.array.dtype.itemsize for axis in range(len(shape))]
+    axis = next(axis for axis, row in enumerate(rows) if row <= BLOCK or axis == len(rows) - 1)
+    number, length = numbers[axis], shape[axis]
+    step = _aligned(max(BLOCK // max(rows[axis], 1), 1), task.array, number, rows[axis])
     # For chunks that a border of two slabs cuts.
-    cache = ChunkCache(2 * BLOCK) if step < shape[0] and opened.cache is None else None
-    for begin in range(0, shape[0], step):
-        part = _slab(task.selection, number, begin, min(begin + step, shape[0]))
-        out = np.empty(part.result_shape, task.array.dtype)
-        execute(plan(task.array, part), out, opened, task.job.variable, tally, cache)
-        yield out
+    cache = ChunkCache(2 * BLOCK) if (axis or step < length) and opened.cache is None else None
+    for place in np.ndindex(shape[:axis]):
+        outer = task.selection
+        for leading, at in zip(numbers, place, strict=False):
+            outer = _slab(outer, leading, at, at + 1)
+        for begin in range(0, length, step):
+            part = _slab(outer, number, begin, min(begin + step, length))
+            out = np.empty(part.result_shape, task.array.dtype)
+            execute(plan(task.array, part), out, opened, task.job.variable, tally, cache)
+            yield out
 
 
 def _aligned(step: int, array: VirtualArray, dimension: int, row: int) -> int:

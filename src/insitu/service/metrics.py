@@ -20,7 +20,7 @@ __all__ = ["ROUTES", "Metrics"]
 ROUTES = (
     "v2/count", "v2/max", "v2/min", "v2/select", "v2/sum", "reduce", "read", "scan", "zarr", "health", "ready", "metrics", "openapi", "other",
 )  # fmt: skip
-STATUSES = (200, 206, 304, 400, 401, 403, 404, 405, 409, 413, 422, 429, 500, 502, 503, 504, 0)
+STATUSES = (200, 206, 304, 400, 401, 403, 404, 405, 408, 409, 413, 422, 429, 500, 502, 503, 504, 0)
 """0: any other."""
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, float("inf"))
 COUNTERS = {

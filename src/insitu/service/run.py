@@ -10,6 +10,7 @@ from typing import Any
 
 import uvicorn
 
+from insitu.service.door import Door
 from insitu.service.settings import VARIABLE, Settings
 
 __all__ = ["run"]
@@ -49,6 +50,8 @@ def run(
     uvicorn.run(
         "insitu.service.app:from_environment",
         factory=True,
+        http=Door,
+        ws="none",
         host=host,
         port=port,
         workers=workers,

@@ -29,7 +29,7 @@ def scan_routes(worker: Worker) -> list[BaseRoute]:
     async def answer(request: Request) -> Response:
         try:
             who = credentials_of(request.headers, worker.settings.tokens)
-            body = await body_of(request, worker.limits.request)
+            body = await body_of(request, worker)
             kind = request.headers.get("content-type", "")
             data = await worker.run(COST, lambda deadline: _scan(worker, body, kind, who))
         except InsituError as error:

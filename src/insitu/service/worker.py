@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from insitu.reading import ChunkCache, Tally
 from insitu.service.admission import Admission
 from insitu.service.allowed import Allowed
+from insitu.service.answers import TooLargeError
 from insitu.service.compatible.load import Loader
 from insitu.service.metrics import Metrics
 from insitu.service.scans import Scans
@@ -42,6 +43,8 @@ class Worker:
         threads = settings.threads or THREADS_FOR_CORE * (os.cpu_count() or 1)
         self.admission = Admission(limits.memory, limits.queue, limits.wait, threads)
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix="insitu-serve")
+        self.incoming = 0
+        """Bytes of bodies that are not complete yet."""
         self.closing = False
 
     def close(self) -> None:
@@ -79,7 +82,7 @@ class Worker:
         leave = await self.admission.enter(cost)
         loop = asyncio.get_running_loop()
         deadline = Deadline.after(self.limits.seconds)
-        future = loop.run_in_executor(self.pool, work, deadline)
+        future = loop.run_in_executor(self.pool, _within, lambda: work(deadline))
         # Memory is given back when the thread is done, even if nobody waits for it any more.
         future.add_done_callback(lambda done: (leave(), done.cancelled() or done.exception())[0])
         try:
@@ -110,7 +113,7 @@ class Worker:
             leave()
             pieces.put_nowait(_End(None if done.cancelled() else done.exception()))
 
-        loop.run_in_executor(self.pool, produce).add_done_callback(ended)
+        loop.run_in_executor(self.pool, _within, produce).add_done_callback(ended)
         try:
             first = await pieces.get()
         except BaseException:
@@ -132,6 +135,14 @@ class Worker:
                 deadline.cancelled = True
 
         return rest()
+
+
+def _within(work: Callable[[], Answer]) -> Answer:
+    """Some work; that there is no memory for it is no reason to fail as a whole."""
+    try:
+        return work()
+    except MemoryError:
+        raise TooLargeError("there is not enough memory for this request") from None
 
 
 class _End:

@@ -71,6 +71,8 @@ def ask_path(path: str, descriptor: int | None = None) -> None:
     """A local path; with an open descriptor, that it is the file that the path really leads to."""
     if _gate is None:
         return
+    if "\0" in path:
+        raise _refused(path)
     real = os.path.realpath(path)
     if not _gate.path(real):
         raise _refused(path)

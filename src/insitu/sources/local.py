@@ -6,6 +6,7 @@ and a batch is a plain loop (about 1 µs a range over the system call; threads w
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import threading
@@ -293,7 +294,7 @@ else:  # pragma: no cover - never called, there is a check before each use
 
 
 def _ours(error: OSError, url: str, offset: int | None = None, length: int | None = None) -> SourceError:
-    if isinstance(error, FileNotFoundError | NotADirectoryError):
+    if isinstance(error, FileNotFoundError | NotADirectoryError) or error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
         pattern = any(character in url for character in "*?[{")
         return NotFoundError("no such file", url=url, hint=_PATTERN if pattern else None)
     if isinstance(error, PermissionError):

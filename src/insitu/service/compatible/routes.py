@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from insitu.errors import AccessError, CodecError, InsituError, NotFoundError, SourceError
-from insitu.service.answers import BusyError, RequestError, TooLargeError, failure, problem
+from insitu.service.answers import BusyError, RequestError, SlowError, TooLargeError, failure, problem
 from insitu.service.body import body_of
 from insitu.service.compatible.operations import OPERATIONS, encoded, operate
 from insitu.service.compatible.request import ChunkRequest, parse
@@ -39,7 +39,7 @@ def _answering(worker: Worker, keep_dims: bool) -> Callable[[Request], Awaitable
             return problem(404, f"unsupported operation {operation[:60]}")
         try:
             who = credentials_of(request.headers, worker.settings.tokens)
-            wanted = parse(await body_of(request, worker.limits.request))
+            wanted = parse(await body_of(request, worker))
             _allow(worker, wanted)
             cost = worker.loader.cost(wanted)
             data = await worker.run(cost, lambda deadline: _work(worker, operation, wanted, who, keep_dims, deadline))
@@ -66,7 +66,7 @@ def _work(
 
 def _failed(error: InsituError) -> Response:
     """The protocol's statuses: 400 for what is wrong with request, object or upstream, 401 for credentials."""
-    if isinstance(error, (RefusedError, BusyError, TooLargeError, LateError)):
+    if isinstance(error, (RefusedError, BusyError, SlowError, TooLargeError, LateError)):
         return failure(error)
     if isinstance(error, TokenError):
         return failure(error, 401)
