@@ -52,6 +52,8 @@ BYTES = {
     "lzma": "lzma",
     "zstd": "zstd",
 }
+MOST_BANDS = 65535
+"""The number is one of 16 bits, whatever type it is written in."""
 LARGEST = 1 << 31
 """Most bytes of a compressed strip or tile, decoded: more is damage (GDAL's limit too)."""
 
@@ -168,7 +170,7 @@ def _image_of(directory: Directory) -> Image:
     tags = directory
     width, height = tags.number(WIDTH, 0), tags.number(HEIGHT, 0)
     bands = tags.number(SAMPLES, 1)
-    if width < 1 or height < 1 or bands < 1:
+    if width < 1 or height < 1 or not 0 < bands <= MOST_BANDS:
         tags.fail(f"an image of {width} × {height} pixels and {bands} bands")
     if tags.number(IMAGE_DEPTH, 1) > 1:
         raise _unsupported(tags, f"a volume of {tags.number(IMAGE_DEPTH, 1)} slices in one image", "ImageDepth")
