@@ -7,11 +7,12 @@ scalar beside an array of one element, an enumeration beside its integers.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-__all__ = ["different_attributes", "different_values", "same_dtype"]
+__all__ = ["different_attributes", "different_values", "flattened", "overlapping", "same_dtype"]
 
 
 def _text(value: Any) -> Any:
@@ -45,6 +46,8 @@ def _plain(values: Any) -> np.ndarray[Any, Any]:
 def different_values(ours: Any, theirs: Any) -> str:
     """Say how two arrays differ; "" if they do not."""
     left, right = _plain(ours), _plain(theirs)
+    if left.dtype.kind == "O" and not left.shape and right.shape and isinstance(left.item(), np.ndarray):
+        left = _plain(left.item())  # of a scalar, h5py gives the sequence itself
     if left.shape != right.shape:
         return f"shape {left.shape}, not {right.shape}"
     if left.dtype.names is not None or right.dtype.names is not None:
@@ -88,6 +91,8 @@ def different_values(ours: Any, theirs: Any) -> str:
 def _bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The bytes of each element, one row each."""
     flat = np.ascontiguousarray(array).reshape(-1)
+    if not flat.size:
+        return np.empty((0, 1), "u1")
     part = np.dtype(np.longdouble)
     if flat.dtype in (part, np.dtype(np.clongdouble)) and np.finfo(part).nmant == 63:
         # Of the 16 bytes of an x87 number 10 are its own, what is in the others nobody says.
@@ -99,14 +104,36 @@ def _bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def same_dtype(ours: Any, theirs: Any) -> bool:
     """Whether two dtypes are the same to NumPy; padding and metadata (an enumeration's names) aside."""
-    left, right = np.dtype(ours), np.dtype(theirs)
+    (left, inside), (right, other) = flattened(np.dtype(ours)), flattened(np.dtype(theirs))
+    if inside != other:
+        return False
     if left.kind == "V" and "ref" in (right.metadata or {}):
         return True  # a reference is an address: any form of it will do
     if left.names is not None and right.names is not None:
         return left.names == right.names and all(same_dtype(left[name], right[name]) for name in left.names)
-    if left.subdtype and right.subdtype:
-        return left.shape == right.shape and same_dtype(left.base, right.base)
     return left == right or {left.str, right.str} in ({"|b1", "|i1"}, {"|b1", "|u1"})
+
+
+def flattened(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """The elements of an array type and its axes; of arrays of arrays, those of all of them."""
+    shape: tuple[int, ...] = ()
+    while dtype.subdtype is not None:
+        shape += dtype.shape
+        dtype = dtype.base
+    return dtype, shape
+
+
+def overlapping(dtype: np.dtype[Any]) -> bool:
+    """Whether members lie over each other: h5py (3.16) takes their places from the file, but wider numbers than there."""
+    dtype, _ = flattened(dtype)
+    if "vlen" in (dtype.metadata or {}) and isinstance(dtype.metadata["vlen"], np.dtype):
+        return overlapping(dtype.metadata["vlen"])
+    if dtype.fields is None:
+        return False
+    places = sorted((offset, offset + part.itemsize) for part, offset, *_ in dtype.fields.values())
+    return any(end > begin for (_, end), (begin, _) in pairwise(places)) or any(
+        overlapping(part) for part, *_ in dtype.fields.values()
+    )
 
 
 def different_attributes(ours: Mapping[str, Any], theirs: Mapping[str, Any], *, strict: bool) -> str:
@@ -127,6 +154,13 @@ def _different(ours: Any, theirs: Any, strict: bool) -> str:
         return f"{ours!r:.60} ({type(ours).__name__}), not {theirs!r:.60} ({type(theirs).__name__})"
     left, right = _plain(ours), _plain(theirs)
     if not strict:
+        if (
+            right.dtype.kind == "O"
+            and right.size == 1
+            and isinstance(right.item(), np.ndarray)
+            and left.dtype.kind != "O"
+        ):
+            right = _plain(right.item())  # of one sequence, netCDF shows the sequence
         if left.size == 0 or right.size == 0 or theirs is None:
             return (
                 ""

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from finding import Finding
 
-__all__ = ["findings_of", "generate"]
+__all__ = ["DIED", "environment", "findings_of", "generate"]
 
 DIED = "the process died"
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -50,7 +50,7 @@ def generate(folder: Path) -> dict[str, Path]:
     """
     for maker in ("make_hdf5.py", "make_netcdf4.py"):
         command = [sys.executable, str(FIXTURES / maker), str(folder)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=_environment())
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment())
     return {path.stem: path for path in sorted(folder.iterdir())}
 
 
@@ -77,8 +77,9 @@ def _end(worker: subprocess.Popen[str]) -> None:
         pass
 
 
-def _environment() -> dict[str, str]:
-    paths = [str(Path(__file__).parent), *filter(None, sys.path)]
+def environment() -> dict[str, str]:
+    """For processes that import the modules of these folders."""
+    paths = [str(Path(__file__).parent), str(FIXTURES), *filter(None, sys.path)]
     kept = {name: value for name, value in os.environ.items() if name != "HDF5_PLUGIN_PATH"}
     return kept | {"PYTHONPATH": os.pathsep.join(paths)}
 
@@ -91,7 +92,7 @@ def _start(comparison: str) -> subprocess.Popen[str]:
             stdout=subprocess.PIPE,
             stderr=told,
             text=True,
-            env=_environment(),
+            env=environment(),
         )
         assert worker.stdout is not None
         if worker.stdout.readline() != READY:  # an error here is one of the comparison itself, not of a file

@@ -48,7 +48,7 @@ def converted(data: Any, layout: Mapping[str, Any], dtype: np.dtype[Any]) -> NDA
     data
         The bytes.
     layout
-        `size` in bytes, `big` (endian), `offset` and `precision` in bits; of an integer `signed`; of a float the bits of `sign`, `exponent`
+        `size` in bytes, `big` (endian) or `vax` (if it is so), `offset` and `precision` in bits; of an integer `signed`; of a float the bits of `sign`, `exponent`
         and `mantissa` (place and number of bits each), the `bias` of the exponent, and whether a leading one is `implied`.
     dtype
         What they become.
@@ -63,7 +63,11 @@ def converted(data: Any, layout: Mapping[str, Any], dtype: np.dtype[Any]) -> NDA
     if not 1 <= size <= 16:
         raise CodecError(f"numbers of {size} bytes", codec=NAME)
     rows = np.frombuffer(data, np.uint8).reshape(-1, size)
-    if layout["big"]:
+    if layout.get("vax"):  # words of two bytes, the highest first
+        if size % 2:
+            raise CodecError(f"numbers of {size} bytes in VAX byte order", codec=NAME)
+        rows = rows.reshape(-1, size // 2, 2)[:, ::-1].reshape(-1, size)
+    elif layout["big"]:
         rows = rows[:, ::-1]
     if size > 8:
         return _extended(rows, layout, dtype)
@@ -92,15 +96,16 @@ def _float(whole: NDArray[np.uint64], layout: Mapping[str, Any], dtype: np.dtype
     largest = (1 << count) - 1
     place, width = layout["mantissa"]
     mantissa = _bits(whole, place, width)
-    if width > 52:
+    wide = np.longdouble if dtype.itemsize > 8 else np.float64
+    if width > np.finfo(wide).nmant:
         raise CodecError(f"a mantissa of {width} bits", codec=NAME)
     negative = _bits(whole, int(layout["sign"]), 1).astype(bool)
     bias = int(layout["bias"])
     if layout["implied"]:
-        full = np.where(exponent == 0, mantissa, mantissa | np.uint64(1 << width)).astype(np.float64)
+        full = np.where(exponent == 0, mantissa, mantissa | np.uint64(1 << width)).astype(wide)
         power = np.maximum(exponent, 1) - bias - width
     else:
-        full, power = mantissa.astype(np.float64), exponent - bias - (width - 1)
+        full, power = mantissa.astype(wide), exponent - bias - (width - 1)
     value = np.ldexp(full, np.clip(power, -(1 << 20), 1 << 20).astype(np.int32))
     value = np.where(exponent == largest, np.where(mantissa == 0, math.inf, math.nan), value)
     return np.where(negative, -value, value).astype(dtype)

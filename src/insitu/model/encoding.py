@@ -52,7 +52,8 @@ class Encoding:
     order: tuple[int, ...] | None = None
     """The chunk's axes from slowest to fastest varying; None: as they come (C)."""
     fill: bytes | None = None
-    """One element's raw bytes: what a never-written chunk holds. None: zeros."""
+    """One element's raw bytes: what a never-written chunk holds. None: zeros. Of elements with parts of varying length: part after part, such
+    ones behind their length (four bytes)."""
 
     def __post_init__(self) -> None:
         if self.order is not None:
@@ -76,6 +77,8 @@ class Encoding:
             if self.codecs and self.codecs[0].name.removeprefix("numcodecs.") == "vlen-bytes":
                 return self.fill or b""
             told = self.codecs[0].configuration if self.codecs else {}
+            if self.fill is not None and "type" in told:
+                return _held(told["type"], self.fill, 0)[0]
             return _varying(self.dtype, told.get("type", told), self.fill)
         raw = self.fill if self.fill is not None else bytes(self.dtype.itemsize)
         if not self.dtype.itemsize:
@@ -110,6 +113,41 @@ def _varying(dtype: np.dtype[Any], told: Mapping[str, Any], fill: bytes | None) 
             held[()] = np.empty((0, *told.get("dims", ())), _dtype(base))
         return held
     return "" if fill is None else fill.decode("utf-8", "surrogateescape")
+
+
+def _held(told: Mapping[str, Any], fill: bytes, at: int) -> tuple[Any, int]:
+    """An element that is written out part after part, and where it ends.
+
+    Parameters
+    ----------
+    told
+        Its type, as the codec is told.
+    fill, at
+        The bytes, and where it begins.
+    """
+    kind = told["kind"]
+    if kind in ("text", "sequence"):
+        count = int.from_bytes(fill[at : at + 4], "little")
+        at += 4
+        if count > len(fill) - at:
+            raise ModelError("a fill value that is cut off")
+        if kind == "text":
+            return fill[at : at + count].decode("utf-8", "surrogateescape"), at + count
+        dims = tuple(told.get("dims", ()))
+        held, several = np.empty((), object), np.empty((count, *dims), _dtype(told["base"]))
+        for place in np.ndindex(several.shape):
+            several[place], at = _held(told["base"], fill, at)
+        held[()] = several
+        return held, at
+    if kind == "compound":
+        record = np.zeros((), _dtype(told))
+        for name, _, shape, member in told["members"]:
+            for place in np.ndindex(tuple(shape)):
+                value, at = _held(member, fill, at)
+                record[name][place] = value.item() if member["kind"] == "sequence" else value
+        return record[()], at
+    dtype = np.dtype(told["dtype"])
+    return np.frombuffer(fill, dtype, 1, at)[0], at + dtype.itemsize
 
 
 def _dtype(told: Mapping[str, Any]) -> np.dtype[Any]:

@@ -15,7 +15,7 @@ __all__ = ["pick", "put"]
 def pick(chunk: npt.NDArray[Any], inside: tuple[Picker, ...]) -> npt.NDArray[Any]:
     """What is wanted of a chunk."""
     if sum(isinstance(picker, np.ndarray) for picker in inside) <= 1:
-        return chunk[inside]
+        return chunk[(*inside, ...)]  # the Ellipsis: of an array of one object, not the object
     for axis, picker in enumerate(inside):
         chunk = chunk[(slice(None),) * axis + (picker,)]
     return chunk

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import insitu
-from insitu.errors import NotFoundError, UnsupportedError, VariableError
+from insitu.errors import NotFoundError, VariableError
 
 
 def test_external_storage(tmp_path: Path, monkeypatch) -> None:
@@ -25,17 +25,16 @@ def test_external_storage(tmp_path: Path, monkeypatch) -> None:
         "elements": ((12, 5), [("a.bin", 4, 148), ("b.bin", 0, 40), ("b.bin", 8, 60)]),
         "short": ((7, 4), [("b.bin", 0, 112)]),
         "scalar": ((), [("b.bin", 4, 4)]),
+        "split": ((4,), [("a.bin", 4, 6), ("b.bin", 0, 10)]),
+        "shreds": ((2, 2), [("a.bin", 4, 1), ("b.bin", 1, 2), ("b.bin", 9, 3), ("a.bin", 11, 8), ("b.bin", 70, 40)]),
     }
     with h5py.File(path, "w") as file:
         for name, (shape, segments) in cases.items():
             file.create_dataset(name, shape, "<i4", external=segments)
-        file.create_dataset("split", (4,), "<i4", external=[("a.bin", 4, 6), ("b.bin", 0, 10)])
         file.create_dataset("gone", (4,), "<i4", external=[("gone.bin", 0, 16)])
     for name in cases:
         with h5py.File(path) as file:
             np.testing.assert_array_equal(insitu.read(path, name), file[name][...], err_msg=name)
-    with pytest.raises(UnsupportedError, match="two external files"):
-        insitu.scan(path, variables=["split"])
     with pytest.raises(NotFoundError, match="gone"):
         insitu.scan(path, variables=["gone"])
 

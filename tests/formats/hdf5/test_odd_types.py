@@ -183,3 +183,64 @@ def test_committed_types_and_several_scales(tmp_path: Path) -> None:
     with h5py.File(path) as file:
         for name in ("x", "first", "texts"):
             equal(insitu.read(group, name), file[name][...])
+
+
+def _raw(file: h5py.File, name: str, kind: Any, data: bytes) -> None:
+    """A dataset with these bytes."""
+    count = len(data) // kind.get_size()
+    made = h5py.h5d.create(file.id, name.encode(), kind, h5py.h5s.create_simple((count,)))
+    made.write(h5py.h5s.ALL, h5py.h5s.ALL, np.frombuffer(data, f"V{kind.get_size()}").copy(), kind)
+
+
+@pytest.mark.parametrize("libver", ["earliest", "latest"])
+def test_the_byte_order_of_a_vax(tmp_path: Path, libver: str) -> None:
+    """Words of two bytes, the highest first; what older versions of the message say of it, the library takes for big-endian."""
+    path = tmp_path / "x.h5"
+    data = np.random.default_rng(0).integers(0, 255, 64, "u1").tobytes()
+    with h5py.File(path, "w", libver=libver) as file:
+        for name, base in (("single", h5py.h5t.IEEE_F32LE), ("double", h5py.h5t.IEEE_F64LE)):
+            kind = base.copy()
+            kind.set_order(h5py.h5t.ORDER_VAX)
+            _raw(file, name, kind, data)
+    with h5py.File(path) as file:
+        for name in ("single", "double"):
+            expected = np.empty(len(data) // (4 if name == "single" else 8))
+            dataset = h5py.h5d.open(file.id, name.encode())
+            dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, expected, h5py.h5t.NATIVE_DOUBLE)
+            np.testing.assert_array_equal(insitu.read(path, name), expected)
+
+
+def test_floats_that_only_a_long_double_can_hold(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    kind = h5py.h5t.IEEE_F64LE.copy()
+    kind.set_ebias(500)
+    with h5py.File(path, "w") as file:
+        _raw(file, "x", kind, np.random.default_rng(0).integers(0, 255, 80, "u1").tobytes())
+    same(path)
+    assert insitu.scan(path).arrays["x"].dtype == np.longdouble
+
+
+def test_texts_padded_with_blanks_in_attributes_and_of_one_byte(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    kinds = {}
+    for size in (1, 4):
+        kinds[size] = h5py.h5t.C_S1.copy()
+        kinds[size].set_size(size)
+        kinds[size].set_strpad(h5py.h5t.STR_SPACEPAD)
+    record = h5py.h5t.create(h5py.h5t.COMPOUND, 6)
+    record.insert(b"text", 0, kinds[4])
+    record.insert(b"letter", 5, kinds[1])
+    with h5py.File(path, "w") as file:
+        _raw(file, "x", kinds[1], b"a b ")
+        attribute = h5py.h5a.create(file["x"].id, b"record", record, h5py.h5s.create_simple((1,)))
+        attribute.write(np.array([b"ab   "[:5] + b" "], "V6"), mtype=record)
+    same(path)
+    value = insitu.scan(path).arrays["x"].attributes["record"]
+    assert (value["text"], value["letter"]) == (b"ab", b"")
+
+
+def test_one_sequence_alone(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", (), h5py.vlen_dtype("<f4"))[()] = np.array([1.5, 2.5], "f4")
+    assert insitu.read(path, "x").item().tolist() == [1.5, 2.5]

@@ -22,7 +22,9 @@ from insitu.formats.hdf5.file import File
 from insitu.formats.hdf5.layout import ChunkedLayout, CompactLayout, ContiguousLayout
 from insitu.formats.hdf5.objects import Dataset
 from insitu.formats.hdf5.pipeline import Filter, codec_of
+from insitu.formats.hdf5.values import ended
 from insitu.model import (
+    INLINE,
     UNWRITTEN,
     Axis,
     ChunkTable,
@@ -37,6 +39,9 @@ from insitu.model import (
 )
 
 __all__ = ["details_of", "encoding_of", "virtual_array"]
+
+INLINE_LIMIT = 16 << 20
+CELLS_LIMIT = 1 << 22
 
 
 def virtual_array(
@@ -78,11 +83,8 @@ def virtual_array(
     table = _table(file, source, dataset, grid, shape, len(encoding.codecs) - len(dataset.filters))
     tile = Tile(axes, (encoding,), table)
     if dataset.fill.state == "untold" and _has_gaps(table):
-        raise UnsupportedError(
-            "chunks that were never written, with a fill value of varying length inside of others, or one that differs from element to "
-            "element of an array type",
-            structure="fill value",
-        )
+        count = math.prod(chunk) // math.prod(datatype.shape)
+        tile = Tile(axes, (encoding,), _filled(dataset, table, count, len(encoding.codecs) - len(dataset.filters)))
     fill = encoding.fill_value()
     return VirtualArray.of(tile, dims=dims, attributes=attributes, fill_value=fill, details=details)
 
@@ -90,6 +92,32 @@ def virtual_array(
 def _has_gaps(table: ChunkTable) -> bool:
     return isinstance(table, Sparse) or (
         isinstance(table, Columns) and bool((np.asarray(table.source) == UNWRITTEN).any())
+    )
+
+
+def _filled(dataset: Dataset, table: ChunkTable, count: int, shift: int) -> ChunkTable:
+    """A table whose gaps are filled by a chunk of its own: a fill value that differs from element to element of an array type."""
+    data, total = dataset.fill.value, math.prod(table.shape)
+    if data is None or len(data) * count > INLINE_LIMIT or total > CELLS_LIMIT:
+        raise UnsupportedError(
+            "chunks that were never written, with a fill value that differs from element to element of an array type",
+            structure="fill value",
+        )
+    found = table.locate(list(np.indices(table.shape).reshape(len(table.shape), -1)))
+    gaps = np.broadcast_to(found.source, (total,)) == UNWRITTEN
+    skipped = (1 << len(dataset.filters)) - 1 << shift
+
+    def instead(column: npt.NDArray[Any], of_gaps: int) -> npt.NDArray[Any]:
+        return np.where(gaps, np.int64(of_gaps), column).reshape(table.shape)
+
+    return Columns(
+        table.shape,
+        table.sources,
+        instead(found.source, INLINE),
+        instead(found.offset, 0),
+        instead(found.length, len(data) * count),
+        instead(found.filter_mask, skipped),
+        inline=data * count,
     )
 
 
@@ -136,7 +164,8 @@ def encoding_of(file: File, dataset: Dataset) -> Encoding:
     if dataset.datatype.heaped or dataset.datatype.deep:
         codecs = tuple(codec_of(item, dataset.datatype.size) for item in dataset.filters)
         return Encoding(dataset.datatype.dtype, (_heap_codec(file, dataset.datatype), *codecs), fill=dataset.fill.value)
-    return _plain_encoding(dataset.datatype, dataset.filters, dataset.fill.value)
+    fill = None if dataset.fill.state == "untold" else dataset.fill.value
+    return _plain_encoding(dataset.datatype, dataset.filters, fill)
 
 
 # Variables of an archive have few encodings among them. A datatype is found by its identity: it is remembered itself.
@@ -152,6 +181,8 @@ def _plain_encoding(datatype: Datatype, filters: tuple[Filter, ...], fill: bytes
             fill = converted(fill, dict(datatype.number), datatype.dtype).tobytes()
         elif datatype.members:
             fill = elements(fill, {"type": described(datatype)}).tobytes()
+        elif datatype.texts:
+            fill = ended(fill, datatype)
         if not any(fill):
             fill = None
     if datatype.members:

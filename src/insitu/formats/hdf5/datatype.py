@@ -110,7 +110,8 @@ def _parse(body: bytes, at: int, depth: int) -> tuple[Datatype, int]:
         dtype, number = fixed_point(size, bits, body[at : at + 4], signed=kind == 0 and bool(bits & 8))
         return Datatype("number", size, dtype, number=number, note="bits" if kind == 4 else ""), at + 4
     if kind == 1:
-        dtype, number = floating_point(size, bits, body[at : at + 12])
+        # Before version 3, only one bit tells the byte order: what is written there as VAX's is read as big-endian.
+        dtype, number = floating_point(size, bits if version >= 3 else bits & ~0x40, body[at : at + 12])
         return Datatype("number", size, dtype, number=number), at + 12
     if kind == 2:
         return _time(body, at, size, bits)
@@ -153,7 +154,8 @@ def _string(size: int, bits: int) -> Datatype:
     padding = {0: "null-terminated", 1: "null-padded", 2: "space-padded"}.get(bits & 15)
     if padding is None:
         raise FormatError(f"strings padded in way {bits & 15}", structure="datatype")
-    texts = ((0, size, padding),) if size > 1 and padding != "null-padded" else ()
+    ends = padding == "space-padded" or (padding == "null-terminated" and size > 1)
+    texts = ((0, size, padding),) if ends else ()
     charset = _charset(bits >> 4 & 15)
     return Datatype("string", size, np.dtype(f"S{size}"), charset=charset, padding=padding, texts=texts)
 
@@ -215,7 +217,7 @@ def _compound(body: bytes, at: int, size: int, count: int, version: int, depth: 
         raise FormatError("a compound type has no members, or two of one name", structure="datatype")
     parts = tuple(members)
     if any(member.heaped or member.members or member.number for _, _, _, member in members):
-        packed = np.dtype(list(zip(names, formats, strict=True)))
+        packed = np.dtype([(name, _packed(form)) for name, form in zip(names, formats, strict=True)])
         return Datatype("compound", size, packed, members=parts, parts=parts), at
     # The form in which h5py stores complex numbers.
     if names == ["r", "i"] and offsets == [0, size // 2] and formats[0] == formats[1]:
@@ -224,6 +226,13 @@ def _compound(body: bytes, at: int, size: int, count: int, version: int, depth: 
             return Datatype("number", size, np.dtype(f"{part.byteorder}c{size}")), at
     dtype = np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
     return Datatype("compound", size, dtype, texts=tuple(texts[:TEXTS_LIMIT]), parts=parts), at
+
+
+def _packed(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The same type without gaps."""
+    if dtype.subdtype is not None:
+        return np.dtype((_packed(dtype.base), dtype.shape))
+    return dtype if dtype.names is None else np.dtype([(name, _packed(dtype[name])) for name in dtype.names])
 
 
 def _enumeration(body: bytes, at: int, count: int, version: int, depth: int) -> tuple[Datatype, int]:

@@ -20,8 +20,17 @@ from insitu.formats.hdf5.objects import Dataset
 from insitu.formats.hdf5.selection import Picked
 from insitu.formats.hdf5.window import Window
 from insitu.model import Axis, Columns, Encoding, Source, Tile, VirtualArray
+from insitu.sources.protocol import ByteSource
 
-__all__ = ["Run", "array_of_runs", "external_array"]
+__all__ = ["Part", "Run", "aligned", "array_of_runs", "external_array"]
+
+
+class Part(NamedTuple):
+    """Some bytes of the dataset, as they are cut: where they lie, or nowhere (zeros)."""
+
+    source: ByteSource | None
+    offset: int
+    length: int
 
 
 class Run(NamedTuple):
@@ -50,9 +59,10 @@ def external_array(
         raise UnsupportedError(f"a dataset of {dataset.space.shape} in external storage, on a dimension of {shape}")
     details = details_of(dataset, shape)
     details["external"] = [segment.name for segment in dataset.segments]
-    total = math.prod((*shape, *dataset.datatype.shape)) * encoding.dtype.itemsize
-    runs = _runs(neighbours, window, dataset, total)
-    return array_of_runs(runs, encoding, (*shape, *dataset.datatype.shape), dims, attributes, details)
+    total = math.prod(shape) * dataset.datatype.size
+    size = dataset.datatype.size // math.prod(dataset.datatype.shape)
+    runs = aligned(_parts(neighbours, window, dataset, total), size) or [Run(None, 0, 0)]
+    return array_of_runs(runs, encoding, (*shape, *dataset.datatype.shape), dims, attributes, details, size)
 
 
 def array_of_runs(
@@ -62,6 +72,7 @@ def array_of_runs(
     dims: tuple[str, ...],
     attributes: dict[str, Any],
     details: dict[str, Any],
+    size: int,
 ) -> VirtualArray:
     """The virtual array whose bytes are those of some runs, one after the other.
 
@@ -75,26 +86,25 @@ def array_of_runs(
         The shape.
     dims, attributes, details
         Of the array.
+    size
+        Of an element as it is stored.
     """
     if len(runs) == 1:
         pieces = [Piece(_array(runs[0], whole, encoding), (0,) * len(whole))]
     else:
-        pieces = _cut(runs, whole, encoding)
+        pieces = _cut(runs, whole, encoding, size)
     tiles, origins = assemble(pieces, len(whole))
     fill = encoding.fill_value()
     return VirtualArray(whole, encoding.dtype, dims, tiles, origins, attributes, fill, details)
 
 
-def _cut(runs: list[Run], whole: tuple[int, ...], encoding: Encoding) -> list[Piece]:
+def _cut(runs: list[Run], whole: tuple[int, ...], encoding: Encoding, size: int) -> list[Piece]:
     """Several runs: of whole rows each where they are such, else of elements."""
-    size = encoding.dtype.itemsize
     row = math.prod(whole[1:]) * size
     rows = all(run.length % row == 0 for run in runs)
     step = row if rows else size
     pieces, at = [], 0
     for run in runs:
-        if run.length % step:
-            raise UnsupportedError("an element that lies in two external files", structure="external files")
         count = run.length // step
         shape = (count, *whole[1:]) if rows else (count,)
         pieces.append(Piece(_array(run, shape, encoding), (at,) + (0,) * (len(shape) - 1)))
@@ -106,9 +116,34 @@ def _cut(runs: list[Run], whole: tuple[int, ...], encoding: Encoding) -> list[Pi
     return list(place(Picked("all"), Picked("all"), flat, whole, 0))
 
 
-def _runs(neighbours: Neighbours, window: Window, dataset: Dataset, total: int) -> list[Run]:
-    """The runs that hold the bytes of a dataset."""
+def aligned(parts: list[Part], size: int) -> list[Run]:
+    """Parts as runs of whole elements of some size; an element that lies in several files is read, and a run of its own."""
     runs: list[Run] = []
+    owed = b""
+    for source, begin, length in parts:
+        offset, end = begin, begin + length
+        if owed:
+            offset = min(end, begin + size - len(owed))
+            owed += _read(source, begin, offset - begin)
+            if len(owed) < size:
+                continue
+            runs.append(Run(None, 0, size, owed))
+            owed = b""
+        rest = (end - offset) % size
+        if end - rest > offset:
+            runs.append(Run(None if source is None else source.describe(), offset, end - rest - offset))
+        owed = _read(source, end - rest, rest)
+    return runs
+
+
+def _read(source: ByteSource | None, offset: int, length: int) -> bytes:
+    data = b"" if source is None or not length else source.read(offset, length)
+    return data.ljust(length, b"\0")
+
+
+def _parts(neighbours: Neighbours, window: Window, dataset: Dataset, total: int) -> list[Part]:
+    """Where the bytes of a dataset are."""
+    parts: list[Part] = []
     left = total
     for segment in dataset.segments:
         if not left:
@@ -119,15 +154,15 @@ def _runs(neighbours: Neighbours, window: Window, dataset: Dataset, total: int) 
             raise NotFoundError(f"the external file {segment.name!r} with the data is missing", url=window.url)
         known = max(0, min(length, there.size - segment.offset))
         if known:
-            runs.append(Run(there.source.describe(), segment.offset, known))
+            parts.append(Part(there.source, segment.offset, known))
         if length > known:
-            runs.append(Run(None, 0, length - known))
+            parts.append(Part(None, 0, length - known))
         left -= length
     if left:
         raise FormatError(
             f"external files for {total - left} bytes where {total} are needed", structure="external files"
         )
-    return runs or [Run(None, 0, 0)]
+    return parts
 
 
 def _array(run: Run, shape: tuple[int, ...], encoding: Encoding) -> VirtualArray:

@@ -29,7 +29,7 @@ def read_symbol_table(file: File, body: bytes) -> Walk[list[Link]]:
         file.fail("message is cut off", 0, "symbol table")
     names, nodes = yield Side([read_local_heap(file, heap), _symbol_nodes(file, tree)])
     links = []
-    size = 2 * width + 24
+    size = file.length_size + width + 24  # III.C; the name has a length's width, whatever the specification says
     for place, node in nodes:
         count = int.from_bytes(node[6:8], "little")
         if node[:4] != b"SNOD" or 8 + count * size > len(node):
@@ -57,7 +57,7 @@ def read_local_heap(file: File, address: int) -> Walk[bytes]:
 def _symbol_nodes(file: File, address: int) -> Walk[list[tuple[int, bytes]]]:
     """The symbol table nodes (III.B) of a group."""
     places = yield from read_group_tree(file, address)
-    size = 8 + 2 * file.group_leaf_k * (2 * file.offset_size + 24)
+    size = 8 + 2 * file.group_leaf_k * (file.length_size + file.offset_size + 24)
     if len(set(places)) != len(places) or len(places) * size > file.size:
         file.fail("leads to one symbol table node twice", address, "group B-tree")
     blocks = yield [file.range(place, size, "symbol table node") for place in places]
@@ -66,12 +66,12 @@ def _symbol_nodes(file: File, address: int) -> Walk[list[tuple[int, bytes]]]:
 
 def _link(file: File, entry: bytes, names: bytes, place: int) -> Link:
     """A symbol table entry (III.C): name, object header, and for soft links (cache type 2) their target."""
-    width = file.offset_size
-    name = _text(file, names, int.from_bytes(entry[:width], "little"), place)
-    if int.from_bytes(entry[2 * width : 2 * width + 4], "little") == 2:
-        at = int.from_bytes(entry[2 * width + 8 : 2 * width + 12], "little")
+    begin, end = file.length_size, file.length_size + file.offset_size
+    name = _text(file, names, int.from_bytes(entry[:begin], "little"), place)
+    if int.from_bytes(entry[end : end + 4], "little") == 2:
+        at = int.from_bytes(entry[end + 8 : end + 12], "little")
         return Link(name, None, _text(file, names, at, place), None, 0)
-    return Link(name, int.from_bytes(entry[width : 2 * width], "little"), None, None, 0)
+    return Link(name, int.from_bytes(entry[begin:end], "little"), None, None, 0)
 
 
 def _text(file: File, names: bytes, at: int, place: int) -> str:

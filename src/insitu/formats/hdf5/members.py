@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from insitu.errors import UnsupportedError
 from insitu.formats.hdf5.arrays import details_of, encoding_of, virtual_array
-from insitu.formats.hdf5.external import Run, array_of_runs
+from insitu.formats.hdf5.external import Part, aligned, array_of_runs
 from insitu.formats.hdf5.file import File
 from insitu.formats.hdf5.joined import Joined
 from insitu.formats.hdf5.layout import ContiguousLayout
@@ -47,9 +47,13 @@ def member_array(
         if shape == dataset.space.shape and length and (layout.size is None or layout.size >= length):
             encoding = encoding_of(seen, dataset)
             size = dataset.datatype.size // math.prod(dataset.datatype.shape)
-            runs = _runs(joined, layout.address + file.base, length, size)
+            parts = [
+                Part(run.member.source, run.offset, run.length)
+                for run in joined.runs(layout.address + file.base, length)
+            ]
+            runs = aligned(parts, size)
             _check(joined, heaped, [run.source for run in runs])
-            return array_of_runs(runs, encoding, whole, dims, attributes, details_of(dataset, shape))
+            return array_of_runs(runs, encoding, whole, dims, attributes, details_of(dataset, shape), size)
     array = virtual_array(file, joined.describe(), dataset, shape, dims, attributes)
     if not len(array.tiles):
         return array
@@ -85,23 +89,6 @@ def _check(joined: Joined, heaped: bool, sources: list[Any]) -> None:
             "values of varying length whose references and heaps are in different files of a set",
             hint="Repack the set into one file with h5repack",
         )
-
-
-def _runs(joined: Joined, offset: int, length: int, size: int) -> list[Run]:
-    """The runs of a range, each of whole elements; an element at a seam is a run of its own."""
-    runs: list[Run] = []
-    done = 0
-    for run in joined.runs(offset, length):
-        start = sum(r.length for r in runs) - done  # bytes of this run that an element at the seam took
-        done += run.length
-        count = (run.length - start) // size * size
-        if count > 0:
-            runs.append(Run(run.member.source.describe(), run.offset + start, count))
-        rest = run.length - start - max(count, 0)
-        if rest > 0:
-            at = offset + sum(r.length for r in runs)
-            runs.append(Run(None, 0, size, joined.read(at, size)))
-    return runs
 
 
 def _spread(joined: Joined, table: ChunkTable) -> Columns:

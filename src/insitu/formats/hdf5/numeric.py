@@ -2,7 +2,7 @@
 
 The properties of fixed-point and floating-point datatypes: format specification 3.0, IV.A.2.d, classes 0, 1 and 4.
 A number that fills its bytes is taken as it is; others (12 bits in 16, floats with other exponents) go through a codec, which is told
-their bits; what it cannot do (VAX byte order) is refused by name rather than mis-read.
+their bits; what it cannot do is refused by name rather than mis-read.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ def fixed_point(size: int, bits: int, properties: bytes, *, signed: bool) -> tup
     precision = int.from_bytes(properties[2:4], "little")
     if precision == 0 or offset + precision > 8 * size:
         raise FormatError(f"integers of {precision} bits from bit {offset} of {size} bytes", structure="datatype")
-    # An unsigned number with zeros above it is itself.
-    whole = offset == 0 and (precision == 8 * size or (not signed and not bits & 4))
+    whole = offset == 0 and precision == 8 * size
     if size > 8:
         raise UnsupportedError(f"integers of {precision} bits from bit {offset} of {size} bytes", structure="datatype")
     width = next(width for width in (1, 2, 4, 8) if width >= size)
@@ -85,12 +84,15 @@ def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[An
         "implied": implied == 2,
     }
     dtype = _smallest(size, form[3], form[5], form[6])
-    if order == 3 or dtype is None or (size > 8 and (form[1:], sign) != (_EXTENDED[1:], 79)):
+    if order == 2 or dtype is None or (size > 8 and (form[1:], sign) != (_EXTENDED[1:], 79)):
         raise UnsupportedError(
-            f"floating-point numbers of {size} bytes with {form[3]} exponent and {form[5]} mantissa bits"
-            + (" in VAX byte order" if order == 3 else ""),
+            f"floating-point numbers of {size} bytes with {form[3]} exponent and {form[5]} mantissa bits",
             structure="datatype",
         )
+    if order == 3:
+        if size % 2:
+            raise FormatError(f"floats of {size} bytes in VAX byte order", structure="datatype")
+        told["vax"] = True
     _check(told, size)
     return dtype.newbyteorder(">" if order else "<"), tuple(told.items())
 
@@ -103,7 +105,9 @@ def _smallest(size: int, exponent: int, mantissa: int, bias: int) -> np.dtype[An
         info = np.finfo(name)
         if mantissa <= info.nmant and (1 << exponent) - bias - 1 <= info.maxexp and 1 - bias >= info.minexp:
             return np.dtype(name)
-    return None
+    info = np.finfo(np.longdouble)
+    fits = mantissa <= min(info.nmant, 63) and (1 << exponent) - bias - 1 <= info.maxexp and 1 - bias >= info.minexp
+    return np.dtype(np.longdouble) if fits and np.little_endian else None
 
 
 def _check(told: dict[str, Any], size: int) -> None:

@@ -6,7 +6,6 @@ once, however many links lead to it, so no circle of links can catch the walk.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,6 +49,7 @@ from insitu.formats.hdf5.messages import (
     Message,
 )
 from insitu.formats.hdf5.object_header import read_object_header
+from insitu.formats.hdf5.odd_fill import read_odd_fill
 from insitu.formats.hdf5.pipeline import Filter, parse_filters
 from insitu.formats.hdf5.pointers import BOOKKEEPING, read_pointing
 from insitu.formats.hdf5.segments import Segment, read_segments
@@ -200,7 +200,7 @@ def _describe(file: File, dataset: Dataset, parts: dict[int, Message], indexed: 
         dataset.mappings = yield from _mappings(file, dataset.layout)
     value = dataset.fill.value
     if value is not None and (dataset.datatype.heaped or dataset.datatype.deep or dataset.datatype.shape):
-        dataset.fill = yield from _odd_fill(file, dataset.datatype, dataset.fill)
+        dataset.fill = yield from read_odd_fill(file, dataset.datatype, dataset.fill)
     if indexed:
         yield from read_index(file, dataset)
 
@@ -217,20 +217,6 @@ def read_index(file: File, dataset: Dataset) -> Walk[None]:
     """Find the chunks of a dataset, if it has any."""
     if isinstance(dataset.layout, ChunkedLayout) and dataset.chunks is None:
         dataset.chunks = yield from read_chunks(file, dataset.layout, dataset.space, len(dataset.filters))
-
-
-def _odd_fill(file: File, datatype: Datatype, fill: Fill) -> Walk[Fill]:
-    """The fill value of a type of varying length, which lies in a heap, or of an array type, which has one for each of its elements."""
-    value = fill.value or b""
-    if not any(value):
-        return Fill(None, fill.state)
-    if datatype.heaped and not datatype.shape and not in_parts(datatype):
-        values = yield from read_heap_values(file, heap_records(file, value))
-        return Fill(values[0] if values and values[0] else None, fill.state)
-    size = datatype.size // math.prod(datatype.shape)
-    if datatype.heaped or datatype.deep or value != value[:size] * (len(value) // size):
-        return Fill(None, "untold")
-    return fill
 
 
 def _values(file: File, messages: list[Message]) -> Walk[tuple[dict[str, Any], list[list[int]], dict[str, str]]]:

@@ -122,7 +122,7 @@ def _old(file: File, data: bytes, version: int, at: int) -> Superblock:
         file.fail("has B-trees without room for children", 0, "superblock")
     base, _, end, driver = (_uint(data, place + i * width, width) for i in range(4))
     # Root group symbol table entry: name offset, then the object header's address (III.C).
-    root = _uint(data, place + 5 * width, width)
+    root = _uint(data, place + 4 * width + file.length_size, width)
     if driver != file.undefined:  # before the length is judged: of a set of files, one is always too short
         begin = driver + 8  # II.B, "Driver Information Block": version, reserved, size, then the name of the driver
         member_of_set(file, Of(data[begin : begin + 8], driver + at, end))

@@ -13,11 +13,12 @@ import numpy as np
 
 from insitu.codecs.hdf5_number import converted
 from insitu.codecs.hdf5_record import elements
+from insitu.codecs.hdf5_text import end_texts
 from insitu.formats.hdf5.dataspace import Dataspace
 from insitu.formats.hdf5.datatype import Datatype
 from insitu.formats.hdf5.description import described
 
-__all__ = ["NOTHING", "heaped_value", "plain_value"]
+__all__ = ["NOTHING", "ended", "heaped_value", "plain_value"]
 
 NOTHING: Any = object()
 """Stands for: this attribute has no value to show."""
@@ -46,11 +47,19 @@ def plain_value(name: str, datatype: Datatype, space: Dataspace, data: bytes) ->
     elif datatype.number is not None:
         whole = converted(data, dict(datatype.number), dtype)
     else:
-        whole = np.frombuffer(data, dtype)
+        whole = np.frombuffer(ended(data, datatype) if datatype.texts else data, dtype)
     array = whole.astype(dtype.newbyteorder("="))
     if array.size == 1 and len(shape) <= 1:
         return array[0]
     return array.reshape(shape)
+
+
+def ended(data: bytes, datatype: Datatype) -> bytes:
+    """Records whose texts end where they say that they end."""
+    rows = np.frombuffer(data, np.uint8).reshape(-1, datatype.dtype.itemsize).copy()
+    for start, length, padding in datatype.texts:
+        end_texts(rows[:, start : start + length], padding)
+    return rows.tobytes()
 
 
 def _seen_by_netcdf(datatype: Datatype) -> np.dtype[Any]:
