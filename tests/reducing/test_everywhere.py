@@ -161,7 +161,10 @@ def test_everywhere_the_same(root: Path, server: Server, monkeypatch: pytest.Mon
     check(here, part, along, case["skipna"])
     for method in METHODS:
         assert there[method].dtype == here[method].dtype
-        np.testing.assert_array_equal(there[method], here[method], err_msg=method)
+        if case["fused"]:  # by another kernel than there: squares are added in another order
+            np.testing.assert_allclose(there[method], here[method], rtol=1e-6, atol=1e-9, err_msg=method)
+        else:
+            np.testing.assert_array_equal(there[method], here[method], err_msg=method)
 
 
 def check(found: dict[str, np.ndarray], part: Any, along: tuple[int, ...], skipna: bool | None) -> None:
