@@ -135,6 +135,18 @@ def test_inks_in_jpeg(tmp_path: Path) -> None:
         np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data"), file.read())
 
 
+def test_old_style_jpeg_that_is_a_file_of_its_own(tmp_path: Path) -> None:
+    values = np.full((16, 24, 3), (200, 60, 90), "u1")
+    strip = imagecodecs.jpeg8_encode(values, subsampling="422")
+    tags = {256: 24, 257: 16, 258: ("H", [8] * 3), 259: 6, 262: 6, 277: 3, 278: 16, 513: ("I", [8]), 530: ("H", [2, 1])}
+    (tmp_path / "a.tif").write_bytes(_tiff(tags, [strip]))
+    np.testing.assert_array_equal(
+        insitu.read(tmp_path / "a.tif", "band_data"), np.moveaxis(tifffile.imread(tmp_path / "a.tif"), -1, 0)
+    )
+    with pytest.raises(UnsupportedError, match="old-style JPEG"):
+        _ours(_tiff({**tags, 513: ("I", [10])}, [strip]))
+
+
 def test_thunderscan() -> None:
     rows = [bytes([0xC0 | 7, 9, 0x40 | 0b01_11_10, 0x80 | 0b011_101]), bytes([0xC0 | 15, 0x40 | 0b01_01_01, 10])]
     data = _tiff({256: 14, 257: 2, 258: 4, 259: 32809, 262: 1, 277: 1, 278: 2}, [b"".join(rows)])

@@ -23,14 +23,14 @@ __all__ = ["TAGS", "Image", "image_of"]
 SUBFILE, OLD_SUBFILE, WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC = 254, 255, 256, 257, 258, 259, 262
 FILL_ORDER, STRIP_OFFSETS, SAMPLES, ROWS_PER_STRIP, STRIP_COUNTS = 266, 273, 277, 278, 279
 PLANAR, T4_OPTIONS, PREDICTOR, TILE_WIDTH, TILE_HEIGHT, TILE_OFFSETS, TILE_COUNTS = 284, 292, 317, 322, 323, 324, 325
-SAMPLE_FORMAT, JPEG_TABLES, IMAGE_DEPTH, LERC_PARAMETERS = 339, 347, 32997, 50674
+SAMPLE_FORMAT, JPEG_TABLES, JPEG_PLACE, IMAGE_DEPTH, LERC_PARAMETERS = 339, 347, 513, 32997, 50674
 TAGS = (
     SUBFILE, OLD_SUBFILE, WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC, FILL_ORDER, STRIP_OFFSETS, SAMPLES, ROWS_PER_STRIP,
     STRIP_COUNTS, PLANAR, T4_OPTIONS, PREDICTOR, TILE_WIDTH, TILE_HEIGHT, TILE_OFFSETS, TILE_COUNTS, SAMPLE_FORMAT,
-    JPEG_TABLES, IMAGE_DEPTH, LERC_PARAMETERS, *colours.TAGS,
+    JPEG_TABLES, JPEG_PLACE, IMAGE_DEPTH, LERC_PARAMETERS, *colours.TAGS,
 )  # fmt: skip
 
-RGB = 2
+RGB, OLD_JPEG, JPEG = 2, 6, 7
 UNSIGNED, SIGNED, FLOAT, VOID, COMPLEX_INTEGER, COMPLEX = 1, 2, 3, 4, 5, 6
 
 PLAIN = {1: "none", 2: "ccitt rle", 3: "ccitt fax 3", 4: "ccitt fax 4", 5: "lzw", 7: "jpeg", 8: "deflate", 32773: "packbits", 32946: "deflate", 50013: "deflate",
@@ -151,7 +151,7 @@ def image_of(directory: Directory) -> Image:
         return _image_of(directory)
     data, entries = directory.data, directory.entries
     told = tuple([(tag, entries[tag].kind, data[tag]) for tag in _KINDS if tag in data])
-    key = (directory.order, TILE_OFFSETS in entries, told)
+    key = (directory.order, TILE_OFFSETS in entries, JPEG_PLACE in entries and _is_whole_jpeg(directory), told)
     known = _KNOWN.get(key)
     if known is None:
         known = _image_of(directory)
@@ -176,6 +176,8 @@ def _image_of(directory: Directory) -> Image:
         raise _unsupported(tags, f"a volume of {tags.number(IMAGE_DEPTH, 1)} slices in one image", "ImageDepth")
     planar = tags.number(PLANAR, 1) == 2 and bands > 1
     code = tags.number(COMPRESSION, 1)
+    if code == OLD_JPEG and _is_whole_jpeg(tags):
+        code = JPEG
     if code not in PLAIN:
         name = UNREAD.get(code, f"number {code}")
         raise UnsupportedError(
@@ -202,6 +204,12 @@ def _image_of(directory: Directory) -> Image:
     return Image(
         tags, width, height, shown.bands, dtype, codecs, compression, tiled, block, planar, subfile, bits, samples, shown.subsampling
     )  # fmt: skip
+
+
+def _is_whole_jpeg(tags: Directory) -> bool:
+    """Whether the one strip of an image is a JPEG file as it stands; other old-style JPEGs have their headers elsewhere, each writer in its own way."""
+    place, offsets = tags.numbers(JPEG_PLACE), tags.numbers(STRIP_OFFSETS)
+    return place is not None and offsets is not None and place.size == offsets.size == 1 and place[0] == offsets[0]
 
 
 def _chain(
