@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from insitu.errors import FormatError
 from insitu.formats.archives.member import Member
 from insitu.formats.hdf5.window import Window
 from insitu.sources.protocol import ByteSource, read_tail
 
-__all__ = ["located", "zip_members"]
+__all__ = ["Entry", "located", "read_directory", "zip_members"]
 
 _END = struct.Struct("<4s4H2IH")
 _END64 = struct.Struct("<4sQ2H2I4Q")
@@ -25,22 +26,58 @@ LARGEST = 1 << 28
 """Bytes of a central directory."""
 
 
+class Entry(NamedTuple):
+    """What the directory says of a file."""
+
+    name: str
+    flags: int
+    method: int
+    """How it is compressed; 0: not at all."""
+    crc: int
+    packed: int
+    """Bytes in the archive."""
+    full: int
+    """Bytes unpacked."""
+    header: int
+    """Where its local header is."""
+
+
 def zip_members(window: Window) -> list[Member]:
     """All members that are files, by the directory; their bytes begin behind their headers."""
-    size, start = window.size, max(window.size - TAIL - _END.size, 0)
-    tail = window.head[start:] if len(window.head) == size else read_tail(window.source, size - start)
+    return [_member(entry) for entry in read_directory(window.source, window.size, window.head)]
+
+
+def _member(entry: Entry) -> Member:
+    hidden = "it is encrypted" if entry.flags & 1 else ""
+    if entry.method or entry.packed != entry.full:
+        hidden = hidden or "it is compressed"
+    return Member(entry.name, -1, entry.packed, hidden, entry.header)
+
+
+def read_directory(source: ByteSource, size: int, head: bytes = b"") -> list[Entry]:
+    """All files of an archive.
+
+    Parameters
+    ----------
+    source
+        The archive.
+    size
+        Its bytes.
+    head
+        The first of them, if they are at hand: a small archive is not read twice.
+    """
+    url, start = source.url, max(size - TAIL - _END.size, 0)
+    tail = head[start:] if size and len(head) == size else read_tail(source, size - start)
     place = _end(tail)
     if place < 0:
-        raise FormatError("the zip file has no directory", url=window.url, offset=start, structure="end of directory")
+        raise FormatError("the zip file has no directory", url=url, offset=start, structure="end of directory")
     _, _, _, _, count, length, offset, _ = _END.unpack_from(tail, place)
     if count == 0xFFFF or 0xFFFFFFFF in (length, offset):
-        count, length, offset = _large(window, tail, place, start)
+        count, length, offset = _large(source, size, tail, place, start)
     if length > LARGEST or offset + length > size:
-        raise FormatError(
-            f"a directory of {length} bytes at {offset}", url=window.url, offset=offset, structure="directory"
-        )
-    data = tail[offset - start : offset - start + length] if offset >= start else window.source.read(offset, length)
-    return _entries(data, count, window.url, offset)
+        raise FormatError(f"a directory of {length} bytes at {offset}", url=url, offset=offset, structure="directory")
+    data = tail[offset - start : offset - start + length] if offset >= start else source.read(offset, length)
+    return _entries(data, count, url, offset)
 
 
 def located(members: Sequence[Member], source: ByteSource) -> list[Member]:
@@ -76,41 +113,37 @@ def _end(tail: bytes) -> int:
     return last if last >= 0 and last + _END.size <= len(tail) else -1
 
 
-def _large(window: Window, tail: bytes, place: int, start: int) -> tuple[int, int, int]:
+def _large(source: ByteSource, size: int, tail: bytes, place: int, start: int) -> tuple[int, int, int]:
     """Zip64 (4.3.14): the numbers that are too large for the old record."""
     at = place - _LOCATOR.size
     if at < 0 or tail[at : at + 4] != b"PK\6\7":
-        raise FormatError("no Zip64 locator", url=window.url, offset=start + place, structure="Zip64 locator")
+        raise FormatError("no Zip64 locator", url=source.url, offset=start + place, structure="Zip64 locator")
     (_, _, where, _) = _LOCATOR.unpack_from(tail, at)
-    data = window.source.read(where, _END64.size) if where + _END64.size <= window.size else b""
+    data = source.read(where, _END64.size) if where + _END64.size <= size else b""
     if len(data) != _END64.size or data[:4] != b"PK\6\6":
-        raise FormatError("no Zip64 record", url=window.url, offset=where, structure="Zip64 end of directory")
+        raise FormatError("no Zip64 record", url=source.url, offset=where, structure="Zip64 end of directory")
     found = _END64.unpack(data)
     return found[7], found[8], found[9]
 
 
-def _entries(data: bytes, count: int, url: str, offset: int) -> list[Member]:
+def _entries(data: bytes, count: int, url: str, offset: int) -> list[Entry]:
     """What the directory lists."""
-    found: list[Member] = []
+    found: list[Entry] = []
     at = 0
     for _ in range(count):
         if at + _ENTRY.size > len(data) or data[at : at + 4] != b"PK\1\2":
             raise FormatError("the directory is damaged", url=url, offset=offset + at, structure="directory")
-        entry = _ENTRY.unpack_from(data, at)
-        flags, method = entry[3], entry[4]
-        packed, full = entry[8], entry[9]
-        names, extras, comments = entry[10:13]
-        place = entry[16]
-        name = data[at + _ENTRY.size : at + _ENTRY.size + names].decode(
-            "utf-8" if flags & 0x800 else "cp437", "replace"
+        _, _, _, flags, method, _, _, crc, packed, full, names, extras, comments, _, _, _, place = _ENTRY.unpack_from(
+            data, at
         )
-        extra = data[at + _ENTRY.size + names : at + _ENTRY.size + names + extras]
-        full, packed, place = _widened(extra, full, packed, place)
-        at += _ENTRY.size + names + extras + comments
-        if name.endswith("/"):
-            continue
-        hidden = "it is encrypted" if flags & 1 else "it is compressed" if method or packed != full else ""
-        found.append(Member(name, -1, packed, hidden, place))
+        begin = at + _ENTRY.size
+        raw = data[begin : begin + names]
+        name = raw.decode("ascii") if raw.isascii() else raw.decode("utf-8" if flags & 0x800 else "cp437", "replace")
+        if extras:
+            full, packed, place = _widened(data[begin + names : begin + names + extras], full, packed, place)
+        at = begin + names + extras + comments
+        if not name.endswith("/"):
+            found.append(Entry(name, flags, method, crc, packed, full, place))
     return found
 
 

@@ -7,10 +7,10 @@ archive compressed have one more codec at the end of their chain.
 
 from __future__ import annotations
 
-import io
 import struct
 import zipfile
 import zlib
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
+from insitu.formats.archives.zipped import Entry, read_directory
 from insitu.formats.zarr.keyed import numbers
 from insitu.model import UNWRITTEN, ChunkState, Codec, Encoding, Located, Source
 from insitu.model.axis import Indices
@@ -31,33 +32,7 @@ __all__ = ["Archive", "Zipped"]
 _METHODS = {zipfile.ZIP_DEFLATED: Codec("deflate"), zipfile.ZIP_BZIP2: Codec("bz2"), 93: Codec("zstd")}
 _HEADER = 30  # APPNOTE 4.3.7: local file header without name and extra field
 _LARGEST_DOCUMENT = 1 << 28
-
-
-class _File(io.RawIOBase):
-    """A source as the standard library's zip reader wants it."""
-
-    def __init__(self, source: ByteSource) -> None:
-        self._source, self._at, self._size = source, 0, source.size()
-
-    def seekable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = offset + (0, self._at, self._size)[whence]
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")
-        data = self._source.read(self._at, len(view))
-        view[: len(data)] = data
-        self._at += len(data)
-        return len(data)
+_DOCUMENTS = frozenset({"zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,18 +40,20 @@ class Archive:
     """A zip file with a store in it."""
 
     source: Source
-    members: Mapping[str, zipfile.ZipInfo] = field(repr=False)
+    members: Mapping[str, Entry] = field(repr=False)
+    """By name, in the order of names."""
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    names: list[str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", list(self.members))
 
     @classmethod
     def open(cls, opened: ByteSource, storage_options: Mapping[str, Any] | None = None) -> Archive:
         """Read the list of members."""
-        try:
-            with zipfile.ZipFile(io.BufferedReader(_File(opened), 1 << 18)) as file:
-                members = {info.filename: info for info in file.infolist() if not info.is_dir()}
-        except (zipfile.BadZipFile, struct.error, ValueError, NotImplementedError) as problem:
-            raise FormatError(f"the zip file is damaged: {problem}", url=opened.url, structure="directory") from None
-        return cls(opened.describe(), _rooted(members), storage_options)
+        entries = {entry.name: entry for entry in read_directory(opened, opened.size())}
+        members = dict(sorted(_rooted(entries).items()))
+        return cls(opened.describe(), members, storage_options)
 
     @property
     def url(self) -> str:
@@ -87,49 +64,62 @@ class Archive:
         """Documents by key; None for those that are not there."""
         infos = [self.members[key] for key in keys if key in self.members]
         with open_source(self.url, self.storage_options) as opened:
-            begins = _begins(opened, [info.header_offset for info in infos])
-            stored = opened.read_many([(at, info.compress_size) for at, info in zip(begins, infos, strict=True)])
-        texts = {info.filename: self._document(info, data) for info, data in zip(infos, stored, strict=True)}
-        return [texts[self.members[key].filename] if key in self.members else None for key in keys]
+            begins = _begins(opened, [info.header for info in infos])
+            stored = opened.read_many([(at, info.packed) for at, info in zip(begins, infos, strict=True)])
+        texts = {info.name: self._document(info, data) for info, data in zip(infos, stored, strict=True)}
+        return [texts[self.members[key].name] if key in self.members else None for key in keys]
 
-    def _document(self, info: zipfile.ZipInfo, data: bytes) -> bytes:
+    def _document(self, info: Entry, data: bytes) -> bytes:
         try:
-            if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            if info.flags & 1 or info.method not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise UnsupportedError("a document in a zip file must be stored or deflated")
-            if info.file_size > _LARGEST_DOCUMENT:
-                raise FormatError(f"a document of {info.file_size} bytes")
-            if info.compress_type == zipfile.ZIP_DEFLATED:
+            if info.full > _LARGEST_DOCUMENT:
+                raise FormatError(f"a document of {info.full} bytes")
+            if info.method == zipfile.ZIP_DEFLATED:
                 try:
-                    data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, info.file_size + 1)
+                    data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, info.full + 1)
                 except zlib.error as problem:
                     raise FormatError(f"the zip file is damaged: {problem}") from None
-            if len(data) != info.file_size or zlib.crc32(data) != info.CRC:
+            if len(data) != info.full or zlib.crc32(data) != info.crc:
                 raise FormatError("a document in the zip file does not match its checksum")
         except InsituError as problem:
-            raise problem.located(url=self.url, structure=info.filename) from None
+            raise problem.located(url=self.url, structure=info.name) from None
         return data
+
+    def _below(self, path: str) -> tuple[str, list[str]]:
+        """A path with a slash behind it, and the members under it."""
+        if not path:
+            return "", self.names
+        begin = bisect_left(self.names, f"{path}/")
+        return f"{path}/", self.names[
+            begin : bisect_left(self.names, f"{path}0", begin)
+        ]  # a slash comes right before 0
 
     def children(self, path: str) -> list[str]:
         """The names right under a path."""
-        prefix = f"{path}/" if path else ""
-        inside = {name[len(prefix) :] for name in self.members if name.startswith(prefix)}
+        prefix, below = self._below(path)
+        inside = {name[len(prefix) :] for name in below}
         return sorted({name.partition("/")[0] for name in inside if "/" in name})
 
     def table(self, path: str, array: ArrayMetadata) -> tuple[Zipped, tuple[Encoding, ...]]:
         """Where an array's objects lie, and the encodings of its chunks."""
-        prefix = f"{path}/" if path else ""
+        prefix, below = self._below(path)
         grid = tuple(axis.count for axis in array.objects)
+        names = [name for name in below if name.rpartition("/")[2] not in _DOCUMENTS]
+        cells = array.keys.cells([name[len(prefix) :] for name in names], len(grid))
+        if cells is None:  # something else lies there, too
+            known = [(name, array.keys.cell(name[len(prefix) :], len(grid))) for name in names]
+            names = [name for name, cell in known if cell is not None]
+            cells = np.array([cell for _, cell in known if cell is not None], np.int64).reshape(-1, len(grid))
+        inside = np.flatnonzero((cells < np.array(grid, np.int64)).all(axis=1))
+        wanted = np.ravel_multi_index(tuple(cells[inside].T), grid) if grid else np.zeros(len(inside), np.int64)
         rows = []
-        for name, info in self.members.items():
-            if not name.startswith(prefix):
-                continue
-            cell = array.keys.cell(name[len(prefix) :], len(grid))
-            if cell is None or any(at >= count for at, count in zip(cell, grid, strict=True)):
-                continue
-            if info.flag_bits & 1:
+        for number, at in zip(wanted.tolist(), inside.tolist(), strict=True):
+            name = names[at]
+            info = self.members[name]
+            if info.flags & 1:
                 raise UnsupportedError("an encrypted archive member", url=self.url, structure=name)
-            number = int(np.ravel_multi_index(cell, grid)) if grid else 0
-            rows.append((number, info.header_offset, info.compress_size, info.compress_type))
+            rows.append((number, info.header, info.packed, info.method))
         rows.sort()
         columns = np.array(rows, np.int64).reshape(len(rows), 4)
         methods = [zipfile.ZIP_STORED, *sorted(set(columns[:, 3].tolist()) - {zipfile.ZIP_STORED})]
@@ -145,7 +135,7 @@ class Archive:
         return table, tuple(encodings)
 
 
-def _rooted(members: dict[str, zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
+def _rooted(members: dict[str, Entry]) -> dict[str, Entry]:
     """The members relative to the store's root: people also zip the folder itself."""
     tops = {name.partition("/")[0] for name in members}
     if len(tops) == 1 and all("/" in name for name in members):
