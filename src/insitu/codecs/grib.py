@@ -18,14 +18,19 @@ from numpy.typing import NDArray
 
 from insitu.codecs.form import Configuration, Data, Form, Octets, Step, octets
 from insitu.codecs.grib_sections import Parts, alone, checked, parts_of, whole
+from insitu.codecs.grib_sizes import sizes_checked
 from insitu.codecs.library import find
 from insitu.errors import CodecError, UnknownCodecError
 
-__all__ = ["eccodes", "exclusive", "grib"]
+__all__ = ["eccodes", "exclusive", "grib", "incomputable"]
 
 MISSING = float(np.finfo(np.float32).max)
 """What ecCodes is told to put where the bitmap has no value; no packing yields it."""
 SIMPLE_BITS = (1, 32)
+FARTHEST = 1080
+"""Degrees of longitude; more than once around is odd, but not senseless."""
+MOST_GAUSSIAN = 1 << 14
+"""Latitudes between a pole and the equator: their places are found one by one."""
 _LOCK = threading.RLock()
 
 
@@ -83,6 +88,8 @@ def grib(configuration: Configuration, form: Form) -> Step:
         checked(message, parts, configuration)
         values = _simple(parts, count) if key == "values" else None
         if values is None:
+            if key == "values" and parts.edition == 2:
+                sizes_checked(parts.packing, parts.data, parts.points, _integers)
             values = _decoded(message, number, key, count)
         room = np.empty(form.limit, np.uint8) if out is None else out
         target = room.view(dtype)
@@ -98,6 +105,23 @@ def grib(configuration: Configuration, form: Form) -> Step:
     return Step("grib", run, form.compressed(4, 1 << 20), fills=form.exact)
 
 
+def incomputable(library: Any, handle: Any) -> str:
+    """Why ecCodes must not be asked for the points of a grid: of some that are damaged it would end the process, or never come back."""
+    kind = library.codes_get(handle, "gridType", str)
+    if "reduced" in kind:
+        if not library.codes_get(handle, "PLPresent", int) or not library.codes_get_size(handle, "pl"):
+            return "the grid is reduced, but says nothing of its rows"
+        rows = np.asarray(library.codes_get_array(handle, "pl"))
+        if (rows < 0).any() or (rows == 1).any() or rows.sum() < library.codes_get(handle, "numberOfPoints", int):
+            return "the rows of the grid do not make up its points"
+        ends = [library.codes_get(handle, f"longitudeOf{end}GridPointInDegrees", float) for end in ("First", "Last")]
+        if not all(abs(end) <= FARTHEST for end in ends):
+            return f"the grid goes from {ends[0]} to {ends[1]} degrees"
+    if kind.endswith("_gg") and not 0 < (number := library.codes_get(handle, "N", int)) <= MOST_GAUSSIAN:
+        return f"a Gaussian grid of number {number}"
+    return ""
+
+
 def _decoded(message: Octets, number: int, key: str, count: int) -> NDArray[np.float64]:
     """By ecCodes."""
     library = eccodes()
@@ -107,6 +131,8 @@ def _decoded(message: Octets, number: int, key: str, count: int) -> NDArray[np.f
         try:
             if key == "values":
                 library.codes_set(handle, "missingValue", MISSING)
+            elif why := incomputable(library, handle):
+                raise CodecError(why)
             found = int(library.codes_get_size(handle, key))
             if found != count:
                 raise CodecError(f"the message holds {found} values, not {count}")

@@ -18,7 +18,7 @@ from insitu.codecs import grib
 from insitu.codecs.form import octets
 from insitu.codecs.grib import _simple
 from insitu.codecs.grib_sections import parts_of
-from insitu.errors import FormatError, InsituError, UnknownCodecError, VariableError
+from insitu.errors import CodecError, FormatError, InsituError, UnknownCodecError, VariableError
 from insitu.formats import InsituWarning, scan_format
 from insitu.sources import Counted, MemorySource
 
@@ -395,3 +395,67 @@ def test_more_values_than_points(tmp_path: Path, make: Makes) -> None:
     assert tree.arrays["t"].dims == ("values",)
     assert "8192 points" in str(tree.problems["latitude"])
     assert np.isfinite(insitu.read(tree.arrays["t"])).all()
+
+
+def _packed(packing: str) -> bytearray:
+    handle = eccodes.codes_grib_new_from_samples("regular_ll_pl_grib2")
+    eccodes.codes_set(handle, "packingType", packing)
+    eccodes.codes_set_values(handle, np.cumsum(np.random.default_rng(0).normal(0, 1, 16 * 31)))
+    message = bytearray(eccodes.codes_get_message(handle))
+    eccodes.codes_release(handle)
+    return message
+
+
+def _section(message: bytearray, number: int) -> int:
+    at = 16
+    while message[at + 4] != number:
+        at += int.from_bytes(message[at : at + 4], "big")
+    return at
+
+
+@pytest.mark.parametrize(
+    ("packing", "place", "value"),
+    [
+        ("grid_complex", 31, b"\0\0\xff\xff"),  # groups
+        ("grid_complex", 5, b"\0\xff\xff\xff"),  # values
+        ("grid_complex", 42, b"\0\0\xff\xff"),  # length of the last group
+        ("grid_complex_spatial_differencing", 48, b"\xff"),  # bytes of a descriptor
+        ("grid_complex_spatial_differencing", 35, b"\x40"),  # width of groups
+        ("grid_jpeg", 5, b"\0\0\0\x99"),
+        ("grid_png", 5, b"\0\0\xff\x99"),
+    ],
+)
+def test_a_header_that_claims_too_much_never_reaches_the_library(
+    tmp_path: Path, packing: str, place: int, value: bytes
+) -> None:
+    try:
+        message = _packed(packing)
+    except eccodes.CodesInternalError:
+        pytest.skip("this ecCodes does not write it")
+    at = _section(message, 5) + place
+    message[at : at + len(value)] = value
+    (tmp_path / "a.grib").write_bytes(message)
+    with pytest.raises(CodecError):
+        insitu.read(tmp_path / "a.grib", "t")
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (68, b"\x04\0\0\x20"),  # the number of the grid
+        (34, b"\0\0\0\0"),  # rows
+        (72 + 8, b"\0\1"),  # a row of one point
+        (38, b"\x80\0\0\0"),  # unit of angles
+        (10, b"\0"),  # no list of rows
+    ],
+)
+def test_a_grid_that_cannot_be_is_not_computed(tmp_path: Path, make: Makes, place: int, value: bytes) -> None:
+    message = bytearray(make("reduced_gg_pl_32_grib2"))
+    at = _section(message, 3) + place
+    message[at : at + len(value)] = value
+    (tmp_path / "a.grib").write_bytes(message)
+    try:
+        tree = insitu.scan(tmp_path / "a.grib", format="grib")
+    except FormatError:
+        return
+    assert "latitude" in tree.problems

@@ -24,6 +24,8 @@ __all__ = ["Geography", "geography_of"]
 
 KEPT_POINTS = 1 << 16
 """Points of a grid whose latitudes and longitudes are kept, half a MiB each."""
+COMPUTED_POINTS = 1 << 26
+"""Points of a regular grid whose latitudes and longitudes are looked for: ecCodes makes a list of all, to find the different ones."""
 MEMORY = 64
 
 
@@ -121,6 +123,9 @@ def _asked(first: Field) -> Geography:
         if math.prod(shape) != points:  # the values are there all the same, in a row
             problem = FormatError(f"the grid of {shape} has {points} points", offset=first.offset)
             return Geography(("values",), (points,), {}, (), problem)
+        if apart and points > COMPUTED_POINTS:
+            problem = FormatError(f"the coordinates of {points} points are not computed", offset=first.offset)
+            return Geography(("latitude", "longitude"), shape, {}, (), problem)
         if apart and (asked.defined("iScansNegatively") == 1 or asked.defined("jPointsAreConsecutive") == 1):
             return _scanned(asked, shape)
         if apart:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from insitu.codecs.grib import MISSING, eccodes, exclusive
+from insitu.codecs.grib import MISSING, eccodes, exclusive, incomputable
 from insitu.errors import FormatError, InsituError
 from insitu.formats.grib.plain import EPOCH, NOTHING, Plain, taken_apart
 from insitu.formats.grib.sections import Field
@@ -202,7 +202,11 @@ class Asked:
     def array(self, key: str) -> np.ndarray[Any, Any]:
         """A key as an array of doubles, of one value too."""
         try:
+            if why := incomputable(self.library, self._handle):
+                raise FormatError(why, offset=self.field.offset, structure="GRIB grid")
             return np.asarray(self.library.codes_get_array(self._handle, key), np.float64)
+        except InsituError:
+            raise
         except Exception as problem:
             raise FormatError(
                 f"ecCodes cannot tell {key}: {problem}", offset=self.field.offset, structure="GRIB message"
@@ -232,11 +236,14 @@ def _time(asked: Asked) -> Any:
 
 
 def _step(asked: Asked) -> Any:
-    try:
-        unit = UNIT_SECONDS.get(asked.get("stepUnits", int))
-        return UNDEFINED if unit is None else asked.get("endStep", int) * unit / 3600.0
-    except (InsituError, TypeError):
-        return UNDEFINED
+    # ecCodes first tries hours; where these do not do, it falls back to the unit of the header, and answers the second time.
+    for _ in range(2):
+        try:
+            unit = UNIT_SECONDS.get(asked.get("stepUnits", int))
+            return UNDEFINED if unit is None else asked.get("endStep", int) * unit / 3600.0
+        except (InsituError, TypeError):
+            continue
+    return UNDEFINED
 
 
 def _level(asked: Asked) -> Any:
