@@ -100,11 +100,11 @@ def cases(draw: Any) -> dict[str, Any]:
     selection: list[Any] = []
     for length in shape:
         how = draw(st.sampled_from(["all", "slice", "step", "index", "marks", "one"]))
-        first, last = sorted((draw(st.integers(0, length)), draw(st.integers(0, length))))
+        first, last = sorted((draw(st.integers(0, length - 1)), draw(st.integers(1, length))))
         selection.append(
             {
                 "all": slice(None),
-                "slice": slice(first, max(last, first + 1)),
+                "slice": slice(min(first, length - 1), max(last, first + 1)),
                 "step": slice(None, None, draw(st.sampled_from([2, 3, -1, -2]))),
                 "index": rng.integers(-length, length, draw(st.integers(1, 5))),
                 "marks": np.arange(length) % 2 == 0,
@@ -161,10 +161,11 @@ def test_everywhere_the_same(root: Path, server: Server, monkeypatch: pytest.Mon
     check(here, part, along, case["skipna"])
     for method in METHODS:
         assert there[method].dtype == here[method].dtype
-        if case["fused"]:  # by another kernel than there: squares are added in another order
-            np.testing.assert_allclose(there[method], here[method], rtol=1e-6, atol=1e-9, err_msg=method)
-        else:
-            np.testing.assert_array_equal(there[method], here[method], err_msg=method)
+        # By another kernel, and of chunks that a server has kept: then squares are added in another order.
+        loose = 1e-6 if there[method].dtype == "f4" else 1e-13
+        np.testing.assert_allclose(
+            there[method], here[method], rtol=loose if method in ("mean", "std") else 0, err_msg=method
+        )
 
 
 def check(found: dict[str, np.ndarray], part: Any, along: tuple[int, ...], skipna: bool | None) -> None:
