@@ -68,7 +68,7 @@ def different_values(ours: Any, theirs: Any) -> str:
                 return f"element {index}: {problem}"
         return ""
     if left.dtype.kind == "b" or right.dtype.kind == "b":
-        left, right = left.astype("i1"), right.astype("i1")
+        left, right = left.astype(bool), right.astype(bool)
     if left.dtype.itemsize != right.dtype.itemsize or (
         left.dtype.kind != right.dtype.kind and "V" not in (left.dtype.kind, right.dtype.kind)
     ):
