@@ -151,6 +151,20 @@ def test_sparse_matrices(odd: Path, name: str, dense: np.ndarray) -> None:
     np.testing.assert_array_equal(made, dense)
 
 
+def test_what_is_not_whole_is_shown_as_it_is_stored(tmp_path: Path) -> None:
+    path = tmp_path / "x.mat"
+    with h5py.File(path, "w") as file:
+        _sparse(file, "sparse", DENSE, "double")
+        del file["sparse/ir"]
+        file["sparse/ir"] = np.arange(3)
+        _put(file, "empty", np.array([0, 1 << 62], "u8"), "double", MATLAB_empty=np.uint8(1))
+        file.create_dataset("text", (0, 3), "u2").attrs["MATLAB_class"] = np.bytes_("char")
+    dataset = insitu.open_dataset(path)
+    assert dataset["empty"].shape == (0,)
+    assert dataset["text"].item() == ""
+    assert set(insitu.open_dataset(path, group="sparse").data_vars) == {"data", "ir", "jc"}
+
+
 def test_arrays_of_structs(odd: Path) -> None:
     with pytest.warns(InsituWarning, match="born"):
         people = insitu.open_datatree(odd, group="people", errors="warn")

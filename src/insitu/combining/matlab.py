@@ -10,6 +10,7 @@ are kept in a form that only MATLAB knows: they are refused by name.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,7 +31,15 @@ DEPTH_LIMIT = 32
 ELEMENTS_LIMIT = 1 << 14
 ITEMS_LIMIT = 1 << 18
 """Members in all: cells that hold each other crosswise would have no end."""
-NUMBERS = {"single": "f4", "double": "f8", "logical": "?", "char": "U1"}
+LARGEST = 1 << 48
+"""The lengths of an empty array, multiplied: more no MATLAB has."""
+NUMBERS = {
+    **{f"{sign}int{8 * size}": f"{sign[:1] or 'i'}{size}" for sign in ("", "u") for size in (1, 2, 4, 8)},
+    "single": "f4",
+    "double": "f8",
+    "logical": "?",
+    "char": "U1",
+}
 
 Load = Callable[[list[VirtualArray]], list[Any]]
 Item = VirtualArray | VirtualGroup
@@ -70,7 +79,7 @@ class _Reader:
 
     def group(self, group: VirtualGroup, depth: int, path: str = "") -> VirtualGroup:
         """A group with what is meant by its members."""
-        if SPARSE in group.attributes:
+        if _is_sparse(group):
             return _sparse(group)
         items: dict[str, Item] = {}
         for name, item in _members(group):
@@ -168,6 +177,8 @@ def _shown(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _text(codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Rows of characters (UTF-16 code units), stored column by column, as texts."""
+    if not codes.size:
+        return np.array("")
     rows = codes.reshape(codes.shape[0], -1).T if codes.ndim else codes.reshape(1, 1)
     texts = [row.astype("<u2").tobytes().decode("utf-16-le", "replace") for row in rows]
     return np.array(texts[0] if len(texts) == 1 else texts)
@@ -180,22 +191,31 @@ def _scalar_text(item: Item) -> str | None:
     return None
 
 
+def _is_sparse(group: VirtualGroup) -> bool:
+    """Whether a group is a sparse matrix, with all that belongs to one."""
+    rows = group.attributes.get(SPARSE)
+    shapes = {name: array.shape for name, array in group.arrays.items()}
+    jc, data, ir = (shapes.get(name) for name in ("jc", "data", "ir"))
+    whole = jc is not None and len(jc) == 1 and data == ir and (data is None or len(data) == 1)
+    return isinstance(rows, (int, np.integer)) and whole
+
+
 def _sparse(group: VirtualGroup) -> VirtualGroup:
     """A sparse matrix: values, their rows (`ir`), and where in them each column begins (`jc`)."""
     dims = {"data": "element", "ir": "element", "jc": "column_boundary"}
     logical = str(group.attributes.get(CLASS, "")) == "logical"
     arrays: dict[str, VirtualArray] = {}
     for name, array in group.arrays.items():
-        if name in dims and array.ndim == 1:
+        if name in dims:
             array = _turned(array, "logical" if logical and name == "data" else "")
             arrays[name] = dataclasses.replace(array, dims=(dims[name],))
-    jc = arrays.get("jc")
+    jc = arrays["jc"]
     for name in ("data", "ir"):  # of a matrix of zeros, MATLAB writes neither
-        if jc is not None and name not in arrays:
+        if name not in arrays:
             kind = np.dtype("u8") if name == "ir" else np.dtype(bool if logical else "f8")
             empty = _inline(jc, np.empty(0, kind), name)
             arrays[name] = dataclasses.replace(empty, dims=("element",), attributes={})
-    shape = np.array([int(group.attributes[SPARSE]), max(jc.shape[0] - 1, 0) if jc is not None else 0])
+    shape = np.array([int(group.attributes[SPARSE]), max(jc.shape[0] - 1, 0)])
     told = {"sparse": "compressed columns", "shape": shape}
     details = {"format": group.details.get("format"), "coordinates": ["ir", "jc"]}
     return VirtualGroup(arrays, {}, {**_shown(group.attributes), **told}, details)
@@ -203,14 +223,15 @@ def _sparse(group: VirtualGroup) -> VirtualGroup:
 
 def _empty(kind: str, shape: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """An array without elements; of no characters, an empty text."""
-    lengths = [int(length) for length in np.atleast_1d(shape)]
+    lengths = (
+        [int(length) for length in shape.reshape(-1)] if shape.dtype.kind in "iuf" and np.isfinite(shape).all() else []
+    )
     if kind == "char" and (not lengths or lengths[0] in (0, 1)):
         return np.array("")
-    if 0 not in lengths or len(lengths) > 32:
+    whole = math.prod(length for length in lengths if length)
+    if 0 not in lengths or min(lengths) < 0 or len(lengths) > 32 or whole > LARGEST:
         lengths = [0]
-    name = NUMBERS.get(kind, kind)
-    dtype = np.dtype(name) if name in NUMBERS.values() or name.startswith(("int", "uint")) else np.dtype("f8")
-    return np.empty(lengths, dtype)
+    return np.empty(lengths, NUMBERS.get(kind, "f8"))
 
 
 def _inline(item: VirtualArray, values: npt.NDArray[Any], name: str) -> VirtualArray:
