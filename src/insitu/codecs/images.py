@@ -93,6 +93,10 @@ def lerc(configuration: Configuration, form: Form) -> Step:
             values.reshape(room.shape)[~mask] = np.nan
         return values
 
+    if form.dtype is not None and not form.dtype.isnative:
+        # Encoded as if they were numbers of this machine: the bytes are right, and their order is that of the form.
+        native = Form(form.limit, form.exact, form.dtype.newbyteorder("="), form.shape)
+        return _step("imagecodecs_lerc", native, image)
     return _step("imagecodecs_lerc", form, image)
 
 

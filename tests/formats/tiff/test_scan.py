@@ -70,6 +70,7 @@ def test_layouts_and_compressions(tmp_path: Path, layout: str, interleave: str, 
         *itertools.product(["uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"], [1, 2]),
         *itertools.product(["float32", "float64"], [1, 2, 3]),
         ("complex64", 1),
+        ("complex64", 2),
         ("complex128", 1),
         ("int8", 1),
     ],
@@ -78,6 +79,10 @@ def test_types_and_predictors(tmp_path: Path, dtype: str, predictor: int, endian
     values = _pixels(2, 33, 47, dtype)
     how = {"tiled": True, "blockxsize": 16, "blockysize": 16, "endianness": endianness}
     _write(tmp_path / "a.tif", values, compress="deflate", predictor=predictor, **how)
+    if (dtype, predictor, endianness) == ("complex64", 2, "big"):
+        with pytest.raises(UnsupportedError, match="predictor 2"):
+            insitu.read(tmp_path / "a.tif", "band_data")
+        return
     found = insitu.read(tmp_path / "a.tif", "band_data")
     assert found.dtype.newbyteorder("=") == values.dtype
     np.testing.assert_array_equal(found, values)
@@ -96,6 +101,24 @@ def test_odd_numbers_of_bits(tmp_path: Path, nbits: int, compress: str) -> None:
 def test_lossy_images_are_as_gdal_decodes_them(tmp_path: Path, compress: str) -> None:
     values = _pixels(3, 64, 96, "uint8")
     _write(tmp_path / "a.tif", values, tiled=True, blockxsize=32, blockysize=32, compress=compress, interleave="pixel")
+    with rasterio.open(tmp_path / "a.tif") as file:
+        np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data"), file.read())
+
+
+@pytest.mark.parametrize("dtype", ["int16", "uint32", "float32", "float64"])
+@pytest.mark.parametrize("compress", ["lerc", "lerc_zstd"])
+def test_lerc_in_big_endian_files(tmp_path: Path, dtype: str, compress: str) -> None:
+    """GDAL swaps the bytes before it encodes them."""
+    values = _pixels(2, 33, 47, dtype)
+    _write(tmp_path / "a.tif", values, compress=compress, endianness="big", tiled=True, blockxsize=16, blockysize=16)
+    np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data"), values)
+
+
+@pytest.mark.parametrize("photometric", ["minisblack", "miniswhite", "rgb"])
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_three_bands_in_jpeg_that_are_no_colours(tmp_path: Path, photometric: str, dtype: str) -> None:
+    values = _pixels(3, 40, 50, dtype)
+    _write(tmp_path / "a.tif", values, compress="jpeg", interleave="pixel", photometric=photometric)
     with rasterio.open(tmp_path / "a.tif") as file:
         np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data"), file.read())
 

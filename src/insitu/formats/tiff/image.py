@@ -227,7 +227,9 @@ def _chain(
         dtype, codec = _odd_type(tags, bits, kind, block[1] * samples)
         codecs.append(codec)
     predictor = tags.number(PREDICTOR, 1) if compression in ("lzw", "deflate", "zstd", "lzma") else 1
-    if predictor not in (1, 2, 3) or (predictor > 1 and (codecs or dtype.kind == "c" or shared)):
+    # Pairs of floats are differences of whole pairs; which of their bytes are swapped in a big-endian file, libraries do not agree on.
+    odd = codecs or shared or dtype.itemsize > 8 or (dtype.kind == "c" and tags.order == ">")
+    if predictor not in (1, 2, 3) or (predictor > 1 and odd):
         raise _unsupported(tags, f"predictor {predictor} on {bits} bits", "Predictor")
     if predictor > 1:
         if predictor == 3 and dtype.kind != "f":
@@ -304,7 +306,8 @@ def _image_chain(
     if compression == "jpeg":
         return dtype, (_jpeg(tags, samples, photometric),)
     if compression == "lerc":
-        return dtype, _lerc(tags)
+        # libtiff swaps the bytes of a big-endian file before it hands them to LERC, which takes them for numbers of this machine.
+        return dtype.newbyteorder(tags.order), _lerc(tags)
     return dtype, (Codec(IMAGES[compression]),)
 
 
@@ -314,7 +317,7 @@ def _jpeg(tags: Directory, samples: int, photometric: int) -> Codec:
     tables = tags.raw(JPEG_TABLES)
     if tables:
         options["tables"] = base64.b64encode(tables).decode()
-    if samples == 3 and photometric in (YCBCR, RGB):
+    if samples == 3:  # any other colours are left as they are, which for the library means RGB
         options["colorspace_jpeg"] = "YCBCR" if photometric == YCBCR else "RGB"
         options["colorspace_data"] = "RGB"
     return Codec("imagecodecs_jpeg", options)
