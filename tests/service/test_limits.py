@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import http.server
 import json
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
+import warnings
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -21,7 +25,7 @@ import pytest
 from insitu.service.admission import Admission
 from insitu.service.answers import BusyError
 from insitu.service.settings import Limits, Settings
-from service.serving import Server, serving
+from service.serving import CODE, Answer, Server, free_port, serving
 
 
 def test_who_has_room_goes_first_come_first_served() -> None:
@@ -85,7 +89,7 @@ def test_only_so_many_at_once() -> None:
 
 
 def test_settings_travel() -> None:
-    settings = Settings(("/data",), ("t",), Limits(memory=5), True, {"s3://b": {"key": "k"}}, "/tmp/x", 3)
+    settings = Settings(("/data",), ("t",), "/tokens", Limits(memory=5), True, {"s3://b": {"key": "k"}}, "/tmp/x", 3)
     assert Settings.from_json(settings.to_json()) == settings
 
 
@@ -186,6 +190,146 @@ def test_tokens(slow: str, tmp_path: Path) -> None:
         assert secret not in log
 
 
+def test_a_file_of_tokens_is_read_again(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"\1\0\0\0")
+    url, tokens = f"file://{tmp_path}/x", tmp_path / "tokens"
+
+    def let_in(server: Server, *names: str) -> list[int]:
+        return [sum_of(server, url, Authorization=f"Bearer {name}").status for name in names]
+
+    tokens.write_text("")  # a file without tokens lets nobody in, not everybody
+    with serving([tmp_path], tmp_path / "log", "--token-file", str(tokens)) as server:
+        assert let_in(server, "one", "two", "") == [401, 401, 401]
+        assert sum_of(server, url).status == 401
+        tokens.write_text("one\n")
+        assert let_in(server, "one", "two") == [200, 401]
+        (tmp_path / "new").write_text("# changed\ntwo\n")
+        (tmp_path / "new").replace(tokens)
+        assert let_in(server, "one", "two") == [401, 200]
+        tokens.unlink()
+        assert let_in(server, "one", "two") == [401, 200]
+        assert server.get("/metrics", {"Authorization": "Bearer one"}).status == 401
+        assert server.get("/health").status == server.get("/ready").status == 200
+    assert "two" not in (tmp_path / "log").read_text()
+
+
+def test_clients_with_certificates(tmp_path: Path) -> None:
+    """Mutual TLS: who has no certificate of the authority's does not get as far as a request; nothing older than TLS 1.2 is spoken."""
+    import ssl
+
+    def openssl(*words: str) -> None:
+        made = subprocess.run(["openssl", *words], capture_output=True, check=False, cwd=tmp_path)
+        if made.returncode:
+            pytest.skip("no openssl to make certificates")
+
+    for name in ("server", "authority"):
+        openssl(
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-keyout",
+            f"{name}.key",
+            "-out",
+            f"{name}.pem",
+            "-days",
+            "1",
+            "-subj",
+            f"/CN={name}",
+        )
+    openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", "me.key", "-out", "me.csr", "-subj", "/CN=me")
+    openssl(
+        "x509",
+        "-req",
+        "-in",
+        "me.csr",
+        "-CA",
+        "authority.pem",
+        "-CAkey",
+        "authority.key",
+        "-CAcreateserial",
+        "-out",
+        "me.pem",
+        "-days",
+        "1",
+    )
+    options = ("--tls-cert", "server.pem", "--tls-key", "server.key", "--tls-client-ca", "authority.pem")
+    options = tuple(str(tmp_path / word) if word.endswith((".pem", ".key")) else word for word in options)
+    port = free_port()
+    command = [sys.executable, "-c", CODE, "serve", str(tmp_path), "--port", str(port), *options]
+    with open(tmp_path / "log", "wb") as log:
+        process = subprocess.Popen(command, stderr=log, stdout=log)
+
+    def health(certificate: bool, latest: ssl.TLSVersion | None = None) -> int:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if certificate:
+            context.load_cert_chain(tmp_path / "me.pem", tmp_path / "me.key")
+        if latest is not None:
+            context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, latest
+        line = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=20)
+        try:
+            line.request("GET", "/health")
+            return line.getresponse().status
+        finally:
+            line.close()
+
+    try:
+        until = time.monotonic() + 60
+        while True:
+            try:
+                assert health(True) == 200
+                break
+            except ConnectionRefusedError:
+                assert process.poll() is None, (tmp_path / "log").read_text()
+                assert time.monotonic() < until
+                time.sleep(0.1)
+        with pytest.raises(OSError):
+            health(False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # versions that nobody should use any more
+            with pytest.raises(OSError):
+                health(True, ssl.TLSVersion.TLSv1_1)
+    finally:
+        process.terminate()
+        process.wait(40)
+
+
+def test_a_shutdown_waits_for_answers_that_are_being_sent(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    values = np.arange(6_000_000, dtype="<i4").reshape(2, -1)  # rows larger than a block
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("t", data=values, chunks=(1, 500_000))
+    body = json.dumps({"jobs": [{"url": str(tmp_path / "x.h5"), "variable": "t"}]})
+    with serving([tmp_path], tmp_path / "log") as server:
+        line = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=60)
+        line.request("POST", "/read", body, {"Content-Type": "application/json"})
+        answer = line.getresponse()
+        parts = [answer.read(1 << 20)]
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        with pytest.raises(OSError):
+            http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=5).request("GET", "/ready")
+        while part := answer.read(1 << 20):
+            parts.append(part)
+            time.sleep(0.02)
+        line.close()
+        items = Answer(200, {}, b"".join(parts)).items
+        assert items[-1]["done"] == 1
+        data = b"".join(item for item in items if isinstance(item, bytes))
+        np.testing.assert_array_equal(np.frombuffer(data, "<i4").reshape(values.shape), values)
+        assert server.process.wait(20) in (0, -signal.SIGTERM)
+
+
+def test_the_names_of_the_metrics_are_documented() -> None:
+    from insitu.service.metrics import COUNTERS, GAUGES
+
+    page = (Path(__file__).resolve().parents[2] / "docs" / "howto" / "serving.md").read_text()
+    for name in (*COUNTERS, *GAUGES, "insitu_requests_total", "insitu_request_seconds"):
+        assert f"`{name}" in page, name
+
+
 def test_tls(tmp_path: Path) -> None:
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     made = subprocess.run(
@@ -196,8 +340,6 @@ def test_tls(tmp_path: Path) -> None:
         pytest.skip("no openssl to make a certificate")
     (tmp_path / "x").write_bytes(b"\1\0\0\0")
     options = ("--tls-cert", str(certificate), "--tls-key", str(key))
-    import warnings
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a certificate that nobody signed
         with serving([tmp_path], tmp_path / "log", *options, scheme="https") as server:

@@ -34,7 +34,9 @@ def serve(
     token: Annotated[
         list[str] | None, typer.Option(envvar="INSITU_TOKENS", help="A bearer token that is let in; may be repeated.")
     ] = None,
-    token_file: Annotated[Path | None, typer.Option(help="A file of tokens, one a line.")] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="A file of tokens, one a line; read again when it changes.")
+    ] = None,
     storage_options: Annotated[
         Path | None, typer.Option(help="A JSON file of URL prefix → options: the server's own credentials.")
     ] = None,
@@ -43,6 +45,9 @@ def serve(
     ] = False,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate, PEM: then it speaks TLS.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key, PEM.")] = None,
+    tls_client_ca: Annotated[
+        Path | None, typer.Option(help="PEM: clients must have a certificate that this authority signed.")
+    ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Decode and reduce next to the data: for `active=` of insitu, for PyActiveStorage, and for anything that speaks HTTP."""
@@ -62,15 +67,19 @@ def serve(
         request=int(max_request * 2**20),
         chunk=int(max_chunk * 2**20),
     )
-    tokens = [*(token or []), *(_lines(token_file) if token_file else [])]
+    if token_file is not None and not _has_tokens(token_file):
+        problems.print(f"{token_file} holds no token: nobody is let in until it does", style="yellow")
+    if (tls_key or tls_client_ca) and not tls_cert:
+        raise InsituError("TLS needs a certificate", hint="--tls-cert names it")
     settings = Settings(
         roots=tuple(_absolute(root) for root in roots or []),
-        tokens=tuple(tokens),
+        tokens=tuple(token or []),
+        token_file=str(token_file.absolute()) if token_file else None,
         limits=limits,
         keep_dims=keep_dims,
         storage_options=json.loads(storage_options.read_text()) if storage_options else {},
     )
-    if host not in ("127.0.0.1", "localhost", "::1") and not tokens:
+    if host not in ("127.0.0.1", "localhost", "::1") and not (token or token_file or tls_client_ca):
         problems.print(
             f"everybody who reaches {host}:{port} may read the roots; --token keeps strangers out", style="yellow"
         )
@@ -81,6 +90,7 @@ def serve(
         workers=workers,
         certificate=str(tls_cert) if tls_cert else None,
         key=str(tls_key) if tls_key else None,
+        client_authority=str(tls_client_ca) if tls_client_ca else None,
         log_level=log_level,
     )
 
@@ -89,5 +99,10 @@ def _absolute(root: str) -> str:
     return root if "://" in root else os.path.abspath(os.path.expanduser(root))
 
 
-def _lines(path: Path) -> list[str]:
-    return [line.strip() for line in path.read_text().splitlines() if line.strip() and not line.startswith("#")]
+def _has_tokens(path: Path) -> bool:
+    from insitu.service.credentials import read_tokens
+
+    try:
+        return bool(read_tokens(str(path)))
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InsituError(f"the file of tokens cannot be read: {problem}", hint=f"Looked at {path}") from None

@@ -77,7 +77,7 @@ def _own_routes(worker: Worker) -> list[BaseRoute]:
 
     async def metrics(request: Request) -> Response:
         try:
-            credentials_of(request.headers, worker.settings.tokens)
+            credentials_of(request.headers, worker.tokens.accepted())
         except TokenError as error:
             return failure(error)
         worker.gauges()

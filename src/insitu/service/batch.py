@@ -89,7 +89,7 @@ def batch_routes(worker: Worker) -> list[BaseRoute]:
     def route(reducing: bool, produce: Produce) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             try:
-                who = credentials_of(request.headers, worker.settings.tokens)
+                who = credentials_of(request.headers, worker.tokens.accepted())
                 body = await body_of(request, worker)
                 kind = request.headers.get("content-type", "")
 

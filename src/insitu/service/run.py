@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
+import ssl
 import tempfile
 from dataclasses import replace
 from typing import Any
 
 import uvicorn
 
-from insitu.service.door import Door
 from insitu.service.settings import VARIABLE, Settings
 
 __all__ = ["run"]
 
 GRACE = 30
 """Seconds that requests under way get when the server is told to stop."""
+
+STARTING = 60
+"""Seconds that a worker may take to answer the process that watches it, before it is taken for dead: it may have much to do."""
 
 
 def run(
@@ -27,6 +30,7 @@ def run(
     workers: int = 1,
     certificate: str | None = None,
     key: str | None = None,
+    client_authority: str | None = None,
     log_level: str = "info",
 ) -> None:
     """Serve until told to stop.
@@ -41,16 +45,20 @@ def run(
         Processes; one that dies is replaced.
     certificate, key
         Files in PEM format: then it speaks TLS.
+    client_authority
+        A file in PEM format: then clients must have a certificate that it signed.
     log_level
         `debug`, `info`, `warning`, `error`.
     """
     folder = tempfile.mkdtemp(prefix="insitu-metrics-") if settings.metrics is None else settings.metrics
     os.environ[VARIABLE] = replace(settings, metrics=folder).to_json()
     tls: dict[str, Any] = {} if certificate is None else {"ssl_certfile": certificate, "ssl_keyfile": key}
+    if client_authority is not None:
+        tls |= {"ssl_ca_certs": client_authority, "ssl_cert_reqs": ssl.CERT_REQUIRED}
     uvicorn.run(
         "insitu.service.app:from_environment",
         factory=True,
-        http=Door,
+        http="insitu.service.door:Door",  # by name: a worker answers its watcher before it imports this
         ws="none",
         host=host,
         port=port,
@@ -59,6 +67,7 @@ def run(
         log_config=_logging(log_level),
         server_header=False,
         timeout_graceful_shutdown=GRACE,
+        timeout_worker_healthcheck=STARTING,
         **tls,
     )
 

@@ -28,7 +28,7 @@ def scan_routes(worker: Worker) -> list[BaseRoute]:
 
     async def answer(request: Request) -> Response:
         try:
-            who = credentials_of(request.headers, worker.settings.tokens)
+            who = credentials_of(request.headers, worker.tokens.accepted())
             body = await body_of(request, worker)
             kind = request.headers.get("content-type", "")
             data = await worker.run(COST, lambda deadline: _scan(worker, body, kind, who))

@@ -45,7 +45,9 @@ class Settings:
     roots: tuple[str, ...] = ()
     """What may be read: folders, files, prefixes of URLs. Nothing else."""
     tokens: tuple[str, ...] = ()
-    """Bearer tokens that are let in; none: everybody is."""
+    """Bearer tokens that are let in; none, and no file of them: everybody is."""
+    token_file: str | None = None
+    """A file of further ones, one a line; read again when it changes."""
     limits: Limits = field(default_factory=Limits)
     keep_dims: bool = False
     """Whether the compatible routes keep reduced dimensions and nest their counts."""

@@ -14,6 +14,7 @@ from insitu.service.admission import Admission
 from insitu.service.allowed import Allowed
 from insitu.service.answers import TooLargeError
 from insitu.service.compatible.load import Loader
+from insitu.service.credentials import Tokens
 from insitu.service.metrics import Metrics
 from insitu.service.scans import Scans
 from insitu.service.settings import Settings
@@ -35,6 +36,7 @@ class Worker:
         limits = settings.limits
         self.settings, self.limits = settings, limits
         self.allowed = Allowed(settings.roots)
+        self.tokens = Tokens(settings.tokens, settings.token_file)
         self.shelf = Shelf(self.allowed.near)
         self.cache = ChunkCache(limits.cache)
         self.metrics = Metrics(settings.metrics)

@@ -51,7 +51,7 @@ def zarr_routes(worker: Worker) -> list[BaseRoute]:
     def route(zarr_format: int) -> Any:
         async def answer(request: Request) -> Response:
             try:
-                who = credentials_of(request.headers, worker.settings.tokens)
+                who = credentials_of(request.headers, worker.tokens.accepted())
                 url, key = archive_and_key(request.path_params["rest"])
                 wanted = _wanted(request.headers.get("range"))
                 kept = await worker.run(SCANNING, lambda deadline: view.open(url, zarr_format, who))

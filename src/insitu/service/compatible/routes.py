@@ -38,7 +38,7 @@ def _answering(worker: Worker, keep_dims: bool) -> Callable[[Request], Awaitable
         if operation not in OPERATIONS:
             return problem(404, f"unsupported operation {operation[:60]}")
         try:
-            who = credentials_of(request.headers, worker.settings.tokens)
+            who = credentials_of(request.headers, worker.tokens.accepted())
             wanted = parse(await body_of(request, worker))
             _allow(worker, wanted)
             cost = worker.loader.cost(wanted)
