@@ -224,7 +224,8 @@ class Active:
             job = {
                 "array": array_to(selected),
                 "methods": whole,
-                "axes": list(along),
+                # All axes and none are the same of a single value, but its sum is not the value: it has another type.
+                "axes": None if axes is None else list(along),
                 "keepdims": keepdims,
                 **said(rules),
             }
