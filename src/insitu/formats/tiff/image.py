@@ -307,7 +307,7 @@ def _image_chain(
         return dtype, (_jpeg(tags, samples, photometric),)
     if compression == "lerc":
         # libtiff swaps the bytes of a big-endian file before it hands them to LERC, which takes them for numbers of this machine.
-        return dtype.newbyteorder(tags.order), _lerc(tags)
+        return dtype.newbyteorder(">" if tags.order == ">" else "<"), _lerc(tags)
     return dtype, (Codec(IMAGES[compression]),)
 
 
