@@ -20,6 +20,8 @@ _STATISTICS = {"ave": 0, "acc": 1, "max": 2, "min": 3}
 _INSTANT = re.compile(r"(\d{1,6}) (sec|min|hour|day) fcst")
 _INTERVAL = re.compile(r"(\d{1,6})-(\d{1,6}) (sec|min|hour|day) (ave|acc|max|min) fcst")
 _MEMBER = re.compile(r"ENS=([+-])(\d{1,3})")
+_UNNAMED = re.compile(r"var discipline=(\d{1,3}) [a-z_= 0-9]*parmcat=(\d{1,3}) parm=(\d{1,3})")
+"""A parameter that wgrib2 has no name for."""
 _SAME_MEMBER = {"", "ENS=hi-res ctl", "ENS=low-res ctl", "ens mean", "wt ens mean", "ens spread", "ens std dev"}
 """Words that all fields have in common which have them at all."""
 
@@ -69,6 +71,9 @@ def understood(name: str, level: str, forecast: str, rest: str, centre: int) -> 
         Whose codes beyond 192 are meant.
     """
     known = [code for code in parameters().get(name, ()) if centre == 7 or max(code) < LOCAL]
+    if (unnamed := _UNNAMED.fullmatch(name)) is not None:
+        known = [(int(unnamed[1]), int(unnamed[2]), int(unnamed[3]))]
+        known = known if max(known[0]) < 255 else []
     places = [pair for pair in layers(level) if centre == 7 or max(pair[0].code, pair[1].code % 255) < LOCAL]
     spans = _spans(forecast)
     rest = rest.strip(":")
