@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray, concatenate
+from insitu.model import Axis, Codec, Columns, Encoding, Tile, VirtualArray, concatenate
 from insitu.xarray_bridge.cuts import stored_cuts, uniform_cuts
 
 
@@ -50,6 +51,14 @@ def test_tiles_that_overlap_along_a_dimension_keep_all_their_borders() -> None:
     if len(array.tiles) > 2:  # else the model made one of them
         assert stored_cuts(array)[0] == (4, 4, 4)
     assert covered(stored_cuts(array), array)
+
+
+def test_what_is_not_compressed_does_not_decide() -> None:
+    array = joined((6, 12), (6, 12), (6, 12), (6, 4))
+    packed = Encoding(np.dtype("f4"), (Codec("zlib"),), fill=b"\0" * 4)
+    tiles = tuple(replace(t, encodings=(packed,)) if t.axis_of(1).size == 4 else t for t in array.tiles)
+    assert stored_cuts(replace(array, tiles=tiles))[1] == (4, 4, 4)
+    assert uniform_cuts(replace(array, tiles=tiles))[1] == (4, 4, 4)
 
 
 def test_an_array_of_nothing() -> None:

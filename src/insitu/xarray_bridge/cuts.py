@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
-from insitu.model import VirtualArray
+from insitu.model import Tile, VirtualArray
 
 __all__ = ["Cuts", "stored_cuts", "uniform_cuts"]
 
@@ -33,14 +34,20 @@ def _sizes(array: VirtualArray) -> list[int]:
     sizes = []
     for dimension in range(array.ndim):
         found: Counter[int] = Counter()
-        for tile in array.tiles:
+        for tile in _telling(array.tiles):
             axis = tile.axis_of(dimension)
             size = (
                 axis.size if axis.is_regular else int(axis.show(np.arange(min(axis.count, 1000))).extent.max(initial=1))
             )
             found[size] += math.prod(tile.shape)
-        sizes.append(max(found, key=lambda size: (found[size], size)))
+        sizes.append(max(found, key=lambda size: (found[size], -size)))
     return sizes
+
+
+def _telling(tiles: Sequence[Tile]) -> Sequence[Tile]:
+    """Those whose cuts matter: uncompressed values can be cut anywhere."""
+    encoded = [tile for tile in tiles if not all(encoding.raw for encoding in tile.encodings)]
+    return encoded or tiles
 
 
 def stored_cuts(array: VirtualArray) -> Cuts:
@@ -53,10 +60,12 @@ def _between_borders(array: VirtualArray, dimension: int) -> tuple[int, ...]:
     if not length:
         return (0,)
     cuts: dict[tuple[int, int], Counter[bytes]] = {}
+    telling = {id(tile) for tile in _telling(array.tiles)}
     for tile, origin in zip(array.tiles, array.origins[:, dimension].tolist(), strict=True):
         axis = tile.axis_of(dimension)
         begins = np.asarray(origin + axis.begin(np.arange(axis.count)), np.int64)
-        cuts.setdefault((origin, origin + axis.length), Counter())[begins.tobytes()] += math.prod(tile.shape)
+        weight = math.prod(tile.shape) if id(tile) in telling else 0
+        cuts.setdefault((origin, origin + axis.length), Counter())[begins.tobytes()] += weight
     spans = np.array(sorted(cuts), np.int64).reshape(-1, 2)
     ends = [np.array([0, length], np.int64), spans.reshape(-1)]
     apart = bool((spans[1:, 0] >= spans[:-1, 1]).all())
