@@ -25,8 +25,6 @@ __all__ = ["call", "call_ufunc", "reshape"]
 
 Function = Callable[..., Any]
 TABLE: dict[Any, Function] = {}
-
-
 ACCUMULATING = (np.cumsum, np.nancumsum, np.cumprod, np.nancumprod, np.einsum)
 REDUCING: dict[Any, Function] = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min}
 
