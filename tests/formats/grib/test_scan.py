@@ -14,10 +14,10 @@ import pytest
 import xarray
 
 import insitu
-from insitu.codecs import grib
 from insitu.codecs.form import octets
-from insitu.codecs.grib import _simple
+from insitu.codecs.grib_library import eccodes as eccodes_library
 from insitu.codecs.grib_sections import parts_of
+from insitu.codecs.grib_values import values_of
 from insitu.errors import CodecError, FormatError, InsituError, UnknownCodecError, VariableError
 from insitu.formats import InsituWarning, scan_format
 from insitu.sources import Counted, MemorySource
@@ -254,7 +254,7 @@ def test_simple_packing_to_the_bit(make: Makes, edition: int, bits: int, decimal
     eccodes.codes_set_values(handle, values)
     message, expected = eccodes.codes_get_message(handle), eccodes.codes_get_values(handle)
     eccodes.codes_release(handle)
-    found = _simple(parts_of(octets(message)), 16 * 31)
+    found = values_of(parts_of(octets(message)), 16 * 31)
     assert found is not None
     np.testing.assert_array_equal(found, expected)
 
@@ -341,11 +341,11 @@ def test_a_damaged_message_is_left_out_if_asked(tmp_path: Path, make: Makes) -> 
 
 def test_without_eccodes(tmp_path: Path, make: Makes, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.grib").write_bytes(make(generatingProcessIdentifier=77))
-    grib.eccodes.cache_clear()
+    eccodes_library.cache_clear()
     monkeypatch.setitem(__import__("sys").modules, "eccodes", None)
     with pytest.raises(UnknownCodecError, match=r"insitu\[grib\]"):
         insitu.scan(tmp_path / "a.grib")
-    grib.eccodes.cache_clear()
+    eccodes_library.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -399,6 +399,7 @@ def test_more_values_than_points(tmp_path: Path, make: Makes) -> None:
 
 def _packed(packing: str) -> bytearray:
     handle = eccodes.codes_grib_new_from_samples("regular_ll_pl_grib2")
+    eccodes.codes_set(handle, "bitsPerValue", 12)
     eccodes.codes_set(handle, "packingType", packing)
     eccodes.codes_set_values(handle, np.cumsum(np.random.default_rng(0).normal(0, 1, 16 * 31)))
     message = bytearray(eccodes.codes_get_message(handle))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from insitu.codecs.grib import eccodes, exclusive
+from insitu.codecs.grib_library import eccodes, exclusive
 from insitu.formats.grib.abbreviations import Parameter
 from insitu.formats.grib.composed import INSTANT_OF
 from insitu.formats.grib.inventory import HOUR, Said, Span

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from insitu.codecs.grib import MISSING, eccodes, exclusive, incomputable
+from insitu.codecs.grib_library import MISSING, eccodes, exclusive, incomputable
 from insitu.errors import FormatError, InsituError
 from insitu.formats.grib.plain import EPOCH, NOTHING, Plain, taken_apart
 from insitu.formats.grib.sections import Field

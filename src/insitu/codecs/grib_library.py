@@ -1,0 +1,111 @@
+"""How is ecCodes asked about a message?
+
+With a lock where it was not built for threads, and not about grids of which it would end the process, or never come back.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from insitu.codecs.library import find
+from insitu.errors import CodecError, UnknownCodecError
+
+__all__ = ["MISSING", "decoded", "eccodes", "exclusive", "incomputable"]
+
+MISSING = float(np.finfo(np.float32).max)
+"""What ecCodes is told to put where the bitmap has no value; no packing yields it."""
+FARTHEST = 1080
+"""Degrees of longitude; more than once around is odd, but not senseless."""
+MOST_GAUSSIAN = 1 << 14
+"""Latitudes between a pole and the equator: their places are found one by one."""
+_LOCK = threading.RLock()
+
+
+@cache
+def eccodes() -> Any:
+    """The library.
+
+    Raises
+    ------
+    UnknownCodecError
+        If it is not installed.
+    """
+    # ecCodes' wheel shows its own PROJ to the whole process: pyproj, imported behind it, takes that one and crashes when the process ends.
+    with suppress(ImportError):
+        importlib.import_module("pyproj")
+    try:
+        import eccodes as library
+    except (ImportError, RuntimeError, OSError) as problem:  # RuntimeError: the package is there, the C library is not
+        raise UnknownCodecError(
+            f"GRIB needs ecCodes, which cannot be loaded ({problem})",
+            codec="grib",
+            hint='Try `pip install "insitu[grib]"`',
+        ) from problem
+    return library
+
+
+@cache
+def _guard() -> AbstractContextManager[Any]:
+    """What keeps threads apart: nothing where the library was built for threads, as the one of PyPI is."""
+    path = find("gribapi.bindings", "library_path")
+    return nullcontext() if "eccodeslib" in str(path) else _LOCK
+
+
+def exclusive() -> AbstractContextManager[Any]:
+    """To be held while ecCodes works."""
+    return _guard()
+
+
+def incomputable(library: Any, handle: Any) -> str:
+    """Why ecCodes must not be asked for the points of a grid: of some that are damaged it would end the process, or never come back."""
+    kind = library.codes_get(handle, "gridType", str)
+    if "reduced" in kind:
+        if not library.codes_get(handle, "PLPresent", int) or not library.codes_get_size(handle, "pl"):
+            return "the grid is reduced, but says nothing of its rows"
+        rows = np.asarray(library.codes_get_array(handle, "pl"))
+        if (rows < 0).any() or (rows == 1).any() or rows.sum() < library.codes_get(handle, "numberOfPoints", int):
+            return "the rows of the grid do not make up its points"
+        ends = [library.codes_get(handle, f"longitudeOf{end}GridPointInDegrees", float) for end in ("First", "Last")]
+        if not all(abs(end) <= FARTHEST for end in ends):
+            return f"the grid goes from {ends[0]} to {ends[1]} degrees"
+    if kind.endswith("_gg") and not 0 < (number := library.codes_get(handle, "N", int)) <= MOST_GAUSSIAN:
+        return f"a Gaussian grid of number {number}"
+    return ""
+
+
+def decoded(raw: bytes, key: str, count: int) -> NDArray[np.float64]:
+    """By ecCodes, in this process.
+
+    Parameters
+    ----------
+    raw
+        A message of one field.
+    key
+        `values`, `latitudes` or `longitudes`.
+    count
+        How many there must be.
+    """
+    library = eccodes()
+    with exclusive():
+        handle = library.codes_new_from_message(raw)
+        try:
+            if key == "values":
+                library.codes_set(handle, "missingValue", MISSING)
+            elif why := incomputable(library, handle):
+                raise CodecError(why)
+            found = int(library.codes_get_size(handle, key))
+            if found != count:
+                raise CodecError(f"the message holds {found} values, not {count}")
+            values: NDArray[np.float64] = np.asarray(library.codes_get_double_array(handle, key))
+        finally:
+            library.codes_release(handle)
+    if key == "values":
+        values[values == MISSING] = np.nan
+    return values
