@@ -27,7 +27,7 @@ from insitu.errors import CodecError, InsituError
 
 __all__ = ["apart", "serve"]
 
-_REQUEST = struct.Struct("<16sQQ")
+_REQUEST = struct.Struct("<24sQQ")
 """The key, the number of values, the bytes of the message."""
 _ANSWER = struct.Struct("<?Q")
 """Whether it went well, the bytes that follow."""
@@ -83,9 +83,9 @@ class _Worker:
             well, size = _ANSWER.unpack(self._read(_ANSWER.size))
             if not well:
                 raise CodecError(self._read(min(size, LONGEST_PROBLEM)).decode(errors="replace"))
-            if size != count * 8:
+            if size > count * 8 or size % 8:
                 raise _GoneError
-            values = np.empty(count, np.float64)
+            values = np.empty(size // 8, np.float64)
             room = values.view(np.uint8).data
             while room:
                 filled = self.back.readinto(room)  # type: ignore[attr-defined]
@@ -140,9 +140,9 @@ def apart(raw: bytes, key: str, count: int) -> NDArray[np.float64]:
     raw
         A message of one field.
     key
-        `values`, `latitudes` or `longitudes`.
+        `values`, `latitudes` or `longitudes`; or what ecCodes calls the different ones of these.
     count
-        How many there must be.
+        How many there must be; of the different ones, at most.
 
     Raises
     ------

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from insitu.codecs.grib_library import MISSING, eccodes, exclusive, incomputable
+from insitu.codecs.grib_apart import apart
+from insitu.codecs.grib_library import MISSING, eccodes, exclusive, incomputable, plain
 from insitu.errors import FormatError, InsituError
 from insitu.formats.grib.plain import EPOCH, NOTHING, Plain, taken_apart
 from insitu.formats.grib.sections import Field
@@ -200,10 +201,13 @@ class Asked:
             ) from problem
 
     def array(self, key: str) -> np.ndarray[Any, Any]:
-        """A key as an array of doubles, of one value too."""
+        """Coordinates, as an array of doubles, of one value too; in another process where the grid may be one that crashes ecCodes."""
         try:
             if why := incomputable(self.library, self._handle):
                 raise FormatError(why, offset=self.field.offset, structure="GRIB grid")
+            if not plain(self.library, self._handle):
+                points = self.library.codes_get(self._handle, "numberOfPoints", int)
+                return apart(stub_of(self.field), key, points)
             return np.asarray(self.library.codes_get_array(self._handle, key), np.float64)
         except InsituError:
             raise
