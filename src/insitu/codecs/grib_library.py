@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from insitu.codecs.library import find
 from insitu.errors import CodecError, UnknownCodecError
 
-__all__ = ["MISSING", "decoded", "eccodes", "exclusive", "incomputable", "plain"]
+__all__ = ["MISSING", "decoded", "eccodes", "exclusive", "incomputable", "plain", "rowless"]
 
 MISSING = float(np.finfo(np.float32).max)
 """What ecCodes is told to put where the bitmap has no value; no packing yields it."""
@@ -78,6 +78,16 @@ def incomputable(library: Any, handle: Any) -> str:
     if kind.endswith("_gg") and not 0 < (number := library.codes_get(handle, "N", int)) <= MOST_GAUSSIAN:
         return f"a Gaussian grid of number {number}"
     return ""
+
+
+def rowless(library: Any, handle: Any) -> bool:
+    """Whether a reduced grid has a row of one point, or no points: even its keys cannot be asked for then, ecCodes would end the process."""
+    if not library.codes_get(handle, "gridType", str).startswith("reduced"):
+        return False
+    if library.codes_get_size(handle, "pl") == 0:
+        return True
+    rows = np.asarray(library.codes_get_array(handle, "pl"))
+    return bool((rows == 1).any() or rows.max() <= 1)
 
 
 def plain(library: Any, handle: Any) -> bool:

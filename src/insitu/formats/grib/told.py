@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from insitu.codecs.grib_apart import apart
-from insitu.codecs.grib_library import MISSING, eccodes, exclusive, incomputable, plain
+from insitu.codecs.grib_library import MISSING, eccodes, exclusive, incomputable, plain, rowless
 from insitu.errors import FormatError, InsituError
 from insitu.formats.grib.plain import EPOCH, NOTHING, Plain, taken_apart
 from insitu.formats.grib.sections import Field
@@ -168,6 +168,9 @@ class Asked:
         try:
             self._handle = self.library.codes_new_from_message(stub_of(self.field))
             self.library.codes_set(self._handle, "missingValue", MISSING)
+            if rowless(self.library, self._handle):
+                self.library.codes_release(self._handle)
+                raise ValueError("the rows of its grid have no points")
         except Exception as problem:  # whatever the library raises: the message is not one that it knows
             self._guard.__exit__(None, None, None)
             raise FormatError(
