@@ -1,0 +1,249 @@
+"""Does a damaged message ever end the process, or keep it?"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import insitu
+from insitu.codecs import grib_apart
+from insitu.codecs.grib_apart import apart
+from insitu.errors import CodecError, InsituError
+
+eccodes = pytest.importorskip("eccodes")
+
+SAMPLES = ["regular_ll_pl_grib2", "regular_gg_pl_grib2", "reduced_gg_pl_32_grib2"]
+PACKINGS = [
+    "", "grid_complex", "grid_complex_spatial_differencing", "grid_ccsds", "grid_jpeg", "grid_png", "grid_ieee",
+]  # fmt: skip
+MUTANTS, TOGETHER = 150, 50
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+
+
+def written(sample: str, packing: str, bits: int = 12) -> bytes | None:
+    """A message; None if this ecCodes does not write it."""
+    handle = eccodes.codes_grib_new_from_samples(sample)
+    try:
+        if packing:
+            if packing != "grid_ieee":
+                eccodes.codes_set(handle, "bitsPerValue", bits)
+            eccodes.codes_set(handle, "packingType", packing)
+        size = eccodes.codes_get_size(handle, "values")
+        eccodes.codes_set_values(handle, np.cumsum(np.random.default_rng(1).normal(0, 1, size)) + 2000)
+        return bytes(eccodes.codes_get_message(handle))
+    except eccodes.CodesInternalError:
+        return None
+    finally:
+        eccodes.codes_release(handle)
+
+
+def mutant(message: bytes, random: Any) -> bytes:
+    """A few bytes other than they were, most of them in the headers."""
+    found = bytearray(message)
+    headers = min(len(found), 400)
+    for _ in range(int(random.integers(1, 5))):
+        kind = random.random()
+        if kind < 0.6:
+            found[random.integers(8, headers)] ^= 1 << int(random.integers(8))
+        elif kind < 0.8:
+            found[random.integers(8, headers)] = int(random.choice([0, 1, 127, 128, 255]))
+        else:
+            found[random.integers(len(found))] = int(random.integers(256))
+    return bytes(found)
+
+
+def looked_at(path: Path) -> None:
+    """Scan and read it, with whatever error of ours."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            for _, array in insitu.scan(path, format="grib").all_arrays():
+                if array.size < 1 << 20:
+                    insitu.read(array)
+        except InsituError:
+            return
+
+
+def survived(path: Path, messages: list[bytes]) -> int:
+    """What a process came to that looked at them: 0 if nothing happened."""
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            signal.alarm(120)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            for message in messages:
+                path.write_bytes(message)
+                looked_at(path)
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitpid(child, 0)[1]
+
+
+@forks
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_mutants(tmp_path: Path) -> None:
+    cases = [(sample, packing) for sample in SAMPLES for packing in PACKINGS]
+    cases += [("reduced_gg_pl_32_grib1", ""), ("sh_pl_grib2", "")]
+    seeds = [found for sample, packing in cases if (found := written(sample, packing))]
+    for seed in range(MUTANTS // TOGETHER):
+        random = np.random.default_rng(seed)
+        messages = [mutant(seeds[random.integers(len(seeds))], random) for _ in range(TOGETHER)]
+        assert survived(tmp_path / "mutant.grib", messages) == 0, f"seed {seed}"
+
+
+def section(message: bytes, number: int) -> int:
+    at = 16
+    while message[at + 4] != number:
+        at += int.from_bytes(message[at : at + 4], "big")
+    return at
+
+
+def harmed(sample: str, packing: str, number: int, *changes: tuple[int, bytes]) -> bytes:
+    message = written(sample, packing)
+    if message is None:
+        pytest.skip("this ecCodes does not write it")
+    found = bytearray(message)
+    for place, value in changes:
+        at = section(message, number) + place
+        found[at : at + len(value)] = value
+    return bytes(found)
+
+
+@pytest.mark.parametrize(
+    ("sample", "packing", "number", "changes"),
+    [
+        ("regular_ll_pl_grib2", "grid_png", 5, [(19, b"\x20")]),  # bits that the image has not
+        ("regular_ll_pl_grib2", "grid_png", 7, [(24, b"\x02\x00")]),  # its depth
+        ("regular_ll_pl_grib2", "grid_jpeg", 7, [(50, bytes(40))]),
+        ("regular_ll_pl_grib2", "grid_ccsds", 5, [(19, b"\x03")]),
+        ("regular_ll_pl_grib2", "grid_ccsds", 5, [(22, b"\x00\xff\xff")]),
+        ("regular_ll_pl_grib2", "grid_ieee", 5, [(11, b"\x09")]),
+        ("regular_gg_pl_grib2", "", 3, [(30, b"\0\x10\0\0")]),  # points of a row
+        ("reduced_gg_pl_32_grib2", "", 3, [(72, bytes(128))]),  # no points in any row
+        ("reduced_gg_pl_32_grib2", "", 3, [(46, b"\x85\0\0\0"), (55, b"\x85\0\0\0")]),  # latitudes
+    ],
+)
+@forks
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_what_ended_processes(
+    tmp_path: Path, sample: str, packing: str, number: int, changes: list[tuple[int, bytes]]
+) -> None:
+    message = harmed(sample, packing, number, *changes)
+    assert survived(tmp_path / "a.grib", [message]) == 0
+
+
+def spectral() -> tuple[bytes, Any]:
+    """A message that only ecCodes can decode, and its values."""
+    message = written("sh_pl_grib2", "")
+    assert message is not None
+    handle = eccodes.codes_new_from_message(message)
+    values = eccodes.codes_get_values(handle)
+    eccodes.codes_release(handle)
+    return message, values
+
+
+def test_the_other_process_answers_all_threads() -> None:
+    message, values = spectral()
+    found: list[Any] = []
+    threads = [threading.Thread(target=lambda: found.append(apart(message, "values", values.size))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    for one in found:
+        np.testing.assert_array_equal(one, values)
+
+
+def test_an_error_says_what_ecCodes_says() -> None:
+    with pytest.raises(CodecError, match="holds"):
+        apart(spectral()[0], "values", 3)
+    with pytest.raises(CodecError, match="cannot decode"):
+        apart(b"GRIB" + bytes(60), "values", 3)
+
+
+def test_it_is_started_again_when_it_dies() -> None:
+    message, values = spectral()
+    apart(message, "values", values.size)
+    assert grib_apart._worker is not None
+    grib_apart._worker.process.kill()
+    np.testing.assert_array_equal(apart(message, "values", values.size), values)
+
+
+def test_a_message_that_it_does_not_survive(monkeypatch: pytest.MonkeyPatch) -> None:
+    message, values = spectral()
+    grib_apart._ended()
+    program = "import os; os.write(1, b'R'); os.read(0, 1); os.abort()"
+    monkeypatch.setattr(grib_apart, "_PROGRAM", program)
+    with pytest.raises(CodecError, match="could not survive"):
+        apart(message, "values", values.size)
+    assert grib_apart._worker is None
+
+
+def test_a_message_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    message, values = spectral()
+    grib_apart._ended()
+    monkeypatch.setattr(grib_apart, "_PROGRAM", "import os, time; os.write(1, b'R'); time.sleep(100)")
+    monkeypatch.setattr(grib_apart, "SECONDS", -4)
+    with pytest.raises(CodecError, match="could not survive"):
+        apart(message, "values", values.size)
+
+
+def test_where_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    message, values = spectral()
+    grib_apart._ended()
+    monkeypatch.setattr(grib_apart, "_impossible", False)
+    monkeypatch.setattr(sys, "executable", os.devnull)
+    np.testing.assert_array_equal(apart(message, "values", values.size), values)
+    assert grib_apart._impossible
+
+
+@forks
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_has_one_of_its_own() -> None:
+    message, values = spectral()
+    apart(message, "values", values.size)
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            signal.alarm(60)
+            code = 0 if np.array_equal(apart(message, "values", values.size), values) else 2
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    np.testing.assert_array_equal(apart(message, "values", values.size), values)
+
+
+@forks
+def test_it_ends_with_its_parent(tmp_path: Path) -> None:
+    message, values = spectral()
+    (tmp_path / "a.grib").write_bytes(message)
+    program = (
+        "import os, signal, pathlib; from insitu.codecs import grib_apart\n"
+        f"grib_apart.apart(pathlib.Path({str(tmp_path / 'a.grib')!r}).read_bytes(), 'values', {values.size})\n"
+        "print(grib_apart._worker.process.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120, check=False)
+    other = int(told.stdout)
+    gone = threading.Event()
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{other}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            state = "gone"
+        if state in ("gone", "Z"):
+            break
+        gone.wait(0.1)
+    assert state in ("gone", "Z")
