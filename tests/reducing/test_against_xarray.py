@@ -252,6 +252,8 @@ def test_orthogonal_selections(data: st.DataObject) -> None:
     compare(case, tuple(key), values, methods, data.draw(axes_of(values.ndim)), False, data.draw(rules()))
 
 
+# NumPy's own median of durations.
+@pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning:numpy.lib._nanfunctions_impl")
 @given(st.data(), st.sampled_from(["<M8[ns]", ">M8[s]", "<m8[us]", "<m8[s]"]))
 @settings(max_examples=60)
 def test_times(data: st.DataObject, dtype: str) -> None:

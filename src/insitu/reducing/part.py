@@ -48,7 +48,7 @@ def is_null(values: Array) -> Array | None:
 
 def replaced(values: Array, mask: Array, value: Any) -> Array:
     """The values with another one where the mask is set."""
-    scalar = values.dtype.type(value)
+    scalar = np.asarray(value).astype(values.dtype)[()]  # a duration without a unit is on its way out of NumPy
     if values.dtype.kind != "f" or values.dtype.itemsize not in (2, 4, 8):
         return np.where(mask, scalar, values)
     # On the bits, and without a branch: where missing values lie scattered, np.where takes eight times as long.

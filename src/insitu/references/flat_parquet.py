@@ -52,7 +52,12 @@ def read_flat(data: bytes, base: Base, *, errors: str = "raise") -> VirtualGroup
             structure="references",
             hint="Needed are a key, and a URL or inline data",
         )
-    lists = {role: columns[name].to_pylist() for role, name in chosen.items()}
+    try:
+        lists = {role: columns[name].to_pylist() for role, name in chosen.items()}
+    except UnicodeDecodeError as problem:
+        raise FormatError(
+            f"the texts of the file are damaged: {problem}", url=base.url, structure="references"
+        ) from None
     empty: list[Any] = [None] * table.num_rows
     rows = zip(*(lists.get(role, empty) for role in ("key", "url", "offset", "length", "raw")), strict=True)
     return from_references(dict(_references(rows, base)), Templates(), base, errors=errors)

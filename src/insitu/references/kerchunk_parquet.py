@@ -208,7 +208,10 @@ def _paths(column: Any, pool: Pool) -> npt.NDArray[np.int64]:
         ):
             raise FormatError(f"column 'path' holds {column.type}, not text")
         column = column.dictionary_encode()
-    urls = column.dictionary.to_pylist()
+    try:
+        urls = column.dictionary.to_pylist()
+    except UnicodeDecodeError as problem:
+        raise FormatError(f"column 'path' is damaged: {problem}") from None
     indices = np.where(arrow.valid(column.indices), arrow.to_integers(column.indices), -1)
     if len(indices) and int(indices.max()) >= len(urls):
         raise FormatError("column 'path' is damaged")
