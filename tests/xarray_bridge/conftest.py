@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import netCDF4
 import numpy as np
 import pytest
+import xarray as xr
+
+from service.serving import Server, serving
 
 
 @pytest.fixture(scope="session")
@@ -50,3 +54,16 @@ def varied(tmp_path_factory: pytest.TempPathFactory) -> Path:
         file.createVariable("scalar", "f8", ())[...] = 2.5
         tas.coordinates = "height scalar"
     return path
+
+
+@pytest.fixture(scope="module")
+def server(path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server beside the file that a module of tests has made as `path`."""
+    with serving([path.parent], tmp_path_factory.mktemp("log") / "log") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def plain(path: Path) -> xr.Dataset:
+    """What xarray makes of that file."""
+    return xr.load_dataset(path, engine="netcdf4")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from insitu.errors import InsituError, UnsupportedError
 from insitu.reducing import active as active_module
 from insitu.reducing.client import client_of
 from insitu.reducing.sketches import BOUND, CENTROIDS
-from service.serving import Server, serving
+from service.serving import Server
 
 EDGES = np.linspace(250, 310, 25)
 
@@ -34,17 +33,6 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found: Path = tmp_path_factory.mktemp("distributions") / "d.nc"
     made.to_netcdf(found, engine="netcdf4")
     return found
-
-
-@pytest.fixture(scope="module")
-def server(path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving([path.parent], tmp_path_factory.mktemp("log") / "log") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def plain(path: Path) -> xr.Dataset:
-    return xr.load_dataset(path, engine="netcdf4")
 
 
 @pytest.fixture(params=["here", "there", "there, in pieces", "in memory"])

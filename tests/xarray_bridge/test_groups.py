@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import xarray as xr
 import insitu
 from insitu.reducing.active import ActiveWarning
 from insitu.reducing.client import client_of
-from service.serving import Server, free_port, serving
+from service.serving import Server, free_port
 
 
 @pytest.fixture(scope="module")
@@ -46,17 +45,6 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found: Path = tmp_path_factory.mktemp("groups") / "groups.nc"
     made.to_netcdf(found, engine="netcdf4")
     return found
-
-
-@pytest.fixture(scope="module")
-def server(path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving([path.parent], tmp_path_factory.mktemp("log") / "log") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def plain(path: Path) -> xr.Dataset:
-    return xr.load_dataset(path, engine="netcdf4")
 
 
 GROUPED: dict[str, Any] = {

@@ -17,7 +17,7 @@ from insitu.errors import UnsupportedError
 from insitu.reducing import active as active_module
 from insitu.reducing.active import ActiveWarning
 from insitu.reducing.client import client_of
-from service.serving import Server, serving
+from service.serving import Server
 
 
 @pytest.fixture(scope="module")
@@ -38,17 +38,6 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found: Path = tmp_path_factory.mktemp("next") / "a.nc"
     made.to_netcdf(found, engine="netcdf4")
     return found
-
-
-@pytest.fixture(scope="module")
-def server(path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving([path.parent], tmp_path_factory.mktemp("log") / "log") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def plain(path: Path) -> xr.Dataset:
-    return xr.load_dataset(path, engine="netcdf4")
 
 
 POINTS = xr.DataArray([1, 5, 7], dims="p")
