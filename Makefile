@@ -54,7 +54,7 @@ format: setup
 # The peers that the benchmarks run beside need their own environment. All of them write docs/benchmarks.md; BENCH="scan_local --quick" runs one.
 bench:
 	$(MAKE) setup PYTHON=$(BENCH_PYTHON)
-	.venv-$(BENCH_PYTHON)/bin/python -m pip install --quiet --disable-pip-version-check '.[bench]'
+	.venv-$(BENCH_PYTHON)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	.venv-$(BENCH_PYTHON)/bin/python bench/$(if $(BENCH),$(firstword $(BENCH)).py $(wordlist 2,9,$(BENCH)),page.py)
 
 # Change bytes of HDF5 files and see that the scanner reads right or says no: MINUTES=10 make fuzz
@@ -62,7 +62,7 @@ fuzz: setup
 	$(BIN)/python tests/fuzz/fuzz_hdf5.py --beside-h5py --minutes $(or $(MINUTES),1)
 
 docs: setup
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build
 	@echo "docs/_build/index.html"
 
