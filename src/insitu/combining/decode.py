@@ -17,6 +17,7 @@ import numpy.typing as npt
 from insitu.codecs import prepare
 from insitu.codecs.cf import decoded
 from insitu.codecs.packing import unpack
+from insitu.combining.bands import by_bands, differ
 from insitu.combining.conventions import Decoding, coordinates, needs_values, referred, stackable, with_bounds
 from insitu.combining.gaps import filled_gaps
 from insitu.combining.member import Load, Member, Variable
@@ -243,14 +244,13 @@ def _decided(file: _Given, join: bool, memory: Memory) -> Variable:
     array, name = file.array, file.name
     if array.dtype.kind == "S" and array.dtype.itemsize > 1 and file.format in NETCDF:
         return _text(file)
-    result = decoded(
-        array if file.attributes is array.attributes else replace(array, attributes=file.attributes),
-        name=name,
-        encoding=stored_encoding(array, file.format),
-        stack_char_dim=join,
-        values=file.values,
-        **file.how.of_variable(name),
-    )
+    given = array if file.attributes is array.attributes else replace(array, attributes=file.attributes)
+    options = {"name": name, "encoding": stored_encoding(array, file.format), **file.how.of_variable(name)}
+    if file.format == "tiff" and options["mask_and_scale"] and differ(array, file.attributes):
+        result = by_bands(given, file.attributes, lambda band: decoded(band, **options))
+        kept = replace(result.array, attributes={}, details={}, fill_value=None)
+        return Variable(kept.dims, kept, result.attributes, result.encoding)
+    result = decoded(given, stack_char_dim=join, values=file.values, **options)
     if result.array.shape != array.shape:  # characters that became texts
         result.encoding["original_shape"] = array.shape
     kept = replace(result.array, attributes={}, details={}, fill_value=None)
