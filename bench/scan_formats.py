@@ -262,6 +262,17 @@ def _made(case: str, quick: bool) -> Path:
     return path
 
 
+def _touched(files: list[Path]) -> str:
+    """What of the files our scan looks at."""
+    import insitu
+
+    with insitu.trace() as cost:
+        for file in files:
+            insitu.scan(file)
+    whole = sum(part.stat().st_size for file in files for part in ([file] if file.is_file() else file.rglob("*")))
+    return f"insitu touched {cost.bytes:,} of {whole:,} bytes, in {cost.requests:,} reads."
+
+
 def main() -> None:
     """Run all cases."""
     over_http = "--http" in sys.argv
@@ -286,6 +297,8 @@ def main() -> None:
         targets = [Target(name, RATIO) for name in peers]
         if not over_http:
             show(title, compete(contestants([str(file) for file in files]), rounds=options.rounds), targets=targets)
+            if case != "zarr":  # its metadata are files of their own, read whole
+                print(f"\n{_touched(files)}")
             continue
         with LatencyServer(path if several else path.parent) as server:
             paths = [f"{server.url}/{file.name}" for file in files]
