@@ -21,11 +21,11 @@ from insitu.combining.bands import by_bands, differ
 from insitu.combining.conventions import Decoding, coordinates, needs_values, referred, stackable, with_bounds
 from insitu.combining.gaps import filled_gaps
 from insitu.combining.member import Load, Member, Variable
-from insitu.combining.restoring import is_decoded, restored, typed
 from insitu.combining.small import Blocks, fetched, stored_values
 from insitu.errors import CodecError, InsituError, UnknownCodecError
 from insitu.model import Encoding, Packing, Packings, Tile, VirtualArray, VirtualGroup
 from insitu.sources import ByteSource
+from insitu.zarr_metadata.typed_attributes import with_types
 
 __all__ = ["Memory", "member_of", "undecodable", "unreadable"]
 
@@ -91,7 +91,7 @@ def member_of(
     """
     memory = Memory() if memory is None else memory
     wanted = group.arrays if only is None else _needed(group, only)
-    arrays = {name: array if is_decoded(array) else filled_gaps(array) for name, array in wanted.items()}
+    arrays = {name: filled_gaps(array) for name, array in wanted.items()}
     given = with_bounds(arrays) if how.decode_times else {name: array.attributes for name, array in arrays.items()}
     stacks = stackable(arrays)
     arrays = {name: array for name, array in arrays.items() if name not in how.drop_variables}
@@ -101,24 +101,21 @@ def member_of(
     found: dict[str, Variable] = {}
     format = group.details.get("format")
     for name, array in arrays.items():
-        if is_decoded(array):
-            found[name] = restored(name, array, how, known.get(name))
-            continue
         file = _Given(
-            name, array, typed(given[name]), format, blocks.get(name), known.get(name), name in small, how, load
+            name, array, with_types(given[name]), format, blocks.get(name), known.get(name), name in small, how, load
         )
         join = array.ndim > 0 and array.dims[-1] in stacks
         found[name] = _again(file, join, memory) or _decided(file, join, memory)
-    names = _coordinates(found, how, memory) | set(group.details.get("coordinates", ()))
+    names = _coordinates(found, how, memory) | set(group.coordinates)
     attributes = group.attributes
     if how.decode_coords and isinstance(attributes.get("coordinates"), str):
         names |= set(attributes["coordinates"].split())
         attributes = {key: value for key, value in attributes.items() if key != "coordinates"}
     sizes = {dim for variable in found.values() for dim in variable.dims}
     encoding: dict[str, Any] = {} if url is None else {"source": url}
-    unindexed = frozenset(group.details.get("unindexed", ()))
-    if unlimited := group.details.get("unlimited"):
-        encoding["unlimited_dims"] = set(unlimited)
+    unindexed = frozenset(group.unindexed)
+    if group.unlimited:
+        encoding["unlimited_dims"] = set(group.unlimited)
     coords = frozenset((names | sizes) & found.keys())
     groups = () if group.arrays else tuple(path for path, node in group.walk() if node.arrays)
     return Member(found, coords, _shared(memory, "", attributes), encoding, url, unindexed, groups)
@@ -196,7 +193,7 @@ def _needed(group: VirtualGroup, only: Sequence[str]) -> dict[str, VirtualArray]
         for name in list(wanted):
             wanted |= (referred(arrays[name].attributes) | set(arrays[name].dims)) & arrays.keys()
     dims = {dim for name in wanted for dim in arrays[name].dims}
-    wanted |= {name for name in group.details.get("placed", ()) if name in arrays and dims & set(arrays[name].dims)}
+    wanted |= {name for name in group.coordinates if name in arrays and dims & set(arrays[name].dims)}
     return {name: array for name, array in arrays.items() if name in wanted}
 
 

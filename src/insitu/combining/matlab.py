@@ -93,7 +93,8 @@ class _Reader:
             arrays={name: item for name, item in items.items() if isinstance(item, VirtualArray)},
             groups={name: item for name, item in items.items() if isinstance(item, VirtualGroup)},
             attributes=_shown(group.attributes),
-            details={key: value for key, value in group.details.items() if key not in ("dims", "unlimited")},
+            details={key: value for key, value in group.details.items() if key != "dims"},
+            unlimited=(),
         )
 
     def item(self, item: Item, name: str, depth: int, path: str) -> Item | None:
@@ -217,8 +218,8 @@ def _sparse(group: VirtualGroup) -> VirtualGroup:
             arrays[name] = dataclasses.replace(empty, dims=("element",), attributes={})
     shape = np.array([int(group.attributes[SPARSE]), max(jc.shape[0] - 1, 0)])
     told = {"sparse": "compressed columns", "shape": shape}
-    details = {"format": group.details.get("format"), "coordinates": ["ir", "jc"]}
-    return VirtualGroup(arrays, {}, {**_shown(group.attributes), **told}, details)
+    details = {"format": group.details.get("format")}
+    return VirtualGroup(arrays, {}, {**_shown(group.attributes), **told}, details, coordinates=("ir", "jc"))
 
 
 def _empty(kind: str, shape: npt.NDArray[Any]) -> npt.NDArray[Any]:

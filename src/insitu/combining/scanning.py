@@ -16,11 +16,12 @@ from insitu.combining.decode import Memory, member_of, undecodable, unreadable
 from insitu.combining.dialects import Rescan, understood
 from insitu.combining.matlab import is_matlab
 from insitu.combining.member import Load, Member
+from insitu.combining.saved import member_from_tree
 from insitu.errors import CodecError, FormatError, UnsupportedError, VariableError
 from insitu.formats import InsituWarning, scan_format
 from insitu.formats.archives import open_place
 from insitu.model import VirtualArray, VirtualGroup
-from insitu.opening import Verify, may_be_many, scan, trusted
+from insitu.opening import Verify, is_saved_tree, may_be_many, scan_stored, trusted
 from insitu.reading import read_arrays
 from insitu.sources import ByteSource, displayed
 
@@ -91,15 +92,15 @@ def scan_member(url: Any, job: Job, memory: Memory | None = None, told: VirtualG
     memory
         What was found out about files like it.
     told
-        The group, where somebody else has scanned it.
+        The group as a server has scanned and decoded it.
     """
     load = loader(job.storage_options)
     if told is not None:
-        group = understood(trusted(told, job.verify), job.group, load, _beside(url, job), url=fspath(url))
-        _refused(group, told, job, fspath(url))
-        return _member(group, job, load, memory=memory, url=fspath(url), only=job.variables)
+        return member_from_tree(trusted(told, job.verify), job.how, load, url=fspath(url), only=job.variables)
+    if _is_saved(url, job):
+        return member_from_tree(_scan(url, job), job.how, load, url=fspath(url), only=job.variables)
     if _collected(url, job):
-        group = _saved(_scan(url, job), url, job, load, deep=False)
+        group = _understand(_scan(url, job), url, job, load, deep=False)
         return _member(group, job, load, memory=memory, url=fspath(url), only=job.variables)
     with open_place(url, job.storage_options) as source:
         rescan = _beside(source, job)
@@ -119,8 +120,12 @@ def scan_member(url: Any, job: Job, memory: Memory | None = None, told: VirtualG
 def scan_tree(url: Any, job: Job) -> Iterator[tuple[str, Member]]:
     """Every group of whatever lies at a URL, decoded, with its path."""
     load = loader(job.storage_options)
+    if _is_saved(url, job):
+        for path, node in _scan(url, job).walk():
+            yield path, member_from_tree(node, job.how, load, url=fspath(url))
+        return
     if _collected(url, job):
-        for path, node in _saved(_scan(url, job), url, job, load, deep=True).walk():
+        for path, node in _understand(_scan(url, job), url, job, load, deep=True).walk():
             yield path, _member(node, job, load, url=fspath(url))
         return
     with open_place(url, job.storage_options) as source:
@@ -133,10 +138,12 @@ def scan_tree(url: Any, job: Job) -> Iterator[tuple[str, Member]]:
             yield path, _member(node, job, load, source=source, url=source.url)
 
 
-def _saved(group: VirtualGroup, url: Any, job: Job, load: Load, *, deep: bool) -> VirtualGroup:
-    """What was saved: a dataset means what it says; what a scan found in a file means what it does in the file."""
-    if "coordinates" in group.details:
-        return group
+def _is_saved(url: Any, job: Job) -> bool:
+    return job.format is None and is_saved_tree(url)
+
+
+def _understand(group: VirtualGroup, url: Any, job: Job, load: Load, *, deep: bool) -> VirtualGroup:
+    """Return references or a Zarr store as the files that they stand for mean them."""
     meaning = understood(group, job.group, load, _beside(url, job), url=fspath(url))
     _refused(meaning, group, job, fspath(url), deep=deep)
     return meaning
@@ -171,7 +178,7 @@ def _beside(place: Any, job: Job) -> Rescan:
     def rescan(group: str | None) -> VirtualGroup:
         if isinstance(place, (str, PathLike)):
             how: dict[str, Any] = {"verify": job.verify, "allow_local": job.allow_local}
-            found = scan(place, group=group, errors="warn", storage_options=job.storage_options, **how)
+            found = scan_stored(place, group=group, errors="warn", storage_options=job.storage_options, **how)
         else:
             found = scan_format(
                 place, group=group, errors="warn", format=job.format, storage_options=job.storage_options
@@ -211,7 +218,7 @@ def _collected(url: Any, job: Job) -> bool:
 
 def _scan(url: Any, job: Job) -> VirtualGroup:
     # All of it, whichever variables are wanted: there is little to read, and what they refer to is needed too.
-    group = scan(
+    group = scan_stored(
         url,
         group=job.group,
         errors="warn" if job.catch else "raise",

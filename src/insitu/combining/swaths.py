@@ -91,9 +91,7 @@ def _lengths(arrays: Mapping[str, VirtualArray]) -> dict[str, int]:
 
 
 def _with_coordinates(group: VirtualGroup, arrays: Mapping[str, VirtualArray], names: list[str]) -> VirtualGroup:
-    # Told twice: these are coordinates, and they are those of every variable that has one of their dimensions.
-    details = {**group.details, "coordinates": names, "placed": names}
-    return dataclasses.replace(group, arrays=arrays, details=details)
+    return dataclasses.replace(group, arrays=arrays, coordinates=tuple(names))
 
 
 def _mapped(array: VirtualArray, maps: Maps, lengths: Mapping[str, int]) -> VirtualArray:

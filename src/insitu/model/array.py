@@ -21,6 +21,16 @@ from insitu.model.tile import Tile
 
 __all__ = ["VirtualArray"]
 
+RELATIONS = (
+    "coordinates", "grid_mapping", "bounds", "climatology", "cell_measures", "formula_terms", "geometry", "node_coordinates",
+    "node_count", "part_node_count", "interior_ring",
+)  # fmt: skip
+"""Attributes that name other variables, which decoding may move to the encoding."""
+USED_UP = (
+    "_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "_Encoding", *RELATIONS
+)  # fmt: skip
+"""Attributes that decoding may move to the encoding."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VirtualArray:
@@ -38,6 +48,8 @@ class VirtualArray:
     """What Absent places hold, in `dtype`; None: NaN or NaT where the type has one."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """What the file says beside attributes: chunk shape, enumeration names."""
+    encoding: Mapping[str, Any] = field(default_factory=dict)
+    """What xarray calls the encoding: the CF attributes that decoding used up, and how the file stores the variable."""
     _boxes: npt.NDArray[np.int64] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -89,6 +101,17 @@ class VirtualArray:
     def sources(self) -> tuple[Source, ...]:
         """The archive objects behind it, each once."""
         return tuple(dict.fromkeys(source for tile in self.tiles for source in tile.chunks.sources))
+
+    def stored_attributes(self) -> dict[str, Any]:
+        """Return the attributes as a file has them: those that decoding moved to the encoding are there again."""
+        found = dict(self.attributes)
+        found |= {key: self.encoding[key] for key in USED_UP if key in self.encoding and key not in found}
+        stored = {encoding.dtype.kind for tile in self.tiles for encoding in tile.encodings}
+        if self.dtype == bool and "b" not in stored:
+            found["dtype"] = "bool"
+        elif self.dtype.kind == "m" and "units" in found:  # without it xarray takes the numbers for numbers
+            found["dtype"] = str(self.dtype)
+        return found
 
     def absent_value(self) -> Any:
         """What Absent places read as; without a value for them, an error and never a zero."""

@@ -24,6 +24,12 @@ class VirtualGroup:
     """What the file says beside attributes: format, unlimited dimensions."""
     problems: Mapping[str, str] = field(default_factory=dict)
     """Path of a variable that was left out: why."""
+    coordinates: tuple[str, ...] = ()
+    """Arrays that are coordinates although no dimension and no attribute says so."""
+    unindexed: tuple[str, ...] = ()
+    """Coordinates along a dimension of their own name that have no index."""
+    unlimited: tuple[str, ...] = ()
+    """Dimensions that may grow."""
 
     def __getitem__(self, path: str) -> VirtualArray | VirtualGroup:
         """An array or a group by its path, e.g. `forecast/tas`."""

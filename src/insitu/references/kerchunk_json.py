@@ -10,6 +10,7 @@ import base64
 import binascii
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import IO, Any
 
 import numpy as np
@@ -127,7 +128,7 @@ def from_references(
     nodes = nodes_of(documents, leave_out, open_shards=False)
     tables = _Tables(nodes, folders, Pool(base), templates, target)
     made = tree(nodes, tables.tile, leave_out, details={"format": "kerchunk"})
-    return VirtualGroup(made.arrays, made.groups, made.attributes, made.details, problems)
+    return replace(made, problems=problems)
 
 
 def _parsed(document: Any) -> dict[str, Any]:

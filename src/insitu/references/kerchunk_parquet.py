@@ -12,7 +12,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -291,7 +291,7 @@ def read_parquet(
 
     nodes = nodes_of(documents, leave_out, open_shards=False)
     made = tree(nodes, tile, leave_out, details={"format": "kerchunk"})
-    return VirtualGroup(made.arrays, made.groups, made.attributes, made.details, problems)
+    return replace(made, problems=problems)
 
 
 def write_parquet(

@@ -18,8 +18,8 @@ from insitu.errors import FormatError, NotFoundError, UnsupportedError
 from insitu.model import VirtualGroup
 from insitu.references.explicit import explicit
 from insitu.references.flat_parquet import read_flat, write_flat
-from insitu.references.icechunk import append_icechunk, is_repository, open_icechunk, write_icechunk
-from insitu.references.insitu_store import NAME, append_store, open_store, write_store
+from insitu.references.icechunk import is_repository, open_icechunk, write_icechunk
+from insitu.references.insitu_store import NAME, open_store, write_store
 from insitu.references.kerchunk_json import looks_like_references, parse_json, read_json, write_json
 from insitu.references.kerchunk_parquet import RECORD_SIZE, read_parquet, write_parquet
 from insitu.references.target import writable
@@ -29,7 +29,7 @@ from insitu.sources import ByteSource, open_source, read_all
 from insitu.sources.gate import ask_path
 from insitu.sources.listing import local_path
 
-__all__ = ["FORMATS", "append", "format_of", "open_references", "save"]
+__all__ = ["FORMATS", "format_of", "is_store", "kind_of", "matches", "open_references", "save"]
 
 FORMATS = ("insitu", "kerchunk-json", "kerchunk-parquet", "flat-parquet", "icechunk")
 _SUFFIXES = (
@@ -163,6 +163,16 @@ def matches(url: str) -> bool:
     return _found(url) is not None
 
 
+def kind_of(url: str) -> str | None:
+    """Return the form of the references at a URL: by what lies there, else by its name."""
+    return _found(url) or format_of(url)
+
+
+def is_store(url: str) -> bool:
+    """Return whether an insitu store lies at a URL, by its name, and on this machine by looking. Costs no request."""
+    return _found(url) == "insitu"
+
+
 def save(
     group: VirtualGroup,
     target: str | os.PathLike[str],
@@ -174,6 +184,7 @@ def save(
     zarr_format: int | None = None,
     record_size: int = RECORD_SIZE,
     message: str | None = None,
+    recipe: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Save a tree, so that it need not be scanned again.
@@ -198,6 +209,8 @@ def save(
         kerchunk Parquet: rows of a file.
     message
         Icechunk: of the commit.
+    recipe
+        The insitu store: how files were combined, for `append` and `refresh`.
     storage_options
         See `insitu.sources.open_source`.
 
@@ -230,7 +243,7 @@ def save(
     named: Callable[[str], str] = (lambda source: relative_to(source, url)) if relative else absolute
     group = explicit(group, storage_options)
     if kind == "insitu":
-        write_store(group, url, named=named, mode=mode, storage_options=storage_options)
+        write_store(group, url, named=named, mode=mode, recipe=recipe, storage_options=storage_options)
         return
     formats = {"kerchunk-json": (2, 3)}.get(kind, (2,)) if zarr_format is None else (zarr_format,)
     if kind != "kerchunk-json" and formats != (2,):
@@ -288,26 +301,3 @@ def is_there(url: str, storage_options: Mapping[str, Any] | None) -> bool:
     except NotFoundError:
         return False
     return True
-
-
-def append(
-    group: VirtualGroup,
-    target: str | os.PathLike[str],
-    dim: str,
-    *,
-    relative: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-) -> None:
-    """Add a tree to a saved one, along a dimension. Only the insitu store and Icechunk repositories can grow without being written anew."""
-    url = os.fspath(target)
-    if (_found(url) or format_of(url)) == "icechunk":
-        append_icechunk(explicit(group, storage_options), url, dim, storage_options=storage_options)
-        return
-    if _found(url) != "insitu" and format_of(url) != "insitu":
-        raise UnsupportedError(
-            "only an insitu store or an Icechunk repository can be appended to",
-            url=url,
-            hint="Convert it first: insitu convert REFS TARGET.insitu",
-        )
-    named: Callable[[str], str] = (lambda source: relative_to(source, url)) if relative else absolute
-    append_store(explicit(group, storage_options), url, dim, named=named, storage_options=storage_options)

@@ -10,17 +10,19 @@ from typing import Any
 import numpy as np
 import xarray
 
+from insitu.archive import Archive
 from insitu.combining.report import Report, Survey
-from insitu.errors import UnsupportedError
+from insitu.combining.saved import tree_from_member
+from insitu.maintenance import Appended, append_member, save_tree
 from insitu.model import VirtualArray, VirtualGroup, byte_ranges, census
 from insitu.reducing import METHODS as STREAMED
 from insitu.reducing.reductions import Rules
+from insitu.xarray_bridge.dataset import member_from
 from insitu.xarray_bridge.distributions import histogram, quantile
 from insitu.xarray_bridge.grouping import Grouped
 from insitu.xarray_bridge.lazy import LazyArray
 from insitu.xarray_bridge.ordinary import behind
 from insitu.xarray_bridge.reductions import statistics_of, streams
-from insitu.xarray_bridge.saving import decoded_group, encoded_like, stored_group
 from insitu.xarray_bridge.weighing import Weighted
 
 __all__ = ["InsituAccessor"]
@@ -32,6 +34,8 @@ class InsituAccessor:
     def __init__(self, dataset: xarray.Dataset) -> None:
         self._dataset = dataset
         self.survey: Survey | None = None
+        self.archive: Archive | None = None
+        """What the dataset was opened from, as long as it is that very dataset."""
 
     def _lazy(self) -> Iterator[tuple[str, LazyArray]]:
         for name, variable in self._dataset.variables.items():
@@ -97,43 +101,35 @@ class InsituAccessor:
         UnsupportedError
             If the format cannot hold some variable: which, because of which files, and what to do.
         """
-        from insitu import references  # not at the top: Arrow takes longer to import than a file to scan
-
-        kind = format or references.format_of(fspath(target))
-        inline = int(how.get("inline_threshold", 0))
-        group = decoded_group(self._dataset) if kind == "insitu" else stored_group(self._dataset, inline)
+        recipe = None if self.archive is None else self.archive.recipe
         options = self._options(storage_options)
-        references.save(group, target, format=format, mode=mode, storage_options=options, **how)
+        save_tree(self.tree(), target, format=format, mode=mode, recipe=recipe, storage_options=options, **how)
 
     def append(
         self, target: str | PathLike[str], dim: str, *, storage_options: Mapping[str, Any] | None = None, **how: Any
-    ) -> None:
+    ) -> Appended:
         """Add the dataset to a saved one, along a dimension. What was saved is neither read nor written again.
 
         Parameters
         ----------
         target
-            An insitu store that `save` wrote, or an Icechunk repository.
+            An insitu store, or an Icechunk repository.
         dim
             Variables that have it grow; the others stay as they are.
         storage_options, **how
             As for `save`.
-        """
-        from insitu import references
 
+        Returns
+        -------
+        Appended
+            Which files were added, and which were there already.
+        """
         options = self._options(storage_options)
-        found = references.open_references(fspath(target), storage_options=options)
-        if found is not None and found.details.get("format") == "icechunk":
-            stored = stored_group(encoded_like(self._dataset, found))
-            references.append(stored, target, dim, storage_options=options, **how)
-            return
-        if found is not None and found.arrays and "coordinates" not in found.details:
-            raise UnsupportedError(
-                "this store was not saved from a dataset: its arrays are not decoded",
-                url=fspath(target),
-                hint="Save it anew from a dataset: insitu.open_dataset(store).insitu.save(target)",
-            )
-        references.append(decoded_group(self._dataset, found), target, dim, storage_options=options, **how)
+        return append_member(member_from(self._dataset), fspath(target), dim, storage_options=options, **how)
+
+    def tree(self) -> VirtualGroup:
+        """The whole dataset as a group of virtual arrays: what is in memory is carried inline."""
+        return tree_from_member(member_from(self._dataset))
 
     def _options(self, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """The given options; else those that the dataset's arrays are read with."""

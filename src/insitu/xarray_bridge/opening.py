@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from os import PathLike
 from typing import Any
 
 import xarray
 
-from insitu.combining.conventions import Decoding
+from insitu.archive import Archive
 from insitu.combining.member import Member
-from insitu.combining.names import without_secrets
-from insitu.combining.scanning import Job, scan_member, scan_tree
 from insitu.errors import UnsupportedError
 from insitu.formats import InsituWarning
 from insitu.opening import Verify
 from insitu.reading import ChunkCache
-from insitu.reducing.active import Active
-from insitu.sources import displayed, open_source
-from insitu.sources.address import is_remote
+from insitu.sources import displayed
 from insitu.xarray_bridge.dataset import dataset_of
 from insitu.xarray_bridge.lazy import Access, LazyArray
 from insitu.xarray_bridge.values import to_dask
 
-__all__ = ["access_to", "chunked", "only_groups", "open_dataset", "open_datatree", "open_groups"]
+__all__ = [
+    "access_to",
+    "chunked",
+    "dataset_from_archive",
+    "only_groups",
+    "open_dataset",
+    "open_datatree",
+    "open_groups",
+]
 
 SHOWN = 8
 
@@ -86,18 +89,35 @@ def open_dataset(
     >>> ds = insitu.open_dataset("era5.nc")  # doctest: +SKIP
     >>> ds.t2m.sel(time="2020-06").mean("time")  # doctest: +SKIP
     """
-    names = None if variables is None else ((variables,) if isinstance(variables, str) else tuple(variables))
-    (url,), access = access_to([url], storage_options, cache, active, active_required)
-    how = {"group": group, "format": format, "verify": verify, "allow_local": allow_local}
-    job = _job(access, decode, errors, variables=names, **how)
-    told = None
-    if access.active is not None and isinstance(url, str) and is_remote(url) and format is None:
-        told = access.active.scan(url, group=group, storage_options=access.storage_options)
-    member = scan_member(url, job, told=told)
+    if errors not in ("raise", "warn"):
+        raise ValueError(f'errors must be "raise" or "warn", not {errors!r}')
+    archive = Archive.open(
+        url,
+        many=False,
+        group=group,
+        variables=variables,
+        format=format,
+        errors=errors,
+        cache=cache,
+        active=active,
+        active_required=active_required,
+        verify=verify,
+        allow_local=allow_local,
+        storage_options=storage_options,
+        **decode,
+    )
+    member = archive.member()
     if member.groups:
         warnings.warn(only_groups(member, group), InsituWarning, stacklevel=2)
-    dataset = dataset_of(member, access)
-    return dataset if chunks is None else chunked(dataset, chunks)
+    return dataset_from_archive(archive, chunks=chunks)
+
+
+def dataset_from_archive(archive: Archive, *, group: str = "", chunks: Any = None) -> xarray.Dataset:
+    """Return one group of an archive as a dataset of virtual arrays, or of Dask arrays."""
+    dataset = dataset_of(archive.member(group), access_to(archive))
+    dataset = dataset if chunks is None else chunked(dataset, chunks)
+    dataset.insitu.archive = archive
+    return dataset
 
 
 def open_datatree(url: Any, **how: Any) -> xarray.DataTree:
@@ -129,19 +149,28 @@ def open_groups(
     **decode: Any,
 ) -> dict[str, xarray.Dataset]:
     """Every group of an archive as a dataset, by path. See `open_dataset`."""
-    (url,), access = access_to([url], storage_options, cache, active, active_required)
-    job = _job(access, decode, errors, group=group, format=format, verify=verify, allow_local=allow_local)
+    if errors not in ("raise", "warn"):
+        raise ValueError(f'errors must be "raise" or "warn", not {errors!r}')
+    archive = Archive.open(
+        url,
+        many=False,
+        group=group,
+        format=format,
+        errors=errors,
+        cache=cache,
+        active=active,
+        active_required=active_required,
+        verify=verify,
+        allow_local=allow_local,
+        storage_options=storage_options,
+        **decode,
+    )
+    access = access_to(archive)
     found: dict[str, xarray.Dataset] = {}
-    for path, member in scan_tree(url, job):
+    for path, member in archive.all_members():
         dataset = dataset_of(member, access)
         found[f"/{path}"] = dataset if chunks is None else chunked(dataset, chunks)
     return found
-
-
-def _job(access: Access, decode: Mapping[str, Any], errors: str, **how: Any) -> Job:
-    if errors not in ("raise", "warn"):
-        raise ValueError(f'errors must be "raise" or "warn", not {errors!r}')
-    return Job(Decoding.of(**decode), storage_options=access.storage_options, catch=errors == "warn", **how)
 
 
 def only_groups(member: Member, group: str | None) -> str:
@@ -156,29 +185,9 @@ def only_groups(member: Member, group: str | None) -> str:
     )
 
 
-def access_to(
-    urls: Sequence[Any],
-    storage_options: Mapping[str, Any] | None,
-    cache: ChunkCache | int | None = None,
-    active: str | None = None,
-    active_required: bool = False,
-) -> tuple[list[Any], Access]:
-    """What to open, and how what is found there will be read.
-
-    Secrets in URLs move to the options; what lies in memory is held by the dataset for as long as that lives.
-    """
-    urls, options = without_secrets(urls, storage_options)
-    opened, kept = [], []
-    for url in urls:
-        if not isinstance(url, (str, PathLike)):
-            source = open_source(url, options)
-            if source.url.startswith(("memory:", "file-object:")):
-                kept += [source, url]
-            url = source
-        opened.append(url)
-    chosen = cache if isinstance(cache, ChunkCache) or cache is None else ChunkCache(int(cache))
-    server = None if active is None else Active(active, active_required)
-    return opened, Access(options, active=server, cache=chosen, kept=tuple(kept))
+def access_to(archive: Archive) -> Access:
+    """Return how the values of an archive are read by the arrays of its datasets."""
+    return Access(archive.job.storage_options, active=archive.active, cache=archive.cache, kept=archive.kept)
 
 
 def chunked(dataset: xarray.Dataset, chunks: Any) -> xarray.Dataset:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any, NoReturn
 from xml.etree import ElementTree
 
@@ -84,7 +85,7 @@ def scan_dmrpp(
     for path, problem in document.failed.items():
         if path.startswith(prefix) and (asked is None or path.removeprefix(prefix) in asked):
             problems.leave_out(path, problem.located(url=window.url))
-    tree = VirtualGroup(tree.arrays, tree.groups, tree.attributes, tree.details, problems.found)
+    tree = replace(tree, problems=problems.found)
     return picked(below(tree, group, url=window.url), variables, url=window.url)
 
 

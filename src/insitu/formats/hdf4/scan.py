@@ -84,12 +84,11 @@ def scan_hdf4(
                 )
             else:
                 problems.note(name, str(problem))
-    details: dict[str, Any] = {"format": "hdf4"}
     unlimited = {dataset.dims[0] for dataset in datasets.values() if isinstance(dataset, Dataset) and dataset.unlimited}
-    if unlimited:
-        details["unlimited"] = sorted(unlimited)
-    details |= structures(attributes, arrays)
-    return picked(VirtualGroup(arrays, {}, attributes, details, problems.found), variables, url=window.url)
+    grids, coordinates = structures(attributes, arrays)
+    details: dict[str, Any] = {"format": "hdf4", **({"grids": grids} if grids else {})}
+    tree = VirtualGroup(arrays, {}, attributes, details, problems.found, coordinates, unlimited=tuple(sorted(unlimited)))
+    return picked(tree, variables, url=window.url)
 
 
 def _file(size: int, url: str) -> Walk[tuple[dict[str, Any], dict[str, Dataset | InsituError]]]:

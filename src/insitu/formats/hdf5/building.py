@@ -80,7 +80,6 @@ class Builder:
             details: dict[str, Any] = {"format": "hdf5"}
             if node.dimensions:
                 details["dims"] = {d.name: d.length for d in node.dimensions}
-                details["unlimited"] = [d.name for d in node.dimensions if d.unlimited]
             if branch.group.problems:
                 details["unread_attributes"] = branch.group.problems
             if "MATLAB_class" in branch.group.attributes:
@@ -91,6 +90,7 @@ class Builder:
                 shown_attributes(branch.group.attributes, self.named),
                 details,
                 self.problems.found if branch is top else {},
+                unlimited=tuple(d.name for d in node.dimensions if d.unlimited),
             )
         return made[id(top)]
 

@@ -209,7 +209,9 @@ def named_fields(group: VirtualGroup, told: Structure, path: tuple[str, ...]) ->
         arrays = {name: _named(array, dims[name]) for name, array in group.arrays.items()}
     if _at_odds(arrays) or all(arrays[name] is array for name, array in group.arrays.items()):
         return group
-    return dataclasses.replace(group, arrays=arrays, details=_details(group, arrays))
+    details = _details(group, arrays)
+    unlimited = tuple(dim for dim in group.unlimited if dim in details["dims"])
+    return dataclasses.replace(group, arrays=arrays, details=details, unlimited=unlimited)
 
 
 def _at_odds(arrays: dict[str, VirtualArray]) -> bool:
@@ -241,5 +243,4 @@ def _details(group: VirtualGroup, arrays: dict[str, VirtualArray]) -> dict[str, 
         for dim, length in group.details.get("dims", {}).items()
         if dim in used or not dim.startswith("phony_dim_")
     }
-    unlimited = [dim for dim in group.details.get("unlimited", ()) if dim in kept]
-    return {**group.details, "dims": {**kept, **used}, "unlimited": unlimited}
+    return {**group.details, "dims": {**kept, **used}}

@@ -80,9 +80,9 @@ def scan_netcdf3(
         "format": "netcdf3",
         "version": header.version,
         "dims": {dimension.name: dimension.length or records for dimension in header.dims},
-        "unlimited": [dimension.name for dimension in header.dims if not dimension.length],
     }
-    return VirtualGroup(arrays, {}, dict(header.attributes), details, problems.found)
+    unlimited = tuple(dimension.name for dimension in header.dims if not dimension.length)
+    return VirtualGroup(arrays, {}, dict(header.attributes), details, problems.found, unlimited=unlimited)
 
 
 def _records(header: Header, window: Window) -> int:

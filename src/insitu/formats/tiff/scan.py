@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -73,7 +73,7 @@ def scan_tiff(
     for path, problem in scanner.failed.items():
         if path.startswith(prefix) and (asked is None or path.removeprefix(prefix) in asked):
             problems.leave_out(path, problem)
-    tree = VirtualGroup(tree.arrays, tree.groups, tree.attributes, tree.details, problems.found)
+    tree = replace(tree, problems=problems.found)
     return picked(below(tree, group, url=window.url), variables, url=window.url)
 
 
@@ -140,7 +140,7 @@ class _Scanner:
             return stacked
         root, *others = [self._group(page, page.name) for page in pages]
         groups = {page.name: group for page, group in zip(pages[1:], others, strict=True)}
-        return VirtualGroup(root.arrays, {**root.groups, **groups}, root.attributes, root.details)
+        return replace(root, groups={**root.groups, **groups})
 
     def _group(self, page: _Page, path: str, full: _Described | None = None) -> VirtualGroup:
         """One image with its coordinates, its mask and its overviews; an overview is described as its full image."""

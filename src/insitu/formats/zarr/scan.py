@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from insitu.errors import AccessError, FormatError, InsituError, NotFoundError, SourceError, VariableError
@@ -141,7 +142,7 @@ def _scan(holder: Holder, group: str | None, variables: Collection[str] | None, 
         alias = _stem(f"{holder.url}/{below}" if below else holder.url)
         nodes = {alias: nodes[""]}
     found = tree(nodes, tile_of, leave_out, variables=variables, details=_details(nodes))
-    return VirtualGroup(found.arrays, found.groups, found.attributes, found.details, problems.found)
+    return replace(found, problems=problems.found)
 
 
 def _details(nodes: Mapping[str, Node]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import json
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -75,7 +75,7 @@ def open_icechunk(
     nodes = nodes_of(documents, leave_out, open_shards=False)
     details = {"format": "icechunk", "snapshot": snapshot.id, version.kind: version.name}
     made = tree(nodes, tile_of, leave_out, details=details)
-    return VirtualGroup(made.arrays, made.groups, made.attributes, made.details, problems)
+    return replace(made, problems=problems)
 
 
 def opened(version: Version, storage_options: Mapping[str, Any] | None = None) -> Any:

@@ -2,6 +2,6 @@
 
 from insitu.references.insitu_store.read import open_store
 from insitu.references.insitu_store.root import NAME, VERSION
-from insitu.references.insitu_store.write import append_store, write_store
+from insitu.references.insitu_store.write import StoreUpdate, restore_previous, write_store
 
-__all__ = ["NAME", "VERSION", "append_store", "open_store", "write_store"]
+__all__ = ["NAME", "VERSION", "StoreUpdate", "open_store", "restore_previous", "write_store"]

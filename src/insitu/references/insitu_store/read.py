@@ -46,6 +46,7 @@ from insitu.zarr_metadata.document import mapping, text, whole
 
 __all__ = ["Opened", "StoredSources", "open_store"]
 
+NAME_LISTS = ("coordinates", "unindexed", "unlimited")
 _SOURCE_COLUMNS = ("url", "size", "etag", "modified", "optional")
 
 
@@ -140,6 +141,7 @@ class Opened:
             unpack(mapping(row.get("attributes") or {}, "attributes")),
             unpack(mapping(row.get("details") or {}, "details")),
             mapping(row.get("problems") or {}, "problems"),
+            **{key: tuple(text(name, key) for name in row.get(key) or ()) for key in NAME_LISTS},
         )
 
     def _array(self, row: Mapping[str, Any]) -> VirtualArray:
@@ -163,6 +165,7 @@ class Opened:
             attributes=unpack(mapping(row.get("attributes") or {}, "attributes")),
             fill_value=unpack(row.get("fill_value")),
             details=unpack(mapping(row.get("details") or {}, "details")),
+            encoding=unpack(mapping(row.get("encoding") or {}, "encoding")),
         )
 
     def _tile(self, row: Mapping[str, Any]) -> Tile:

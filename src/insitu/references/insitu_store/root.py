@@ -18,9 +18,11 @@ from insitu.references.insitu_store.part import Part
 from insitu.references.insitu_store.values import dtype_from, dtype_to, pack, unpack
 from insitu.zarr_metadata.document import field, mapping, text, whole
 
-__all__ = ["NAME", "VERSION", "encoding_from", "encoding_to", "parse", "part_from", "serialised"]
+__all__ = ["NAME", "PREVIOUS", "VERSION", "encoding_from", "encoding_to", "parse", "part_from", "serialised"]
 
 NAME = "root.json"
+PREVIOUS = "previous-root.json"
+"""The root before the last change, for a rollback."""
 FORMAT = "insitu-store"
 VERSION = 1
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from insitu.errors import InsituError, SourceError, UnsupportedError
+from insitu.errors import InsituError, NotFoundError, SourceError, UnsupportedError
 from insitu.model import (
     ABSENT,
     INLINE,
@@ -33,7 +34,6 @@ from insitu.model.chunks import COLUMN_NAMES
 from insitu.model.derived import Joined
 from insitu.references import arrow
 from insitu.references.insitu_store import root
-from insitu.references.insitu_store.growing import grown
 from insitu.references.insitu_store.part import GROUP, Writer, footer_length
 from insitu.references.insitu_store.pools import AXES, SOURCES, Pools
 from insitu.references.insitu_store.read import Opened, open_store
@@ -42,7 +42,7 @@ from insitu.references.insitu_store.values import dtype_to, pack
 from insitu.references.listed import Listed
 from insitu.references.target import Folder, folder
 
-__all__ = ["append_store", "write_store"]
+__all__ = ["StoreUpdate", "restore_previous", "write_store"]
 
 _LARGEST = 1 << 34
 """Cells of a grid that are written one by one; what is larger must be sparse."""
@@ -62,6 +62,7 @@ def write_store(
     *,
     named: Named | None = None,
     mode: str = "w",
+    recipe: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Save a tree.
@@ -76,6 +77,8 @@ def write_store(
         How a source's URL is written.
     mode
         "w": an old store is replaced. "x": there must be none.
+    recipe
+        How files were combined into the tree.
     storage_options
         See `insitu.sources.open_source`.
 
@@ -88,31 +91,53 @@ def write_store(
     before = to.read(root.NAME)
     if before is not None and mode == "x":
         raise SourceError("there is a store already", url=url, hint='Use mode="w" to replace it, or append')
-    _Saving(to, before, None, named).save(group)
+    if not _Saving(to, before, None, named, recipe).try_save(group):
+        raise SourceError(
+            "another writer has changed the store in the meantime; nothing of this save was kept",
+            url=url,
+            hint="Open it again and repeat what you did",
+        )
 
 
-def append_store(
-    group: VirtualGroup,
-    url: str,
-    dim: str,
-    *,
-    named: Named | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-) -> None:
-    """Add a tree to a saved one, along a dimension.
+@dataclass(slots=True, eq=False)
+class StoreUpdate:
+    """A change of a store that was read: its replacement keeps the rows that are there."""
 
-    Arrays that have the dimension grow; the others stay as they are. What was saved is neither read nor written again.
-    """
+    opened: Opened
+    storage_options: Mapping[str, Any] | None = None
+
+    def replace(self, group: VirtualGroup, named: Named | None = None) -> bool:
+        """Put another tree in place; False if the store was changed since it was read, and nothing was done."""
+        to = folder(self.opened.url, self.storage_options)
+        return _Saving(to, self.opened.data, self.opened, named, self.opened.document.get("recipe")).try_save(group)
+
+
+def restore_previous(url: str, *, storage_options: Mapping[str, Any] | None = None) -> None:
+    """Exchange the root of a store and the one before it."""
     to = folder(url, storage_options)
-    opened = open_store(url, storage_options=storage_options)
-    _Saving(to, opened.data, opened, named).save(grown(opened.group(), group, dim))
+    now, before = to.read(root.NAME), to.read(root.PREVIOUS)
+    if now is None:
+        raise NotFoundError("there is no insitu store", url=url)
+    if before is None:
+        raise UnsupportedError("the store has no previous state: it was saved once", url=url)
+    root.parse(before, url)
+    if not to.swap(root.PREVIOUS, now, before) or not to.swap(root.NAME, before, now):
+        raise SourceError("another writer has changed the store in the meantime", url=url, hint="Try again")
 
 
 class _Saving:
     """One save."""
 
-    def __init__(self, to: Folder, before: bytes | None, opened: Opened | None, named: Named | None) -> None:
-        self.to, self.before, self.opened = to, before, opened
+    def __init__(
+        self,
+        to: Folder,
+        before: bytes | None,
+        opened: Opened | None,
+        named: Named | None,
+        recipe: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.to, self.before, self.opened, self.recipe = to, before, opened, recipe
+        self.older: bytes | None = None
         self.mark = uuid.uuid4().hex[:12]
         self.made: list[str] = []
         self.pools = Pools(opened, named or (lambda url: url))
@@ -121,23 +146,29 @@ class _Saving:
         self.chunk_parts: list[dict[str, Any]] = list(document.get("chunks", ()))
         self.source_parts: list[dict[str, Any]] = list(document.get("sources", ()))
 
-    def save(self, group: VirtualGroup) -> None:
-        """Write the files, then the root."""
+    def try_save(self, group: VirtualGroup) -> bool:
+        """Write the files, then the root; False if another writer changed the store in the meantime."""
         ours = None
         try:
             document = self._document(group)
             ours = root.serialised(document)
+            if self.before is not None:
+                self._keep_previous()
             # A store that took the root but whose answer was lost says no when it is asked once more.
             if not self.to.swap(root.NAME, ours, self.before) and self.to.read(root.NAME) != ours:
-                raise SourceError(
-                    "another writer has changed the store in the meantime; nothing of this save was kept",
-                    url=self.to.url,
-                    hint="Open it again and repeat what you did",
-                )
+                self._undo(None)
+                return False
         except BaseException:
             self._undo(ours)
             raise
         self._tidy(document)
+        return True
+
+    def _keep_previous(self) -> None:
+        """Keep the root that will be replaced, for a rollback."""
+        self.older = self.to.read(root.PREVIOUS)
+        if self.older != self.before and self.before is not None:
+            self.to.swap(root.PREVIOUS, self.before, self.older)
 
     def _undo(self, ours: bytes | None) -> None:
         """Remove the files of a save that failed; not if its root is in place all the same, for then they are the store."""
@@ -169,6 +200,7 @@ class _Saving:
             "sources": self.source_parts,
             "chunks": self.chunk_parts,
             "tree": tree,
+            **({"recipe": dict(self.recipe)} if self.recipe is not None else {}),
         }
 
     def _write(self, kind: str, schema: Any, columns: Mapping[str, Any], delta: Sequence[str] = ()) -> dict[str, Any]:
@@ -182,20 +214,23 @@ class _Saving:
         return {"file": name, "rows": writer.rows, "bytes": size, "footer": footer}
 
     def _tidy(self, document: Mapping[str, Any]) -> None:
-        """Remove files that only the old root named."""
-        if self.before is None:
+        """Remove files that neither the new root nor the one before it names."""
+        if self.older is None or self.before is None:
             return
         try:
-            old = root.parse(self.before, self.to.url)
+            oldest, old = root.parse(self.older, self.to.url), root.parse(self.before, self.to.url)
         except InsituError:
             return  # of another version, or damaged: nothing that we may touch
-        self.to.remove(sorted(_files(old) - _files(document)))
+        self.to.remove(sorted(_files(oldest) - _files(old) - _files(document)))
 
     def _group(self, group: VirtualGroup) -> dict[str, Any]:
         return {
             "attributes": pack(dict(group.attributes)),
             "details": pack(dict(group.details)),
             "problems": dict(group.problems),
+            "coordinates": list(group.coordinates),
+            "unindexed": list(group.unindexed),
+            "unlimited": list(group.unlimited),
             "arrays": {name: self._array(name, array) for name, array in group.arrays.items()},
             "groups": {name: self._group(inner) for name, inner in group.groups.items()},
         }
@@ -208,6 +243,7 @@ class _Saving:
                 "dims": list(array.dims),
                 "attributes": pack(dict(array.attributes)),
                 "fill_value": pack(array.fill_value),
+                "encoding": pack(dict(array.encoding)),
                 "details": pack(dict(array.details)),
                 "tiles": [
                     {"origin": origin, **self._tile(tile)}

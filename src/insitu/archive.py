@@ -1,0 +1,353 @@
+"""The front door: one object behind every verb.
+
+An `Archive` is what lies at a URL, or at many: a file, a Zarr store, saved references, or a thousand files combined. It is scanned and decoded once,
+and its values are those that xarray shows, whichever way they are asked for. `insitu.scan`, `read`, `reduce`, `check`, `refresh` and `zarr_store`, the
+datasets of `xarray_bridge`, the command line and the server all go through it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.combining.conventions import Decoding
+from insitu.combining.gather import gather
+from insitu.combining.member import Member, Variable
+from insitu.combining.names import found_paths, without_secrets
+from insitu.combining.order import Position, positions
+from insitu.combining.recipe import Recipe
+from insitu.combining.report import Survey
+from insitu.combining.saved import array_from_variable, tree_from_member
+from insitu.combining.scanning import Failure, Job, loader, scan_member, scan_tree
+from insitu.combining.stored_view import stored_view
+from insitu.errors import SelectionError, VariableError
+from insitu.maintenance import nest_groups
+from insitu.model import Selection, VirtualArray, VirtualGroup
+from insitu.opening import Verify, read_selection
+from insitu.reading import ChunkCache, Tally
+from insitu.reducing.active import Active
+from insitu.reducing.reduce import statistics
+from insitu.sources import open_source
+from insitu.sources.address import is_remote
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["Archive"]
+
+Found = Sequence[Member | Failure]
+CombineFound = Callable[[Found, Sequence[Position], Sequence[Any]], Member]
+"""Makes one member of what came of each file, given their positions in nested lists and their names."""
+
+
+@dataclass(slots=True, eq=False)
+class Archive:
+    """One archive, opened. Make it with `Archive.open`.
+
+    Examples
+    --------
+    >>> archive = insitu.Archive.open("archive/*.nc")  # doctest: +SKIP
+    >>> archive.read("tas", np.s_[0, :10])  # doctest: +SKIP
+    >>> archive.reduce("tas", "mean", dim="time")  # doctest: +SKIP
+    >>> archive.save("archive.insitu")  # doctest: +SKIP
+    """
+
+    job: Job
+    recipe: Recipe
+    location: Any = None
+    """What was opened, where it is one thing; None if many files were combined."""
+    urls: tuple[Any, ...] = ()
+    """The files."""
+    survey: Survey | None = None
+    """Which files differ in what, where many were combined."""
+    active: Active | None = None
+    """The server that reduces next to the data."""
+    cache: ChunkCache | None = None
+    """Keeps decoded chunks for the next reads."""
+    kept: tuple[Any, ...] = field(default=(), repr=False)
+    """What sources in memory are made of: found again by name only as long as somebody holds them."""
+    attributes_by_url: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    """The attributes of each of many files."""
+    only_groups: Member | None = field(default=None, repr=False)
+    """One of many files, if it has groups but no variables."""
+    _members: dict[str, Member] = field(default_factory=dict, repr=False)
+    _tree: VirtualGroup | None = field(default=None, repr=False)
+
+    # -- opening
+
+    @classmethod
+    def open(
+        cls,
+        urls: Any,
+        *,
+        many: bool | None = None,
+        group: str | None = None,
+        variables: str | Sequence[str] | None = None,
+        format: str | None = None,
+        errors: str = "raise",
+        combine: str = "by_coords",
+        concat_dim: Any = None,
+        parallel: Any = None,
+        progress: bool | Callable[[int, int], None] | None = None,
+        cache: ChunkCache | int | bool | None = None,
+        active: str | Active | None = None,
+        active_required: bool = False,
+        verify: Verify = "read",
+        allow_local: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+        finish: Callable[[Member], Member] | None = None,
+        combine_found: CombineFound | None = None,
+        **how: Any,
+    ) -> Archive:
+        """Open what lies at a URL, or at many.
+
+        Parameters
+        ----------
+        urls
+            A path, URL, open file or bytes; a pattern, a list, nested lists: then the files are combined into one dataset.
+        many
+            Whether `urls` stands for files to combine; if not given, lists and patterns do.
+        group, variables, format, errors, cache, active, active_required, verify, allow_local, storage_options
+            See `insitu.open_dataset`.
+        combine, concat_dim, parallel, progress
+            See `insitu.open_mfdataset`.
+        finish, combine_found
+            Done to what each file gives before files are combined; combines them, in place of the recipe.
+        **how
+            xarray's keywords of decoding (`mask_and_scale`, `decode_times`, …) and of combining (`data_vars`, `coords`, `compat`, `join`,
+            `combine_attrs`).
+        """
+        names = (variables,) if isinstance(variables, str) else None if variables is None else tuple(variables)
+        combining = {key: how.pop(key) for key in ("data_vars", "coords", "compat", "join", "combine_attrs") if key in how}
+        decoding = Decoding.of(**how)
+        recipe = Recipe(
+            combine=combine, concat_dim=concat_dim, group=group, variables=names, format=format, decoding=how, **combining
+        )
+        many = is_many(urls) if many is None else many
+        nested = found_paths(urls, storage_options) if many else [urls]
+        pairs = list(positions(nested))
+        if not pairs:
+            raise OSError("no files to open")
+        found, options, kept = open_objects([url for _, url in pairs], storage_options)
+        job = Job(
+            decoding,
+            group=group,
+            format=format,
+            variables=names,
+            storage_options=options,
+            finish=finish,
+            catch=errors != "raise",
+            verify=verify,
+            allow_local=allow_local,
+        )
+        server = Active(active, active_required) if isinstance(active, str) else active
+        archive = cls(job, recipe, None if many else found[0], tuple(found), active=server, cache=cache_from(cache), kept=kept)
+        if many:
+            found_members = gather(found, job, parallel=parallel, progress=progress)
+            if combine_found is None:
+                load = loader(options)
+                member = recipe.combine_found(found_members, [place for place, _ in pairs], found, load, errors)
+            else:
+                member = combine_found(found_members, [place for place, _ in pairs], found)
+            archive._members[""] = member
+            archive.survey = Survey.of(found_members, member)
+            archive.only_groups = next((item for item in found_members if isinstance(item, Member) and item.groups), None)
+            archive.attributes_by_url = {
+                str(url): item.attributes for url, item in zip(found, found_members, strict=True) if isinstance(item, Member)
+            }
+        return archive
+
+    # -- what it holds
+
+    def member(self, path: str = "") -> Member:
+        """Return one group, decoded: the one that was opened, or one below it."""
+        path = path.strip("/")
+        if path not in self._members:
+            if self.location is None:
+                raise VariableError(f"no group {path!r}", hint="Files that are combined have the groups that group= names")
+            whole = "/".join(part for part in ((self.job.group or "").strip("/"), path) if part)
+            self._members[path] = self._scan_member(replace(self.job, group=whole or None))
+        return self._members[path]
+
+    def _scan_member(self, job: Job) -> Member:
+        found = scan_member(self.location, job, told=self._scan_by_server(job))
+        return found if job.finish is None else job.finish(found)
+
+    def _scan_by_server(self, job: Job) -> VirtualGroup | None:
+        """Return what the server next to the data found there, if there is one."""
+        url = self.location
+        if self.active is None or not isinstance(url, str) or not is_remote(url) or job.format is not None:
+            return None
+        return self.active.scan(url, group=job.group, storage_options=job.storage_options)
+
+    def all_members(self) -> Iterator[tuple[str, Member]]:
+        """Give every group, decoded, with its path."""
+        if self.location is None:
+            yield "", self.member()
+        else:
+            yield from scan_tree(self.location, self.job)
+
+    @property
+    def tree(self) -> VirtualGroup:
+        """The groups and arrays, with the shapes, types and values that xarray shows."""
+        if self._tree is None:
+            self._tree = nest_groups({path: tree_from_member(member) for path, member in self.all_members()})
+        return self._tree
+
+    def subtree(self, variables: Collection[str] | None = None) -> VirtualGroup:
+        """Return the tree with only these variables, and their labels; all if none are named."""
+        if variables is None:
+            return self.tree
+        groups: dict[str, VirtualGroup] = {"": VirtualGroup({})}
+        by_group: dict[str, list[str]] = {}
+        for path in variables:
+            group, _, name = path.strip("/").rpartition("/")
+            by_group.setdefault(group, []).append(name)
+        for path, names in by_group.items():
+            whole = "/".join(part for part in ((self.job.group or "").strip("/"), path) if part)
+            member = self._scan_member(replace(self.job, group=whole or None, variables=tuple(names)))
+            missing = [name for name in names if name not in member.variables]
+            if missing:
+                raise VariableError(f"no variable {', '.join(map(repr, missing))}", url=member.source)
+            for end in range(path.count("/") + 1 if path else 0):
+                groups.setdefault("/".join(path.split("/")[:end]), VirtualGroup({}))
+            groups[path] = tree_from_member(member)
+        return nest_groups(groups)
+
+    def variable(self, path: str) -> Variable:
+        """Return a variable by its path, e.g. `forecast/tas`; without one, an error that says what there is."""
+        group, _, name = path.strip("/").rpartition("/")
+        member = self.member(group)
+        if name not in member.variables:
+            names = ", ".join(member.variables) or "none"
+            raise VariableError(f"no variable {path!r}", url=member.source, hint=f"There are: {names}")
+        return member.variables[name]
+
+    def array(self, path: str, *, decode: bool = True) -> VirtualArray:
+        """Return a variable as a virtual array.
+
+        Parameters
+        ----------
+        path
+            The variable, e.g. `forecast/tas`.
+        decode
+            Whether it has the values that xarray shows, or the stored ones.
+
+        Raises
+        ------
+        UnsupportedError
+            If stored values are asked for and the files of the variable are packed differently.
+        """
+        found = array_from_variable(path, self.variable(path))
+        return found if decode else stored_view(found, path, loader(self.job.storage_options))
+
+    # -- values
+
+    def read(
+        self,
+        path: str,
+        selection: Any = ...,
+        *,
+        start: Sequence[int] | None = None,
+        count: Sequence[int] | None = None,
+        points: Sequence[Any] | None = None,
+        out: npt.NDArray[Any] | None = None,
+        decode: bool = True,
+        tally: Tally | None = None,
+    ) -> npt.NDArray[Any]:
+        """Return one hyperslab of a variable: see `insitu.read`."""
+        array = self.array(path, decode=decode)
+        return read_selection(
+            array, selection, start=start, count=count, points=points, out=out, name=path, tally=tally,
+            cache=self.cache, storage_options=self.job.storage_options,
+        )  # fmt: skip
+
+    def reduce(
+        self,
+        path: str,
+        methods: str | Sequence[str] = "mean",
+        *,
+        dim: str | Sequence[str] | None = None,
+        axes: int | Sequence[int] | None = None,
+        selection: Any = ...,
+        decode: bool = True,
+        **how: Any,
+    ) -> Any:
+        """Return one statistic of a variable, or several by name: see `insitu.reduce`."""
+        array = self.array(path, decode=decode)
+        names = [methods] if isinstance(methods, str) else list(methods)
+        reducer = statistics if self.active is None else self.active.statistics
+        chosen = axes_of(array, selection, dim, axes)
+        options = self.job.storage_options
+        found = reducer(array, names, axes=chosen, selection=selection, name=path, storage_options=options, **how)
+        return found[methods] if isinstance(methods, str) else found
+
+    def dataset(self, **how: Any) -> xarray.Dataset:
+        """Return the archive as a dataset of virtual arrays; keywords as for `insitu.open_dataset` after opening (`chunks`)."""
+        bridge: Any = import_module("insitu.xarray_bridge")  # above this module: it registers what xarray needs
+        found: xarray.Dataset = bridge.dataset_from_archive(self, **how)
+        return found
+
+
+def is_many(urls: Any) -> bool:
+    """Return whether a location stands for files that are to be combined: a list, a pattern, a file that lists names."""
+    if isinstance(urls, (list, tuple)):
+        return True
+    if isinstance(urls, os.PathLike):
+        urls = os.fspath(urls)
+    if not isinstance(urls, str) or os.path.exists(urls):
+        return False
+    return urls.startswith("@") or any(mark in urls.partition("?")[0] for mark in "*[")
+
+
+def open_objects(
+    urls: Sequence[Any], storage_options: Mapping[str, Any] | None
+) -> tuple[list[Any], Mapping[str, Any] | None, tuple[Any, ...]]:
+    """Return what to scan, the options to open it with, and what must be held for as long as it is read.
+
+    Secrets in URLs move to the options. Bytes and open files become sources, which are found again by name only while they are held.
+    """
+    urls, options = without_secrets(urls, storage_options)
+    found, kept = [], []
+    for url in urls:
+        if isinstance(url, os.PathLike):
+            url = os.fspath(url)
+        elif not isinstance(url, str):
+            source = open_source(url, options)
+            if source.url.startswith(("memory:", "file-object:")):
+                kept += [source, url]
+            url = source
+        found.append(url)
+    return found, options, tuple(kept)
+
+
+def cache_from(cache: ChunkCache | int | bool | None) -> ChunkCache | None:
+    """Return the cache that an option stands for."""
+    if cache is None or isinstance(cache, bool) or isinstance(cache, ChunkCache):
+        return cache if isinstance(cache, ChunkCache) else None
+    return ChunkCache(int(cache))
+
+
+def axes_of(
+    array: VirtualArray, selection: Any, dim: str | Sequence[str] | None, axes: int | Sequence[int] | None
+) -> int | Sequence[int] | None:
+    """Return the axes of a selection's shape that dimensions by name stand for."""
+    if dim is None:
+        return axes
+    if axes is not None:
+        raise SelectionError("give either dim or axes")
+    chosen = Selection.of(selection, array.shape) if not isinstance(selection, Selection) else selection
+    left = [name for name, one in zip(array.dims, chosen.selectors, strict=True) if not isinstance(one, (int, np.integer))]
+    names = [dim] if isinstance(dim, str) else list(dim)
+    unknown = [name for name in names if name not in left]
+    if unknown:
+        raise SelectionError(f"no dimension {', '.join(map(repr, unknown))}", hint=f"There are: {', '.join(left) or 'none'}")
+    return [left.index(name) for name in names]
+
+

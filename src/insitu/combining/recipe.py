@@ -1,0 +1,128 @@
+"""How files were combined into one archive: what is needed to add files to it, and to scan changed files again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from insitu.combining.combine import ConcatDim, by_coords, nested
+from insitu.combining.conventions import Decoding
+from insitu.combining.files import combine_files, combine_named
+from insitu.combining.member import CombineError, Load, Member
+from insitu.combining.names import labels_from_names
+from insitu.combining.order import Position
+from insitu.combining.rules import DEFAULT, Rules
+from insitu.combining.scanning import Failure
+
+__all__ = ["Recipe"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """The keywords of one combination. It can be saved, unless it holds functions."""
+
+    combine: str = "by_coords"
+    concat_dim: Any = None
+    """With `combine="nested"`: a name, or one for each level of nesting. A mapping: new dimensions from the names of files."""
+    data_vars: Any = DEFAULT
+    coords: Any = DEFAULT
+    compat: Any = DEFAULT
+    join: Any = DEFAULT
+    combine_attrs: Any = "override"
+    group: str | None = None
+    variables: tuple[str, ...] | None = None
+    format: str | None = None
+    decoding: Mapping[str, Any] = field(default_factory=dict)
+    """Keywords of decoding that are not xarray's defaults."""
+
+    def rules(self, load: Load) -> Rules:
+        """Return the rules by which variables are joined and compared."""
+        return Rules(load, self.data_vars, self.coords, self.compat, self.join, self.combine_attrs)
+
+    def combine_found(
+        self,
+        found: Sequence[Member | Failure],
+        places: Sequence[Position],
+        urls: Sequence[Any],
+        load: Load,
+        errors: str = "raise",
+    ) -> Member:
+        """Return what all files make together.
+
+        Parameters
+        ----------
+        found
+            What came of each file.
+        places
+            The position of each in the nested lists that the caller gave.
+        urls
+            Their names, for dimensions that are made from names.
+        load
+            Reads values where they must be compared.
+        errors
+            What happens to files that could not be taken: "raise", "warn", "skip".
+        """
+        rules = self.rules(load)
+        if isinstance(self.concat_dim, Mapping):
+            return combine_named(found, labels_from_names(urls, self.concat_dim), rules, errors)
+        return combine_files(found, places if self.combine == "nested" else None, self.dims(), rules, errors)
+
+    def join_in_order(self, members: Sequence[Member], dim: str, load: Load) -> Member:
+        """Return members that follow each other along a dimension as one: by their labels where they have some."""
+        rules = self.rules(load)
+        if len(members) == 1:
+            return members[0]
+        if self.combine == "by_coords" and all(member.index(dim) is not None for member in members):
+            return by_coords(members, rules)
+        return nested({(number,): member for number, member in enumerate(members)}, [dim], rules)
+
+    def dims(self) -> list[ConcatDim]:
+        """Return one dimension for each level of nesting."""
+        if self.combine == "by_coords":
+            if self.concat_dim is not None:
+                raise CombineError(
+                    "When combine='by_coords', passing a value for `concat_dim` has no effect.",
+                    hint="Give combine='nested' with it, or a mapping for a dimension from the files' names",
+                )
+            return []
+        many = isinstance(self.concat_dim, (list, tuple))
+        return [_dim(dim) for dim in (self.concat_dim if many else [self.concat_dim])]
+
+    def to_document(self) -> dict[str, Any] | None:
+        """Return the recipe as plain values; None if it holds what cannot be written as text (functions, arrays)."""
+        document = {key: value for key, value in asdict(self).items() if value is not DEFAULT and value is not None}
+        if not document["decoding"]:
+            del document["decoding"]
+        return document if _is_plain(document) else None
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Recipe:
+        """Return the recipe that was saved; keywords of newer versions are left out."""
+        names = {item.name for item in fields(cls)}
+        known = {key: value for key, value in document.items() if key in names}
+        if known.get("variables") is not None:
+            known["variables"] = tuple(known["variables"])
+        return cls(**known)
+
+    def decoding_options(self) -> Decoding:
+        """Return what is decoded."""
+        return Decoding.of(**self.decoding)
+
+
+def _dim(dim: Any) -> ConcatDim:
+    if dim is None or isinstance(dim, str):
+        return dim
+    if hasattr(dim, "dims") and hasattr(dim, "values"):  # a DataArray or a Variable
+        return str(dim.dims[0]), np.asarray(dim.values)
+    return str(getattr(dim, "name", None) or "concat_dim"), np.asarray(dim)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (str, bool, int, float))

@@ -1,0 +1,174 @@
+"""Conversion between members of a combination and the trees that are saved.
+
+A tree holds virtual arrays only. Labels and other values in memory are kept inline; dates of calendars that NumPy has no type for are kept as
+numbers with the packing that decodes them again. So a saved array always has the meant shape, type and values, whatever it was made from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.codecs.cf import decoded
+from insitu.combining.conventions import Decoding, referred
+from insitu.combining.member import Load, Member, Variable, in_memory
+from insitu.errors import UnsupportedError
+from insitu.model import VirtualArray, VirtualGroup
+
+__all__ = ["keepable_encoding", "member_from_tree", "tree_from_member"]
+
+CF_ATTRIBUTES = ("_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "units", "calendar")
+
+
+def tree_from_member(member: Member, groups: Mapping[str, VirtualGroup] | None = None) -> VirtualGroup:
+    """Return a group of virtual arrays that has everything that a member has.
+
+    Raises
+    ------
+    UnsupportedError
+        If values in memory are of a type that cannot be kept: the error names the variable.
+    """
+    arrays = {name: array_from_variable(name, variable) for name, variable in member.variables.items()}
+    unlimited = tuple(sorted(map(str, member.encoding.get("unlimited_dims") or ())))
+    return VirtualGroup(
+        arrays,
+        dict(groups or {}),
+        dict(member.attributes),
+        coordinates=tuple(name for name in member.variables if name in member.coords),
+        unindexed=tuple(sorted(member.unindexed)),
+        unlimited=unlimited,
+    )
+
+
+def array_from_variable(name: str, variable: Variable) -> VirtualArray:
+    """Return a variable as a virtual array, with its attributes and its encoding."""
+    data = variable.data
+    array = data if isinstance(data, VirtualArray) else _array_from_values(name, data, variable.encoding)
+    return replace(
+        array,
+        dims=variable.dims,
+        attributes=dict(variable.attributes),
+        encoding=keepable_encoding(variable.encoding),
+    )
+
+
+def _array_from_values(name: str, values: npt.NDArray[Any], encoding: Mapping[str, Any]) -> VirtualArray:
+    carried = in_memory(values)
+    if carried is not None:
+        return carried
+    if values.dtype.kind == "O":
+        flat = values.reshape(-1)
+        if all(isinstance(value, str) for value in flat):
+            texts = in_memory(values.astype(str) if values.size else np.empty(values.shape, "U1"))
+            assert texts is not None
+            return replace(texts, dtype=np.dtype(object))
+        if values.size and all(hasattr(value, "calendar") for value in flat):
+            return _array_of_dates(values, encoding)
+    raise UnsupportedError(
+        f"values of {values.dtype} in memory cannot be kept with references",
+        variable=name,
+        hint="Drop the variable, or write it to a file of its own",
+    )
+
+
+def _array_of_dates(values: npt.NDArray[Any], encoding: Mapping[str, Any]) -> VirtualArray:
+    """Return dates of cftime as numbers that decode to them."""
+    from cftime import date2num  # needed only for calendars that NumPy does not have
+
+    calendars = {value.calendar for value in values.reshape(-1)}
+    if len(calendars) > 1:
+        raise UnsupportedError(
+            f"the dates are of several calendars: {', '.join(sorted(calendars))}",
+            hint="Convert them to one calendar first: Dataset.convert_calendar",
+        )
+    (calendar,) = calendars
+    # Microseconds are the resolution of cftime: every date comes back as it was.
+    units = "microseconds since 2000-01-01"
+    numbers = np.asarray(date2num(values, units, calendar)).astype(np.int64).reshape(values.shape)
+    stored = in_memory(numbers)
+    assert stored is not None
+    stored = replace(stored, attributes={"units": units, "calendar": calendar})
+    array = decoded(stored, use_cftime=True, values=lambda: numbers).array
+    return replace(array, attributes={})
+
+
+def keepable_encoding(encoding: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of an encoding that can be written as text and come back; filters and coders of other libraries cannot."""
+    kept = {str(key): value for key, value in encoding.items() if _is_keepable(value)}
+    kept.pop("source", None)
+    return kept
+
+
+def _is_keepable(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return all(_is_keepable(part) for part in value)
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_keepable(part) for key, part in value.items())
+    if isinstance(value, np.ndarray):
+        return not value.dtype.hasobject
+    return value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.generic, np.dtype))
+
+
+def member_from_tree(
+    group: VirtualGroup, decoding: Decoding, load: Load, *, url: str | None = None, only: Sequence[str] | None = None
+) -> Member:
+    """Return a saved group as the member that it was made from.
+
+    Parameters
+    ----------
+    group
+        Of a saved tree: its arrays are decoded.
+    decoding
+        What shall be decoded: nothing else than what was when it was saved.
+    load
+        Reads values: labels of dimensions and single values are needed at once.
+    url
+        Of the tree, for messages.
+    only
+        These variables and their coordinates; all if not given.
+    """
+    arrays = group.arrays if only is None else _select(group, only)
+    arrays = {name: array for name, array in arrays.items() if name not in decoding.drop_variables}
+    small = [name for name, array in arrays.items() if array.dims in ((name,), ())]
+    known = dict(zip(small, load([arrays[name] for name in small]), strict=True))
+    variables: dict[str, Variable] = {}
+    for name, array in arrays.items():
+        array = _as_asked(name, array, decoding)
+        data = replace(array, attributes={}, encoding={}, details={})
+        values = known.get(name) if array is arrays[name] else (load([array])[0] if name in known else None)
+        variables[name] = Variable(array.dims, data if values is None else values, array.attributes, array.encoding)
+    encoding: dict[str, Any] = {} if url is None else {"source": url}
+    if group.unlimited:
+        encoding["unlimited_dims"] = set(group.unlimited)
+    names = {dim for variable in variables.values() for dim in variable.dims}
+    coords = frozenset((set(group.coordinates) | names) & variables.keys())
+    groups = () if group.arrays else tuple(path for path, node in group.walk() if node.arrays)
+    return Member(variables, coords, group.attributes, encoding, url, frozenset(group.unindexed), groups)
+
+
+def _as_asked(name: str, array: VirtualArray, decoding: Decoding) -> VirtualArray:
+    """Return the array decoded as the keywords say: as it was saved, or from its stored values."""
+    asked, usual = decoding.of_variable(name), Decoding().of_variable(name)
+    if asked == usual or not any(key in array.encoding for key in CF_ATTRIBUTES):
+        return array
+    from insitu.combining.stored_view import stored_view
+
+    stored = stored_view(array, name)
+    result = decoded(stored, name=name, **asked)
+    return replace(result.array, attributes=result.attributes, encoding={**array.encoding, **result.encoding})
+
+
+def _select(group: VirtualGroup, only: Sequence[str]) -> dict[str, VirtualArray]:
+    """Return the wanted variables, the labels of their dimensions, and their coordinates."""
+    arrays = group.arrays
+    wanted = {name for name in only if name in arrays}
+    for name in list(wanted):
+        named = referred(arrays[name].attributes) | referred(arrays[name].encoding)
+        wanted |= (named | set(arrays[name].dims)) & arrays.keys()
+    dims = {dim for name in wanted for dim in arrays[name].dims}
+    wanted |= {name for name in group.coordinates if name in arrays and set(arrays[name].dims) <= dims}
+    return {name: array for name, array in arrays.items() if name in wanted}

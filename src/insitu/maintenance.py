@@ -1,0 +1,474 @@
+"""Saved archives over time: save, append, drop, refresh, check, convert.
+
+Whatever is done to a saved archive is a combination of what it holds and what files hold now, made by the code that combines files: so the result is what
+combining all files anew would give. Only what is new is scanned and written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from insitu.combining.member import CombineError, Member
+from insitu.combining.portions import Layout, ranges_without, select_range
+from insitu.combining.recipe import Recipe
+from insitu.combining.saved import member_from_tree, tree_from_member
+from insitu.combining.scanning import Job, loader, scan_member, scan_tree
+from insitu.combining.stored_view import zarr_tree
+from insitu.errors import FormatError, InsituError, NotFoundError, StaleSourceError, UnsupportedError, VariableError
+from insitu.model import Source, VirtualArray, VirtualGroup
+from insitu.sources import open_source
+from insitu.sources.listing import local_path
+
+__all__ = ["Appended", "append_member", "check", "convert", "drop", "known_files", "refresh", "rollback", "save_tree"]
+
+Progress = Callable[[int, int], None]
+ATTEMPTS = 20
+"""How often an update is made anew because another writer was faster."""
+COMBINE_ANEW = "Combine the archive anew: insitu.open_mfdataset(...), then save"
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What became of an append."""
+
+    added: tuple[str, ...]
+    """Files that are new in the archive."""
+    skipped: tuple[str, ...]
+    """Files that were there already, unchanged."""
+    dim: str
+    length: int
+    """Elements along the dimension that are new."""
+
+
+def save_tree(
+    tree: VirtualGroup,
+    target: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    recipe: Recipe | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **how: Any,
+) -> None:
+    """Save a tree of decoded arrays in the form that the target's name says.
+
+    Parameters
+    ----------
+    tree
+        What to save.
+    target, format, storage_options, **how
+        See `insitu.references.save`.
+    recipe
+        How files were combined into it; kept where the form has room for it.
+    """
+    from insitu import references  # not at the top: Arrow takes longer to import than a file to scan
+
+    kind = format or references.format_of(os.fspath(target))
+    if kind == "insitu":
+        references.save(tree, target, format=format, recipe=_document(recipe), storage_options=storage_options, **how)
+        return
+    ready = zarr_tree(tree, loader(storage_options), int(how.get("inline_threshold", 0)))
+    references.save(ready, target, format=format, storage_options=storage_options, **how)
+
+
+def _document(recipe: Recipe | None) -> dict[str, Any] | None:
+    return None if recipe is None else recipe.to_document()
+
+
+# -- growing and shrinking
+
+
+def append_member(
+    member: Member,
+    target: str,
+    dim: str,
+    *,
+    relative: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Appended:
+    """Add what files hold to a saved archive, along a dimension.
+
+    Files that are in the archive already, unchanged, are left out; so a command that runs twice does nothing the second time.
+
+    Raises
+    ------
+    StaleSourceError
+        If a file is in the archive but was changed since: refresh the archive.
+    CombineError
+        If labels along the dimension are in the archive already, or the variables do not fit.
+    """
+    from insitu import references
+
+    kind = references.kind_of(target)
+    if kind not in ("insitu", "icechunk"):
+        raise UnsupportedError(
+            "only an insitu store or an Icechunk repository can be appended to",
+            url=target,
+            hint="Convert it first: insitu convert REFS TARGET.insitu",
+        )
+    if dim not in member.sizes:
+        raise CombineError(f"the files have no dimension {dim!r}, but {', '.join(map(str, member.sizes)) or 'none'}")
+    load = loader(storage_options)
+    for _ in range(ATTEMPTS):
+        opened = references.open_for_update(target, storage_options=storage_options)
+        saved = _saved_member(opened.tree, load, target)
+        new, skipped = _without_known(member, opened.tree, dim, target)
+        if new is None:
+            return Appended((), skipped, dim, 0)
+        _check_labels(saved, new, dim, target)
+        added = tuple(source for source in _urls(tree_from_member(new)) if source not in skipped)
+        recipe = opened.recipe(Recipe)
+        whole = recipe.join_in_order([saved, new], dim, load)
+        tree = tree_from_member(whole, opened.tree.groups)
+        if opened.replace(tree, appended=tree_from_member(new), dim=dim, relative=relative):
+            return Appended(added, skipped, dim, new.sizes[dim])
+    raise _overtaken(target)
+
+
+def drop(
+    target: str,
+    urls: Collection[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> tuple[str, ...]:
+    """Take files out of a saved archive. Returns their URLs.
+
+    Raises
+    ------
+    NotFoundError
+        If a file is not in the archive.
+    UnsupportedError
+        If the files do not follow each other along one dimension: what is left has no definite shape then.
+    """
+    from insitu import references
+
+    load = loader(storage_options)
+    for _ in range(ATTEMPTS):
+        opened = references.open_for_update(target, storage_options=storage_options)
+        layout = Layout.of(opened.tree)
+        chosen = tuple(_match(layout.spans, url, target) for url in urls)
+        dim = layout.joined_dim()
+        if dim is None:
+            raise UnsupportedError(
+                "its files do not follow each other along one dimension, so none can be taken out", url=target, hint=COMBINE_ANEW
+            )
+        rest = ranges_without(layout, dim, chosen)
+        if not rest:
+            raise UnsupportedError("nothing would be left", url=target, hint="Remove the archive itself")
+        saved = _saved_member(opened.tree, load, target)
+        pieces = [select_range(saved, dim, span) for span in rest]
+        whole = opened.recipe(Recipe).join_in_order(pieces, dim, load)
+        if opened.replace(tree_from_member(whole, opened.tree.groups)):
+            return chosen
+    raise _overtaken(target)
+
+
+def _match(known: Collection[str], url: str, target: str) -> str:
+    """Return the source that a user names: by URL, path or relative path."""
+    for name in (url, os.path.abspath(url)):
+        if name in known:
+            return name
+    raise NotFoundError(f"{url} is not a file of this archive", url=target, hint="`insitu check` lists its files")
+
+
+def _overtaken(target: str) -> InsituError:
+    return UnsupportedError(
+        f"other writers changed the archive {ATTEMPTS} times while this change was made", url=target, hint="Try again"
+    )
+
+
+def _saved_member(tree: VirtualGroup, load: Any, url: str) -> Member:
+    return member_from_tree(tree, Job().how, load, url=url)
+
+
+def _urls(tree: VirtualGroup) -> list[str]:
+    return [source.url for source in tree.sources]
+
+
+def _without_known(
+    member: Member, tree: VirtualGroup, dim: str, target: str
+) -> tuple[Member | None, tuple[str, ...]]:
+    """Return the part of a member whose files are not in a tree yet (None: there is none), and the files that are."""
+    known = {source.url: source for source in tree.sources}
+    new = tree_from_member(member)
+    layout = Layout.of(new)
+    there = tuple(url for url in layout.spans if url in known)
+    for url in there:
+        now: Source = layout.sources[url]
+        reason = known[url].difference(now)
+        if reason is not None:
+            raise StaleSourceError(
+                f"the file is in {target} already, and was changed since: {reason}",
+                url=url,
+                hint=f"Renew it in the archive: insitu refresh {target}",
+            )
+    if not there:
+        return member, ()
+    if len(there) == len(layout.spans):
+        return None, there
+    if layout.joined_dim() != dim:
+        raise CombineError(f"{there[0]} is in the archive already, and the files do not follow each other along {dim!r}")
+    load = loader(None)
+    pieces = [select_range(member, dim, span) for span in ranges_without(layout, dim, there)]
+    return Recipe(combine="nested").join_in_order(pieces, dim, load), there
+
+
+def _check_labels(saved: Member, new: Member, dim: str, target: str) -> None:
+    """Refuse labels that are in the archive already, or that lie between those of it."""
+    old, fresh = saved.index(dim), new.index(dim)
+    if old is None or fresh is None or not len(old) or not len(fresh):
+        return
+    try:
+        there = np.isin(fresh, old)
+        between = fresh[(fresh > old.min()) & (fresh < old.max())]
+    except TypeError:  # dates of different calendars do not compare: combining them says so
+        return
+    if there.any() or len(between):
+        first = fresh[there][0] if there.any() else between[0]
+        what = "is in the archive already" if there.any() else "lies between labels of the archive"
+        raise CombineError(
+            f"the label {first} of {dim!r} {what} ({target} has {old.min()} to {old.max()})",
+            hint="Append only what follows, take the old file out with `insitu drop`, or combine the archive anew",
+        )
+
+
+def known_files(target: str, urls: Sequence[Any], storage_options: Mapping[str, Any] | None = None) -> tuple[list[Any], list[str]]:
+    """Return which files are new to an archive, and which it has already, unchanged: then they need not be scanned.
+
+    Raises
+    ------
+    StaleSourceError
+        If one is in the archive and was changed since.
+    """
+    from insitu import references
+
+    tree = references.open_for_update(target, storage_options=storage_options).tree
+    known = {source.url: source for source in tree.sources}
+    new, there = [], []
+    for url in urls:
+        if str(url) not in known:
+            new.append(url)
+            continue
+        with open_source(url, storage_options) as source:
+            reason = known[str(url)].difference(source.describe())
+        if reason is not None:
+            raise StaleSourceError(
+                f"the file is in {target} already, and was changed since: {reason}",
+                url=str(url),
+                hint=f"Renew it in the archive: insitu refresh {target}",
+            )
+        there.append(str(url))
+    return new, there
+
+
+# -- keeping it true
+
+
+def check(
+    references: str | os.PathLike[str] | VirtualGroup,
+    *,
+    progress: Progress | None = None,
+    allow_local: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Any:
+    """Ask every source of a set of references whether it still is what was scanned.
+
+    Parameters
+    ----------
+    references
+        Where they are, or what was opened.
+    progress
+        Called after each source with how many are done, and how many there are.
+    allow_local, storage_options
+        See `insitu.scan`.
+
+    Examples
+    --------
+    >>> print(insitu.check("era5.insitu"))  # doctest: +SKIP
+    120 sources: 119 ok, 1 changed
+    changed: s3://bucket/2020-06.nc: its ETag was "a41…" and is now "0f2…"
+    """
+    from insitu.references import check as check_tree
+
+    tree = references if isinstance(references, VirtualGroup) else _open(references, allow_local, storage_options)
+    return check_tree(tree, progress=progress, storage_options=storage_options)
+
+
+def _open(url: str | os.PathLike[str], allow_local: bool, options: Mapping[str, Any] | None) -> VirtualGroup:
+    """Return the tree of a set of references."""
+    from insitu.references import open_references
+
+    url = os.fspath(url)
+    tree = open_references(url, allow_local=allow_local, storage_options=options)
+    if tree is None:
+        if (path := local_path(url)) is not None and not os.path.exists(path):
+            raise NotFoundError("no such file or directory", url=url)
+        raise FormatError("there are no references", url=url)
+    return tree
+
+
+def refresh(
+    references: str | os.PathLike[str],
+    *,
+    progress: Progress | None = None,
+    allow_local: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Any:
+    """Scan again the sources that changed, and combine them with the rest of the archive as they are now.
+
+    Everything that a file says is renewed: where its chunks lie, encodings, packings, attributes, labels, its length.
+
+    Returns
+    -------
+    Report
+        What was found before; nothing was written if all sources are what they were.
+
+    Raises
+    ------
+    StaleSourceError
+        If a source is gone, or if what it holds now does not fit with the rest: the error says why.
+    """
+    from insitu import references as forms
+
+    url = os.fspath(references)
+    tree = _open(url, allow_local, storage_options)
+    report = forms.check(tree, progress=progress, storage_options=storage_options)
+    if report.ok:
+        return report
+    for finding in report.stale:
+        if finding.status != "changed":
+            raise StaleSourceError(
+                finding.reason, url=finding.source.url, hint=f"Bring it back, or take it out: insitu drop {url} FILE"
+            )
+    changed = {finding.source.url for finding in report.stale}
+    recipe = forms.recipe_of(url, storage_options=storage_options)
+    how = Recipe() if recipe is None else Recipe.from_document(recipe)
+    job = Job(how.decoding_options(), storage_options=storage_options, allow_local=allow_local)
+    groups = dict(scan_tree(url, job)) if tree.groups or tree.arrays else {}
+    try:
+        fresh = {path: _renew(member, path, changed, how, job) for path, member in groups.items()}
+    except (CombineError, VariableError, UnsupportedError) as problem:
+        raise StaleSourceError(
+            f"what the changed sources hold does not fit with the rest: {problem.message}",
+            url=next(iter(changed)) if len(changed) == 1 else url,
+            hint=COMBINE_ANEW,
+        ) from problem
+    save_tree(
+        nest_groups({path: tree_from_member(member) for path, member in fresh.items()}),
+        url,
+        format=forms.format_of(url),
+        recipe=None if recipe is None else how,
+        storage_options=storage_options,
+    )
+    return report
+
+
+def _renew(member: Member, path: str, changed: Collection[str], recipe: Recipe, job: Job) -> Member:
+    """Return one group with what the changed files hold now."""
+    load = loader(job.storage_options)
+    layout = Layout.of(tree_from_member(member))
+    mine = [url for url in layout.spans if url in changed]
+    if not mine:
+        return member
+    where = "/".join(part for part in ((recipe.group or "").strip("/"), path) if part) or None
+    job = replace(job, group=where, format=recipe.format, variables=recipe.variables if not path else None)
+    dim = layout.joined_dim()
+    if dim is None or isinstance(recipe.concat_dim, Mapping):
+        # Not simply one after another: everything is scanned again and combined as it was the first time.
+        urls = list(layout.spans)
+        found = [scan_member(url, job) for url in urls]
+        if len(found) > 1:
+            whole = recipe.combine_found(found, [(number,) for number in range(len(found))], urls, load)
+        else:
+            whole = found[0]
+    else:
+        parts = [(layout.spans[url][dim][0], scan_member(url, job)) for url in mine]
+        parts += [(span[0], select_range(member, dim, span)) for span in ranges_without(layout, dim, mine)]
+        whole = recipe.join_in_order([part for _, part in sorted(parts, key=lambda item: item[0])], dim, load)
+    return _with_computed(whole, member, layout)
+
+
+def _with_computed(whole: Member, before: Member, layout: Layout) -> Member:
+    """Return the renewed group with variables that no file holds: they were computed when the archive was made."""
+    lost = [name for name in before.variables if name not in whole.variables]
+    for name in lost:
+        data = before.variables[name].data
+        if isinstance(data, VirtualArray) and data.sources:
+            raise StaleSourceError(f"it does not hold {name!r} any more", url=data.sources[0].url, hint=COMBINE_ANEW)
+        sizes = before.variables[name].sizes
+        if any(whole.sizes.get(dim, length) != length for dim, length in sizes.items()):
+            raise StaleSourceError(
+                f"{name!r} was computed when the archive was made, and does not fit any more",
+                url=next(iter(layout.spans)),
+                hint=COMBINE_ANEW,
+            )
+    kept = {name: before.variables[name] for name in lost}
+    coords = whole.coords | {name for name in lost if name in before.coords}
+    order = [*(name for name in before.variables if name in whole.variables), *whole.variables]
+    variables = {name: whole.variables[name] for name in dict.fromkeys(order)}
+    return whole.renewed({**variables, **kept}, coords)
+
+
+def rollback(target: str, *, storage_options: Mapping[str, Any] | None = None) -> None:
+    """Put the state of an insitu store before its last change in place again. Doing it twice undoes it."""
+    from insitu import references
+
+    references.rollback_store(target, storage_options=storage_options)
+
+
+def convert(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    rename: Any = None,
+    allow_local: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> VirtualGroup:
+    """Save references in another form, or for another place.
+
+    Parameters
+    ----------
+    source
+        A saved set of references; also whatever else `insitu.scan` takes.
+    target
+        Where to: its name says the form.
+    rename
+        New URLs of the sources: a mapping of prefixes, a pair of regular expression and replacement, or a function.
+    allow_local, storage_options
+        See `insitu.scan`.
+    options
+        As for `insitu.references.save`.
+
+    Returns
+    -------
+    VirtualGroup
+        What was saved.
+    """
+    from insitu import references
+
+    job = Job(storage_options=storage_options, allow_local=allow_local)
+    tree = nest_groups({path: tree_from_member(member) for path, member in scan_tree(source, job)})
+    tree = tree if rename is None else references.renamed(tree, rename)
+    recipe = references.recipe_of(os.fspath(source), storage_options=storage_options)
+    how = None if recipe is None else Recipe.from_document(recipe)
+    save_tree(tree, target, recipe=how, storage_options=storage_options, **options)
+    return tree
+
+
+def nest_groups(groups: Mapping[str, VirtualGroup]) -> VirtualGroup:
+    """Return the tree of groups that are given by path, parents first."""
+    children: dict[str, list[str]] = {path: [] for path in groups}
+    for path in groups:
+        if path:
+            children[path.rpartition("/")[0]].append(path)
+
+    def build(path: str) -> VirtualGroup:
+        inner = {child.rpartition("/")[2]: build(child) for child in children[path]}
+        return replace(groups[path], groups=inner)
+
+    return build("")

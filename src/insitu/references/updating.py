@@ -1,0 +1,86 @@
+"""Saved references that are being changed: the tree as it was read, and its replacement in one atomic step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from insitu.errors import UnsupportedError
+from insitu.model import VirtualGroup
+from insitu.references.explicit import explicit
+from insitu.references.icechunk import append_icechunk, open_icechunk
+from insitu.references.insitu_store import StoreUpdate, open_store, restore_previous
+from insitu.references.saving import kind_of
+from insitu.references.urls import absolute, relative_to
+
+__all__ = ["Update", "open_for_update", "recipe_of", "rollback_store"]
+
+R = TypeVar("R")
+
+
+@dataclass(slots=True, eq=False)
+class Update:
+    """A saved tree, and how it is replaced."""
+
+    url: str
+    tree: VirtualGroup
+    store: StoreUpdate | None
+    """Of an insitu store; None: an Icechunk repository, which grows by itself."""
+    storage_options: Mapping[str, Any] | None = None
+    recipe_document: Mapping[str, Any] | None = None
+
+    def recipe(self, kind: Any) -> Any:
+        """Return how the files were combined, as an object of the class that keeps such things."""
+        return kind() if self.recipe_document is None else kind.from_document(self.recipe_document)
+
+    def replace(
+        self, tree: VirtualGroup, *, appended: VirtualGroup | None = None, dim: str | None = None, relative: bool = False
+    ) -> bool:
+        """Put another tree in place; False if another writer was faster, and nothing was changed.
+
+        Parameters
+        ----------
+        tree
+            The whole. Rows of chunk tables that the store has already are not written again.
+        appended, dim
+            What of it is new, and along which dimension: all that an Icechunk repository takes.
+        relative
+            Whether URLs are written relative to the target.
+        """
+        if self.store is None:
+            if appended is None or dim is None:
+                raise UnsupportedError("an Icechunk repository can be appended to, not cut", url=self.url)
+            append_icechunk(explicit(appended, self.storage_options), self.url, dim, storage_options=self.storage_options)
+            return True
+        named: Callable[[str], str] = (lambda source: relative_to(source, self.url)) if relative else absolute
+        return self.store.replace(explicit(tree, self.storage_options), named)
+
+
+def open_for_update(url: str, *, storage_options: Mapping[str, Any] | None = None) -> Update:
+    """Open saved references that can be changed in place."""
+    kind = kind_of(url)
+    if kind == "icechunk":
+        return Update(url, open_icechunk(url, storage_options=storage_options), None, storage_options)
+    if kind != "insitu":
+        raise UnsupportedError(
+            "only an insitu store can be changed in place", url=url, hint="Convert it first: insitu convert REFS TARGET.insitu"
+        )
+    opened = open_store(url, storage_options=storage_options)
+    update = StoreUpdate(opened, storage_options)
+    return Update(url, opened.group(), update, storage_options, opened.document.get("recipe"))
+
+
+def recipe_of(url: str, *, storage_options: Mapping[str, Any] | None = None) -> Mapping[str, Any] | None:
+    """Return how the files of an insitu store were combined; None if that is not known."""
+    if kind_of(url) != "insitu":
+        return None
+    recipe: Mapping[str, Any] | None = open_store(url, storage_options=storage_options).document.get("recipe")
+    return recipe
+
+
+def rollback_store(url: str, *, storage_options: Mapping[str, Any] | None = None) -> None:
+    """Put the previous state of an insitu store in place again."""
+    if kind_of(url) != "insitu":
+        raise UnsupportedError("only an insitu store keeps its previous state", url=url)
+    restore_previous(url, storage_options=storage_options)
