@@ -26,8 +26,19 @@ from insitu.combining.report import Survey
 from insitu.combining.saved import array_from_variable, tree_from_member
 from insitu.combining.scanning import Failure, Job, loader, scan_member, scan_tree
 from insitu.combining.stored_view import stored_view
-from insitu.errors import SelectionError, VariableError
-from insitu.maintenance import nest_groups
+from insitu.errors import SelectionError, UnsupportedError, VariableError
+from insitu.maintenance import (
+    Appended,
+    append_member,
+    check,
+    drop,
+    known_files,
+    nest_groups,
+    refresh,
+    rollback,
+    save_tree,
+    saved_recipe,
+)
 from insitu.model import Selection, VirtualArray, VirtualGroup
 from insitu.opening import Verify, read_selection
 from insitu.reading import ChunkCache, Tally
@@ -38,6 +49,8 @@ from insitu.sources.address import is_remote
 
 if TYPE_CHECKING:
     import xarray
+
+    from insitu.references import Report
 
 __all__ = ["Archive"]
 
@@ -287,6 +300,80 @@ class Archive:
         options = self.job.storage_options
         found = reducer(array, names, axes=chosen, selection=selection, name=path, storage_options=options, **how)
         return found[methods] if isinstance(methods, str) else found
+
+    # -- keeping it
+
+    def save(self, target: str | os.PathLike[str], **how: Any) -> None:
+        """Save the archive in the form that the target's name says: see `insitu.references.save`."""
+        how.setdefault("storage_options", self.job.storage_options)
+        save_tree(self.tree, target, recipe=self.recipe, **how)
+
+    def append(
+        self,
+        urls: Any,
+        dim: str = "time",
+        *,
+        relative: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+        parallel: Any = None,
+    ) -> Appended:
+        """Add files to the saved archive. Files that it has already, unchanged, are left out.
+
+        Parameters
+        ----------
+        urls
+            The files: as for `open`.
+        dim
+            The dimension that grows.
+        relative
+            Whether the URLs of the files are written relative to the archive.
+        progress, parallel
+            See `insitu.open_mfdataset`.
+        """
+        target = self._saved_at()
+        options = self.job.storage_options
+        new, there = known_files(target, found_paths(urls if is_many(urls) else [urls], options), options)
+        if not new:
+            return Appended((), tuple(there), dim, 0)
+        recipe = saved_recipe(target, options)
+        files = Archive.open(
+            new, parallel=parallel, progress=progress, storage_options=options, **recipe.open_options(dim)
+        )
+        done = append_member(files.member(), target, dim, relative=relative, storage_options=options)
+        self._forget()
+        return replace(done, skipped=(*there, *done.skipped))
+
+    def drop(self, urls: Sequence[str]) -> tuple[str, ...]:
+        """Take files out of the saved archive; returns their URLs."""
+        done = drop(self._saved_at(), urls, storage_options=self.job.storage_options)
+        self._forget()
+        return done
+
+    def check(self, **how: Any) -> Report:
+        """Ask every source whether it still is what was scanned: see `insitu.check`."""
+        found: Report = check(self.tree, storage_options=self.job.storage_options, **how)
+        return found
+
+    def refresh(self, **how: Any) -> Report:
+        """Scan the sources again that changed, and save the archive: see `insitu.refresh`."""
+        found: Report = refresh(self._saved_at(), storage_options=self.job.storage_options, **how)
+        self._forget()
+        return found
+
+    def rollback(self) -> None:
+        """Put the state of the saved archive before its last change in place again."""
+        rollback(self._saved_at(), storage_options=self.job.storage_options)
+        self._forget()
+
+    def _saved_at(self) -> str:
+        if not isinstance(self.location, str):
+            raise UnsupportedError("this archive was not saved yet", hint="Save it first: archive.save('x.insitu')")
+        return self.location
+
+    def _forget(self) -> None:
+        """Look again at what lies there, when it is next asked for."""
+        self._members.clear()
+        self._tree = None
 
     def dataset(self, **how: Any) -> xarray.Dataset:
         """Return the archive as a dataset of virtual arrays; keywords as for `insitu.open_dataset` after opening (`chunks`)."""

@@ -167,6 +167,14 @@ def drop(
     raise _overtaken(target)
 
 
+def saved_recipe(target: str, storage_options: Mapping[str, Any] | None = None) -> Recipe:
+    """Return how the files of a saved archive were combined; xarray's defaults if that is not known."""
+    from insitu import references
+
+    document = references.recipe_of(target, storage_options=storage_options)
+    return Recipe() if document is None else Recipe.from_document(document)
+
+
 def _match(known: Collection[str], url: str, target: str) -> str:
     """Return the source that a user names: by URL, path or relative path."""
     for name in (url, os.path.abspath(url)):

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from insitu.cli.screen import chain, chunk_shape, plural, problems, size
+from insitu.combining.member import Member
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.sources import Trace, trace
 
@@ -64,7 +65,7 @@ def told(verbose: bool) -> Iterator[Trace]:
         )
 
 
-def described(name: str, array: VirtualArray, group: VirtualGroup | None = None) -> str:
+def described(name: str, array: VirtualArray, group: VirtualGroup | Member | None = None) -> str:
     """One line of what an array is: format, type, shape, chunks, codecs."""
     parts = [
         name,

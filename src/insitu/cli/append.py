@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from insitu.cli.access import Options, storage_options
 from insitu.cli.progress import bar
 from insitu.cli.screen import plural, problems
 
@@ -13,17 +14,20 @@ __all__ = ["append"]
 
 
 def append(
-    target: Annotated[str, typer.Argument(help="An insitu store: *.insitu.", metavar="REFS")],
+    target: Annotated[str, typer.Argument(help="An insitu store or an Icechunk repository.", metavar="REFS")],
     urls: Annotated[list[str], typer.Argument(help="The new files: paths, URLs, patterns.", metavar="URL...")],
     dim: Annotated[str, typer.Option("--dim", "-d", help="The dimension that grows.")] = "time",
     relative: Annotated[bool, typer.Option("--relative", help="URLs relative to the target.")] = False,
+    option: Options = None,
 ) -> None:
-    """Scan new files and add them to a saved archive. What was saved is neither read nor written again."""
-    from insitu.xarray_bridge import open_mfdataset
+    """Scan new files and add them to a saved archive. Files that it has already are left out."""
+    from insitu.archive import Archive
 
+    options = storage_options(option)
     with bar("files") as progress:
-        dataset = open_mfdataset(urls if len(urls) > 1 else urls[0], progress=progress)
-    if dim not in dataset.sizes:
-        raise typer.BadParameter(f"the files have no dimension {dim!r}, but {', '.join(map(str, dataset.sizes))}")
-    dataset.insitu.append(target, dim, relative=relative)
-    problems.print(f"{target}: {plural(int(dataset.sizes[dim]), 'step')} of {dim} more", markup=False)
+        done = Archive.open(target, many=False, storage_options=options).append(
+            urls, dim, relative=relative, progress=progress
+        )
+    if done.skipped:
+        problems.print(f"{plural(len(done.skipped), 'file')} already in {target}, left out", markup=False)
+    problems.print(f"{target}: {plural(done.length, 'step')} of {dim} more", markup=False)

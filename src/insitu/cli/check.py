@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from insitu.cli.access import Options, storage_options
 from insitu.cli.progress import bar
 from insitu.cli.screen import results
 
@@ -19,12 +20,13 @@ def check(
         bool, typer.Option("--allow-local", help="References from elsewhere may name files of this machine.")
     ] = False,
     as_text: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    option: Options = None,
 ) -> None:
     """Ask every source of a set of references whether it is still what was scanned. Exit code 1 if some are not."""
-    from insitu.keeping import check as check_references  # Arrow takes long to import: not for `insitu --help`
+    from insitu.maintenance import check as check_references  # Arrow takes long to import: not for `insitu --help`
 
     with bar("sources") as progress:
-        report = check_references(references, progress=progress, allow_local=allow_local)
+        report = check_references(references, progress=progress, allow_local=allow_local, storage_options=storage_options(option))
     if as_text:
         rows = [
             {"url": finding.source.url, "status": finding.status, "reason": finding.reason}

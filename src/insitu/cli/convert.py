@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from insitu.cli.access import Options, storage_options
 from insitu.cli.screen import plural, problems
 
 __all__ = ["convert"]
@@ -37,9 +38,10 @@ def convert(
         bool, typer.Option("--allow-local", help="References from elsewhere may name files of this machine.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what lies there.")] = False,
+    option: Options = None,
 ) -> None:
     """Save references in another form."""
-    from insitu.keeping import convert as convert_references
+    from insitu.maintenance import convert as convert_references
 
     if rename and pattern:
         raise typer.BadParameter("give either --rename or --regex")
@@ -51,6 +53,7 @@ def convert(
         inline_threshold=inline,
         allow_local=allow_local,
         mode="w" if overwrite else "x",
+        storage_options=storage_options(option),
     )
     problems.print(f"{target}: {plural(sum(1 for _ in found.all_arrays()), 'variable')}", markup=False)
 

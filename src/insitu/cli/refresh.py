@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from insitu.cli.access import Options, storage_options
 from insitu.cli.progress import bar
 from insitu.cli.screen import plural, results
 
@@ -17,12 +18,13 @@ def refresh(
     allow_local: Annotated[
         bool, typer.Option("--allow-local", help="References from elsewhere may name files of this machine.")
     ] = False,
+    option: Options = None,
 ) -> None:
     """Scan again the sources that changed since, and only those, and save the references in their place."""
-    from insitu.keeping import refresh as refresh_references
+    from insitu.maintenance import refresh as refresh_references
 
     with bar("sources") as progress:
-        report = refresh_references(references, progress=progress, allow_local=allow_local)
+        report = refresh_references(references, progress=progress, allow_local=allow_local, storage_options=storage_options(option))
     changed = len(report.stale)
     results.print(
         f"{plural(len(report.findings), 'source')}: "

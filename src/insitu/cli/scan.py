@@ -14,15 +14,16 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from insitu.archive import Archive
 from insitu.cli.access import Options, Verbose, described, storage_options, told
 from insitu.cli.progress import bar
 from insitu.cli.resume import Resuming, journal_for
 from insitu.cli.screen import plural, problems, show, size
 from insitu.errors import InsituError, UnsupportedError
 from insitu.formats.archives import expand_members, names_member
+from insitu.maintenance import save_tree
 from insitu.model import VirtualGroup, census
-from insitu.opening import may_be_many
-from insitu.opening import scan as scan_url
+from insitu.opening import may_be_many, scan_stored
 from insitu.sources import Counted, open_source
 from insitu.sources.address import is_remote
 
@@ -119,16 +120,15 @@ def _save_one(
     verbose: bool,
 ) -> int:
     """One file keeps all its groups."""
-    from insitu.references import save
-
-    found = scan_url(
+    archive = Archive.open(
         url, group=group, variables=variables, errors="raise" if errors == "raise" else "warn", storage_options=options
     )
+    tree = archive.subtree(variables)
     if verbose:
-        for name, array in found.all_arrays():
-            problems.print(described(name, array, found), markup=False, soft_wrap=True)
-    save(found, target, **how)
-    return sum(array.nbytes for _, array in found.all_arrays())
+        for name, array in tree.all_arrays():
+            problems.print(described(name, array, tree), markup=False, soft_wrap=True)
+    save_tree(tree, target, recipe=archive.recipe, **how)
+    return sum(array.nbytes for _, array in tree.all_arrays())
 
 
 def _save_many(
@@ -244,9 +244,9 @@ def _scanned(
     url: Any, group: str | None, variables: Sequence[str] | None, errors: Any, options: dict[str, Any] | None
 ) -> tuple[VirtualGroup, str, str]:
     if isinstance(url, str) and (may_be_many(url) or names_member(url)):  # more than one file, or less
-        return scan_url(url, group=group, variables=variables, errors=errors, storage_options=options), "–", "–"
+        return scan_stored(url, group=group, variables=variables, errors=errors, storage_options=options), "–", "–"
     with Counted(open_source(url, options)) as source:
-        found = scan_url(source, group=group, variables=variables, errors=errors, storage_options=options)
+        found = scan_stored(source, group=group, variables=variables, errors=errors, storage_options=options)
     return found, f"{source.requests:,}", size(source.bytes)
 
 

@@ -118,7 +118,8 @@ def member_of(
         encoding["unlimited_dims"] = set(group.unlimited)
     coords = frozenset((names | sizes) & found.keys())
     groups = () if group.arrays else tuple(path for path, node in group.walk() if node.arrays)
-    return Member(found, coords, _shared(memory, "", attributes), encoding, url, unindexed, groups)
+    facts = (group.details, group.problems)
+    return Member(found, coords, _shared(memory, "", attributes), encoding, url, unindexed, groups, *facts)
 
 
 @dataclass(slots=True)
@@ -250,7 +251,7 @@ def _decided(file: _Given, join: bool, memory: Memory) -> Variable:
     result = decoded(given, stack_char_dim=join, values=file.values, **options)
     if result.array.shape != array.shape:  # characters that became texts
         result.encoding["original_shape"] = array.shape
-    kept = replace(result.array, attributes={}, details={}, fill_value=None)
+    kept = replace(result.array, attributes={}, fill_value=None)
     variable = Variable(kept.dims, kept, result.attributes, result.encoding)
     plain = len(array.tiles) == 1 and len(kept.tiles) == 1
     # Texts depend on their values, which are not at hand; times do too, but their bytes are.

@@ -82,6 +82,10 @@ class Member:
     """Coordinates of their own dimension that have no index (a preprocess may drop one)."""
     groups: tuple[str, ...] = ()
     """Of a group without variables: the paths of the groups below it that have some."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What the file says of the group beside attributes."""
+    problems: Mapping[str, str] = field(default_factory=dict)
+    """Variables that were left out: why."""
 
     @property
     def sizes(self) -> dict[str, int]:

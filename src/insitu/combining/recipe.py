@@ -91,6 +91,13 @@ class Recipe:
         many = isinstance(self.concat_dim, (list, tuple))
         return [_dim(dim) for dim in (self.concat_dim if many else [self.concat_dim])]
 
+    def open_options(self, dim: str) -> dict[str, Any]:
+        """Return the keywords with which more files of the same kind are opened, to follow each other along a dimension."""
+        rules = {name: getattr(self, name) for name in ("data_vars", "coords", "compat", "join", "combine_attrs")}
+        about = {"group": self.group, "variables": self.variables, "format": self.format}
+        nested = {"combine": "nested", "concat_dim": dim} if self.combine == "nested" else {}
+        return {**rules, **about, **nested, **self.decoding}
+
     def to_document(self) -> dict[str, Any] | None:
         """Return the recipe as plain values; None if it holds what cannot be written as text (functions, arrays)."""
         document = {key: value for key, value in asdict(self).items() if value is not DEFAULT and value is not None}

@@ -38,6 +38,8 @@ def tree_from_member(member: Member, groups: Mapping[str, VirtualGroup] | None =
         arrays,
         dict(groups or {}),
         dict(member.attributes),
+        member.details,
+        member.problems,
         coordinates=tuple(name for name in member.variables if name in member.coords),
         unindexed=tuple(sorted(member.unindexed)),
         unlimited=unlimited,
@@ -138,7 +140,7 @@ def member_from_tree(
     variables: dict[str, Variable] = {}
     for name, array in arrays.items():
         array = _as_asked(name, array, decoding)
-        data = replace(array, attributes={}, encoding={}, details={})
+        data = replace(array, attributes={}, encoding={})
         values = known.get(name) if array is arrays[name] else (load([array])[0] if name in known else None)
         variables[name] = Variable(array.dims, data if values is None else values, array.attributes, array.encoding)
     encoding: dict[str, Any] = {} if url is None else {"source": url}
@@ -147,7 +149,8 @@ def member_from_tree(
     names = {dim for variable in variables.values() for dim in variable.dims}
     coords = frozenset((set(group.coordinates) | names) & variables.keys())
     groups = () if group.arrays else tuple(path for path, node in group.walk() if node.arrays)
-    return Member(variables, coords, group.attributes, encoding, url, frozenset(group.unindexed), groups)
+    facts = (group.details, group.problems)
+    return Member(variables, coords, group.attributes, encoding, url, frozenset(group.unindexed), groups, *facts)
 
 
 def _as_asked(name: str, array: VirtualArray, decoding: Decoding) -> VirtualArray:

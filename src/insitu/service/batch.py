@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
+from insitu.archive import axes_of
 from insitu.errors import InsituError, StaleSourceError
 from insitu.model import Selection, VirtualArray
 from insitu.model.selection import Stride
@@ -154,6 +155,10 @@ def _prepare(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> 
         for url in {source.url for tile in array.tiles for source in _named(tile.chunks.sources)}:
             worker.allowed.check(url, options)
         selection = job.chosen(array)
+        if job.dim is not None:
+            axes = axes_of(array, selection, job.dim, None)
+            assert not isinstance(axes, int)
+            job = replace(job, axes=None if axes is None else tuple(axes))
         cost = _cost(worker, job, array, selection, reducing)
         tasks.append(Task(job, array, selection, cost, is_small(array, selection, worker.cache.max_bytes // 2)))
     return Ready(tuple(tasks), options, Portion(worker.cache, who, batch.options) if batch.cache else None)
