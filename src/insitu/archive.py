@@ -136,6 +136,9 @@ class Archive:
             xarray's keywords of decoding (`mask_and_scale`, `decode_times`, …) and of combining (`data_vars`, `coords`, `compat`, `join`,
             `combine_attrs`).
         """
+        if errors not in ("raise", "warn", "skip"):
+            raise ValueError(f'errors must be "raise", "warn" or "skip", not {errors!r}')
+        urls, storage_options = resolve_references(urls, storage_options)
         names = (variables,) if isinstance(variables, str) else None if variables is None else tuple(variables)
         combining = {key: how.pop(key) for key in ("data_vars", "coords", "compat", "join", "combine_attrs") if key in how}
         decoding = Decoding.of(**how)
@@ -155,7 +158,7 @@ class Archive:
             variables=names,
             storage_options=options,
             finish=finish,
-            catch=errors != "raise",
+            errors=errors,
             verify=verify,
             allow_local=allow_local,
         )
@@ -393,6 +396,20 @@ def is_many(urls: Any) -> bool:
     return urls.startswith("@") or any(mark in urls.partition("?")[0] for mark in "*[")
 
 
+def resolve_references(
+    urls: Any, storage_options: Mapping[str, Any] | None
+) -> tuple[Any, Mapping[str, Any] | None]:
+    """Return where the references of fsspec's `reference://` lie, and the options that their files are opened with."""
+    if not isinstance(urls, str) or not urls.startswith("reference://"):
+        return urls, storage_options
+    given = dict(storage_options or {})
+    found = given.pop("fo", None) or urls.removeprefix("reference://")
+    if not found:
+        raise SelectionError("reference:// needs references", hint='Give storage_options={"fo": path or dictionary}')
+    options = {**(given.get("target_options") or {}), **(given.get("remote_options") or {})}
+    return found, options or None
+
+
 def open_objects(
     urls: Sequence[Any], storage_options: Mapping[str, Any] | None
 ) -> tuple[list[Any], Mapping[str, Any] | None, tuple[Any, ...]]:
@@ -405,7 +422,7 @@ def open_objects(
     for url in urls:
         if isinstance(url, os.PathLike):
             url = os.fspath(url)
-        elif not isinstance(url, str):
+        elif not isinstance(url, (str, Mapping)):
             source = open_source(url, options)
             if source.url.startswith(("memory:", "file-object:")):
                 kept += [source, url]

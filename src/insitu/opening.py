@@ -25,9 +25,9 @@ from insitu.sources import ByteSource, detach_secrets
 
 __all__ = ["Verify", "is_saved_tree", "may_be_many", "read_selection", "scan_stored", "trusted"]
 
-Location = str | PathLike[str] | ByteSource
-Errors = Literal["raise", "warn"]
-Verify = Literal["open", "read"] | None
+Location = str | PathLike[str] | ByteSource | Mapping[str, Any]
+Errors = Literal["raise", "warn", "skip"]
+Verify = Literal["open", "read", "never"]
 
 
 def scan_stored(
@@ -61,7 +61,7 @@ def scan_stored(
         The format of a file by name, if its first bytes should not decide.
     verify
         When to find out whether sources still are what was scanned. `"read"`: when one is opened to read from it, which costs no request
-        more. `"open"`: now too; a set of references asks every source that it names. `None`: never. What is not raises
+        more. `"open"`: now too; a set of references asks every source that it names. `"never"`: never. A source that changed raises
         `StaleSourceError`.
     allow_local
         Whether references from elsewhere may name files of this machine.
@@ -74,31 +74,38 @@ def scan_stored(
     VirtualGroup
         The tree of arrays, with attributes.
     """
-    if errors not in ("raise", "warn"):
-        raise ValueError(f'errors must be "raise" or "warn", not {errors!r}')
-    if verify not in ("open", "read", None):
-        raise ValueError(f'verify must be "open", "read" or None, not {verify!r}')
+    if errors not in ("raise", "warn", "skip"):
+        raise ValueError(f'errors must be "raise", "warn" or "skip", not {errors!r}')
+    if verify not in ("open", "read", "never"):
+        raise ValueError(f'verify must be "open", "read" or "never", not {verify!r}')
+    at_format = "keep" if errors == "skip" else errors
     if isinstance(variables, str):
         variables = [variables]
+    if isinstance(url, Mapping):
+        from insitu import references
+        from insitu.formats.choosing import below, picked
+
+        found = references.read_document(url, errors=at_format)
+        return picked(below(found, group, url="references in memory"), variables, url="references in memory")
     if isinstance(url, PathLike):
         url = os.fspath(url)
     if isinstance(url, str):
         # A signed URL is a secret: what identifies the file must not carry it.
         url, storage_options = detach_secrets(url, storage_options)
         if format is None and may_be_many(url):
-            found = _many(url, group, variables, errors, verify, allow_local, storage_options)
+            found = _many(url, group, variables, at_format, verify, allow_local, storage_options)
             if found is not None:
                 return found
     with _source(url, storage_options) as source:
         whole = scan_format(
-            source, group=group, variables=variables, errors=errors, format=format, storage_options=storage_options
+            source, group=group, variables=variables, errors=at_format, format=format, storage_options=storage_options
         )
         return trusted(whole, verify)
 
 
 def trusted(group: VirtualGroup, verify: Verify) -> VirtualGroup:
     """The tree; if nobody wants to know whether its sources are what they were, it does not know what they were."""
-    if verify is not None:
+    if verify != "never":
         return group
     from insitu.references import unverified
 

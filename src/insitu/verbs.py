@@ -75,8 +75,6 @@ def scan(
     >>> group.arrays["t2m"].tiles[0].chunks[0, 0, 0]  # doctest: +SKIP
     Stored(source=Source(url='era5.nc', …), offset=8192, length=52311, filter_mask=0, encoding=0, packing=0)
     """
-    if errors not in ("raise", "warn"):
-        raise ValueError(f'errors must be "raise" or "warn", not {errors!r}')
     names = [variables] if isinstance(variables, str) else variables
     how: dict[str, Any] = {"errors": errors, "format": format, "verify": verify, "allow_local": allow_local}
     if not decode:

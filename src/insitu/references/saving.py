@@ -29,7 +29,7 @@ from insitu.sources import ByteSource, open_source, read_all
 from insitu.sources.gate import ask_path
 from insitu.sources.listing import local_path
 
-__all__ = ["FORMATS", "format_of", "is_store", "kind_of", "matches", "open_references", "save"]
+__all__ = ["FORMATS", "format_of", "is_store", "kind_of", "matches", "open_references", "read_document", "save"]
 
 FORMATS = ("insitu", "kerchunk-json", "kerchunk-parquet", "flat-parquet", "icechunk")
 _SUFFIXES = (
@@ -111,6 +111,13 @@ def open_references(
             return None
         raise FormatError("this JSON holds no references", url=base.url, structure="references")
     return read_json(document, base, target=target, errors=errors)
+
+
+def read_document(document: Mapping[str, Any], *, errors: str = "raise") -> VirtualGroup:
+    """Return the tree of kerchunk's references that are in memory: a dictionary as `kerchunk` makes them."""
+    if not looks_like_references(document):
+        raise FormatError("this dictionary holds no references", structure="references")
+    return read_json(dict(document), Base(None, allow_local=True), errors=errors)
 
 
 def _open_directory(

@@ -25,7 +25,7 @@ from insitu.xarray_bridge.ordinary import behind
 from insitu.xarray_bridge.reductions import statistics_of, streams
 from insitu.xarray_bridge.weighing import Weighted
 
-__all__ = ["InsituAccessor"]
+__all__ = ["InsituAccessor", "InsituArrayAccessor"]
 
 
 class InsituAccessor:
@@ -306,6 +306,60 @@ def _plainly(variable: xarray.Variable, method: str, dims: Sequence[Any], how: M
     return taken
 
 
+class InsituArrayAccessor:
+    """What is behind one variable: `ds.tas.insitu`."""
+
+    def __init__(self, array: xarray.DataArray) -> None:
+        self._array = array
+
+    @property
+    def virtual(self) -> bool:
+        """Whether the values are not in memory."""
+        return behind(self._array.variable) is not None
+
+    @property
+    def array(self) -> VirtualArray | None:
+        """Where the chunks lie and how they are encoded; None if the values are in memory."""
+        lazy = behind(self._array.variable)
+        return None if lazy is None else lazy.array
+
+    @property
+    def nbytes_virtual(self) -> int:
+        """Bytes that loading it gives; 0 if it is loaded."""
+        return self._array.nbytes if self.virtual else 0
+
+    @property
+    def nbytes_stored(self) -> int:
+        """Bytes in the archive behind it."""
+        return 0 if self.array is None else census(self.array).nbytes
+
+    @property
+    def sources(self) -> list[str]:
+        """The files behind it."""
+        return [] if self.array is None else list(dict.fromkeys(source.url for source in self.array.sources))
+
+    def references(self) -> dict[str, Any]:
+        """Where the chunks lie: see `Dataset.insitu.references`."""
+        found = self._dataset().insitu.references(NAME_ALONE)
+        result: dict[str, Any] = found.get(NAME_ALONE, {})
+        return result
+
+    def stats(self, methods: Sequence[str] | str = ("count", "min", "max", "mean", "std"), dim: Any = None) -> xarray.Dataset:
+        """Several statistics in one pass; variables are named by them."""
+        found = self._dataset().insitu.stats(methods, dim)
+        result: xarray.Dataset = found.rename({name: str(name).removeprefix(f"{NAME_ALONE}_") for name in found.data_vars})
+        return result
+
+    def _dataset(self) -> xarray.Dataset:
+        return self._array.to_dataset(name=NAME_ALONE)
+
+
+NAME_ALONE = "_the_variable"
+"""Name of a variable whose dataset is made for it alone."""
+
 _register: Any = xarray.register_dataset_accessor
 if not hasattr(xarray.Dataset, "insitu"):  # registering twice, after a reload, would warn
     _register("insitu")(InsituAccessor)
+_register_array: Any = xarray.register_dataarray_accessor
+if not hasattr(xarray.DataArray, "insitu"):
+    _register_array("insitu")(InsituArrayAccessor)

@@ -95,8 +95,6 @@ def open_mfdataset(
     >>> ds = insitu.open_mfdataset("archive/tas_*.nc")  # doctest: +SKIP
     >>> ds = insitu.open_mfdataset("cmip/*.nc", concat_dim={"member": r"_(r\d+)i1"})  # doctest: +SKIP
     """
-    if errors not in ("raise", "warn", "skip", "ignore"):
-        raise ValueError(f'errors must be "raise", "warn" or "skip", not {errors!r}')
     if combine not in ("by_coords", "nested"):
         raise ValueError(f"{combine!r} is an invalid option for the keyword argument combine")
     paths = found_paths(paths, storage_options)

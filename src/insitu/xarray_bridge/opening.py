@@ -40,7 +40,8 @@ def open_dataset(
     format: str | None = None,
     errors: str = "raise",
     chunks: Any = None,
-    cache: ChunkCache | int | None = None,
+    inline_array: bool = False,
+    cache: ChunkCache | int | bool | None = None,
     active: str | None = None,
     active_required: bool = False,
     verify: Verify = "read",
@@ -54,7 +55,8 @@ def open_dataset(
     ----------
     url
         A path, a URL (`http://`, `https://`, `s3://`, `gs://`, `az://`), an open binary file, or bytes: of a file of any format that insitu
-        reads, a Zarr store, or a saved set of references.
+        reads, a Zarr store, or a saved set of references; also references themselves, as a dictionary of kerchunk's, and `"reference://"`
+        with `storage_options={"fo": …}`, as for fsspec.
     group
         Which group; the root if not given.
     variables
@@ -62,11 +64,15 @@ def open_dataset(
     format
         The format of a file by name, if its first bytes should not decide.
     errors
-        `"raise"`: a variable that cannot be taken is an error. `"warn"`: it is left out, and a warning names it and says why.
+        `"raise"`: a variable that cannot be taken is an error. `"warn"`: it is left out, and a warning names it and says why. `"skip"`: it is
+        left out.
     chunks
         As in `xarray.open_dataset`: Dask arrays instead of virtual ones. `{}`: cut where the stored chunks end.
+    inline_array
+        As in `xarray.open_dataset`.
     cache
-        Keeps decoded chunks for the next reads: a `ChunkCache`, which several datasets may share, or how many bytes it may hold.
+        Keeps decoded chunks for the next reads: a `ChunkCache`, which several datasets may share, or how many bytes it may hold. True:
+        the default of the process; False: none.
     active, active_required
         The address of a server next to the data (`insitu serve`), e.g. `"http://host:8080"`: reductions run there. If it cannot, they run here, with a
         warning that says why; or that is an error.
@@ -89,8 +95,6 @@ def open_dataset(
     >>> ds = insitu.open_dataset("era5.nc")  # doctest: +SKIP
     >>> ds.t2m.sel(time="2020-06").mean("time")  # doctest: +SKIP
     """
-    if errors not in ("raise", "warn"):
-        raise ValueError(f'errors must be "raise" or "warn", not {errors!r}')
     archive = Archive.open(
         url,
         many=False,
@@ -109,13 +113,15 @@ def open_dataset(
     member = archive.member()
     if member.groups:
         warnings.warn(only_groups(member, group), InsituWarning, stacklevel=2)
-    return dataset_from_archive(archive, chunks=chunks)
+    return dataset_from_archive(archive, chunks=chunks, inline_array=inline_array)
 
 
-def dataset_from_archive(archive: Archive, *, group: str = "", chunks: Any = None) -> xarray.Dataset:
+def dataset_from_archive(
+    archive: Archive, *, group: str = "", chunks: Any = None, inline_array: bool = False
+) -> xarray.Dataset:
     """Return one group of an archive as a dataset of virtual arrays, or of Dask arrays."""
     dataset = dataset_of(archive.member(group), access_to(archive))
-    dataset = dataset if chunks is None else chunked(dataset, chunks)
+    dataset = dataset if chunks is None else chunked(dataset, chunks, inline_array)
     dataset.insitu.archive = archive
     return dataset
 
@@ -149,8 +155,6 @@ def open_groups(
     **decode: Any,
 ) -> dict[str, xarray.Dataset]:
     """Every group of an archive as a dataset, by path. See `open_dataset`."""
-    if errors not in ("raise", "warn"):
-        raise ValueError(f'errors must be "raise" or "warn", not {errors!r}')
     archive = Archive.open(
         url,
         many=False,
@@ -190,13 +194,14 @@ def access_to(archive: Archive) -> Access:
     return Access(archive.job.storage_options, active=archive.active, cache=archive.cache, kept=archive.kept)
 
 
-def chunked(dataset: xarray.Dataset, chunks: Any) -> xarray.Dataset:
+def chunked(dataset: xarray.Dataset, chunks: Any, inline_array: bool = False) -> xarray.Dataset:
     """The dataset with Dask arrays in place of the virtual ones."""
     variables: dict[Any, xarray.Variable] = {}
     for name, variable in dataset.variables.items():
         if isinstance(variable._data, LazyArray):
             array = variable._data
-            variables[name] = variable._replace(data=to_dask(array, _wanted(array, variable.dims, chunks)))
+            cut = _wanted(array, variable.dims, chunks)
+            variables[name] = variable._replace(data=to_dask(array, cut, inline_array=inline_array))
     return dataset.assign({name: v for name, v in variables.items() if name in dataset.data_vars}).assign_coords(
         {name: v for name, v in variables.items() if name in dataset.coords}
     )
