@@ -380,7 +380,7 @@ class Archive:
 
     def dataset(self, **how: Any) -> xarray.Dataset:
         """Return the archive as a dataset of virtual arrays; keywords as for `insitu.open_dataset` after opening (`chunks`)."""
-        bridge: Any = import_module("insitu.xarray_bridge")  # above this module: it registers what xarray needs
+        bridge: Any = import_module("insitu.xarray_bridge.opening")  # above this module: it registers what xarray needs
         found: xarray.Dataset = bridge.dataset_from_archive(self, **how)
         return found
 

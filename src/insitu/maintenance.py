@@ -24,7 +24,7 @@ from insitu.model import Source, VirtualArray, VirtualGroup
 from insitu.sources import open_source
 from insitu.sources.listing import local_path
 
-__all__ = ["Appended", "append_member", "check", "convert", "drop", "known_files", "refresh", "rollback", "save_tree"]
+__all__ = ["Appended", "append_member", "check", "convert", "drop", "known_files", "refresh", "rename_sources", "rollback", "save_tree"]
 
 Progress = Callable[[int, int], None]
 ATTEMPTS = 20
@@ -395,9 +395,22 @@ def _renew(member: Member, path: str, changed: Collection[str], recipe: Recipe, 
             whole = found[0]
     else:
         parts = [(layout.spans[url][dim][0], scan_member(url, job)) for url in mine]
-        parts += [(span[0], select_range(member, dim, span)) for span in ranges_without(layout, dim, mine)]
+        kept = [(span[0], select_range(member, dim, span)) for span in ranges_without(layout, dim, mine)]
+        _check_disjoint([part for _, part in [*parts, *kept]], dim)
+        parts += kept
         whole = recipe.join_in_order([part for _, part in sorted(parts, key=lambda item: item[0])], dim, load)
     return _with_computed(whole, member, layout)
+
+
+def _check_disjoint(members: Sequence[Member], dim: str) -> None:
+    """Refuse members that have a label along a dimension in common."""
+    seen: set[Any] = set()
+    for member in members:
+        labels = member.index(dim)
+        mine = set() if labels is None else set(labels.tolist())
+        if mine & seen:
+            raise CombineError(f"the label {min(mine & seen, key=str)} of {dim!r} is in two files")
+        seen |= mine
 
 
 def _with_computed(whole: Member, before: Member, layout: Layout) -> Member:
@@ -419,6 +432,19 @@ def _with_computed(whole: Member, before: Member, layout: Layout) -> Member:
     order = [*(name for name in before.variables if name in whole.variables), *whole.variables]
     variables = {name: whole.variables[name] for name in dict.fromkeys(order)}
     return whole.renewed({**variables, **kept}, coords)
+
+
+def rename_sources(
+    target: str, rename: Mapping[str, str], *, storage_options: Mapping[str, Any] | None = None
+) -> None:
+    """Change the URLs of the files of a saved archive in place: prefixes by their new ones."""
+    from insitu import references
+
+    for _ in range(ATTEMPTS):
+        opened = references.open_for_update(target, storage_options=storage_options)
+        if opened.replace(references.renamed(opened.tree, rename)):
+            return
+    raise _overtaken(target)
 
 
 def rollback(target: str, *, storage_options: Mapping[str, Any] | None = None) -> None:

@@ -10,7 +10,7 @@ import typer
 from insitu.cli.access import Options, storage_options
 from insitu.cli.screen import plural, problems
 
-__all__ = ["convert"]
+__all__ = ["convert", "parse_prefixes"]
 
 
 def convert(
@@ -48,7 +48,7 @@ def convert(
     found = convert_references(
         source,
         target,
-        rename=pattern or (_prefixes(rename) if rename else None),
+        rename=pattern or (parse_prefixes(rename) if rename else None),
         relative=relative,
         inline_threshold=inline,
         allow_local=allow_local,
@@ -58,12 +58,12 @@ def convert(
     problems.print(f"{target}: {plural(sum(1 for _ in found.all_arrays()), 'variable')}", markup=False)
 
 
-def _prefixes(pairs: Sequence[str]) -> dict[str, str]:
+def parse_prefixes(pairs: Sequence[str]) -> dict[str, str]:
     """Old prefix → new prefix.
 
     Examples
     --------
-    >>> _prefixes(["/data=s3://bucket/data"])
+    >>> parse_prefixes(["/data=s3://bucket/data"])
     {'/data': 's3://bucket/data'}
     """
     found = {}

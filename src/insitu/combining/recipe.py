@@ -16,6 +16,7 @@ from insitu.combining.names import labels_from_names
 from insitu.combining.order import Position
 from insitu.combining.rules import DEFAULT, Rules
 from insitu.combining.scanning import Failure
+from insitu.model import VirtualArray
 
 __all__ = ["Recipe"]
 
@@ -75,6 +76,7 @@ class Recipe:
         rules = self.rules(load)
         if len(members) == 1:
             return members[0]
+        members = _with_same_dims(members, dim)
         if self.combine == "by_coords" and all(member.index(dim) is not None for member in members):
             return by_coords(members, rules)
         return nested({(number,): member for number, member in enumerate(members)}, [dim], rules)
@@ -117,6 +119,35 @@ class Recipe:
     def decoding_options(self) -> Decoding:
         """Return what is decoded."""
         return Decoding.of(**self.decoding)
+
+
+def _with_same_dims(members: Sequence[Member], dim: str) -> list[Member]:
+    """Return members whose variables have the dimension in all of them or in none.
+
+    What does not vary along it gets it when files are combined (bounds of latitudes, say); in a single file it has it not yet.
+    """
+    model: dict[str, tuple[str, ...]] = {}
+    for member in members:
+        for name, variable in member.variables.items():
+            if dim in variable.dims:
+                model.setdefault(name, variable.dims)
+    return [_expand(member, dim, model) for member in members]
+
+
+def _expand(member: Member, dim: str, model: Mapping[str, tuple[str, ...]]) -> Member:
+    variables = dict(member.variables)
+    for name, variable in member.variables.items():
+        dims = model.get(name, ())
+        if dim in variable.dims or dim not in dims or tuple(d for d in dims if d != dim) != variable.dims:
+            continue
+        at, length, data = dims.index(dim), member.sizes[dim], variable.data
+        if isinstance(data, VirtualArray):
+            data = data.expand_dims(at, dim, length)
+        else:
+            shape = (*data.shape[:at], length, *data.shape[at:])
+            data = np.broadcast_to(np.expand_dims(data, at), shape).copy()
+        variables[name] = variable.with_data(data, dims)
+    return member.renewed(variables)
 
 
 def _dim(dim: Any) -> ConcatDim:

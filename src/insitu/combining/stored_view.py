@@ -23,6 +23,8 @@ from insitu.zarr_metadata.said import said
 __all__ = ["stored_tree", "stored_view", "zarr_tree"]
 
 LOCATED_AT_ONCE = 1 << 20
+COMPARED_BYTES = 256 << 20
+"""Values that are read to find out whether all files hold the same."""
 
 
 def stored_view(array: VirtualArray, name: str | None = None, load: Load | None = None) -> VirtualArray:
@@ -76,6 +78,8 @@ def zarr_tree(tree: VirtualGroup, load: Load, inline: int = 0) -> VirtualGroup:
     """
     arrays: dict[str, VirtualArray] = {}
     for name, array in _with_coordinates_named(tree).items():
+        if not _is_in_memory(array) and not _can_be_said(array):
+            array = _without_repetition(array, load)
         if _is_in_memory(array) or (array.nbytes <= inline and not _can_be_said(array)):
             array = _encode_again(array, name, load)
         arrays[name] = array
@@ -103,6 +107,27 @@ def _with_coordinates_named(tree: VirtualGroup) -> dict[str, VirtualArray]:
 def _unnamed_coordinates(tree: VirtualGroup, arrays: Mapping[str, VirtualArray]) -> list[str]:
     named = {word for array in arrays.values() for word in str(array.stored_attributes().get("coordinates", "")).split()}
     return [name for name in tree.coordinates if name in arrays and arrays[name].dims != (name,) and name not in named]
+
+
+def _without_repetition(array: VirtualArray, load: Load) -> VirtualArray:
+    """Return an array without dimensions along which every file repeats the same values: those are kept once.
+
+    Bounds of latitudes, say, get the dimension of time when files are combined along it, and are the same in every file.
+    """
+    for dimension in reversed(range(array.ndim)):
+        if len(array.tiles) != 1 or array.shape[dimension] < 2:
+            continue
+        axis = array.tiles[0].axis_of(dimension)
+        if axis.is_regular or axis.show(np.arange(axis.count)).stored.any():
+            continue
+        each = array.take(dimension, axis.begin(np.arange(axis.count)))
+        if each.nbytes > COMPARED_BYTES:
+            continue
+        values = np.moveaxis(load([each])[0], dimension, 0)
+        first = np.broadcast_to(values[:1], values.shape)
+        if np.array_equal(values, first, equal_nan=values.dtype.kind in "fcmM"):
+            array = array.take(dimension, [0]).drop(dimension)
+    return array
 
 
 def _can_be_said(array: VirtualArray) -> bool:
