@@ -140,10 +140,18 @@ class Archive:
             raise ValueError(f'errors must be "raise", "warn" or "skip", not {errors!r}')
         urls, storage_options = resolve_references(urls, storage_options)
         names = (variables,) if isinstance(variables, str) else None if variables is None else tuple(variables)
-        combining = {key: how.pop(key) for key in ("data_vars", "coords", "compat", "join", "combine_attrs") if key in how}
+        combining = {
+            key: how.pop(key) for key in ("data_vars", "coords", "compat", "join", "combine_attrs") if key in how
+        }
         decoding = Decoding.of(**how)
         recipe = Recipe(
-            combine=combine, concat_dim=concat_dim, group=group, variables=names, format=format, decoding=how, **combining
+            combine=combine,
+            concat_dim=concat_dim,
+            group=group,
+            variables=names,
+            format=format,
+            decoding=how,
+            **combining,
         )
         many = is_many(urls) if many is None else many
         nested = found_paths(urls, storage_options) if many else [urls]
@@ -163,7 +171,9 @@ class Archive:
             allow_local=allow_local,
         )
         server = Active(active, active_required) if isinstance(active, str) else active
-        archive = cls(job, recipe, None if many else found[0], tuple(found), active=server, cache=cache_from(cache), kept=kept)
+        archive = cls(
+            job, recipe, None if many else found[0], tuple(found), active=server, cache=cache_from(cache), kept=kept
+        )
         if many:
             found_members = gather(found, job, parallel=parallel, progress=progress)
             if combine_found is None:
@@ -173,9 +183,13 @@ class Archive:
                 member = combine_found(found_members, [place for place, _ in pairs], found)
             archive._members[""] = member
             archive.survey = Survey.of(found_members, member)
-            archive.only_groups = next((item for item in found_members if isinstance(item, Member) and item.groups), None)
+            archive.only_groups = next(
+                (item for item in found_members if isinstance(item, Member) and item.groups), None
+            )
             archive.attributes_by_url = {
-                str(url): item.attributes for url, item in zip(found, found_members, strict=True) if isinstance(item, Member)
+                str(url): item.attributes
+                for url, item in zip(found, found_members, strict=True)
+                if isinstance(item, Member)
             }
         return archive
 
@@ -186,7 +200,9 @@ class Archive:
         path = path.strip("/")
         if path not in self._members:
             if self.location is None:
-                raise VariableError(f"no group {path!r}", hint="Files that are combined have the groups that group= names")
+                raise VariableError(
+                    f"no group {path!r}", hint="Files that are combined have the groups that group= names"
+                )
             whole = "/".join(part for part in ((self.job.group or "").strip("/"), path) if part)
             self._members[path] = self._scan_member(replace(self.job, group=whole or None))
         return self._members[path]
@@ -396,9 +412,7 @@ def is_many(urls: Any) -> bool:
     return urls.startswith("@") or any(mark in urls.partition("?")[0] for mark in "*[")
 
 
-def resolve_references(
-    urls: Any, storage_options: Mapping[str, Any] | None
-) -> tuple[Any, Mapping[str, Any] | None]:
+def resolve_references(urls: Any, storage_options: Mapping[str, Any] | None) -> tuple[Any, Mapping[str, Any] | None]:
     """Return where the references of fsspec's `reference://` lie, and the options that their files are opened with."""
     if not isinstance(urls, str) or not urls.startswith("reference://"):
         return urls, storage_options
@@ -433,9 +447,9 @@ def open_objects(
 
 def cache_from(cache: ChunkCache | int | bool | None) -> ChunkCache | None:
     """Return the cache that an option stands for."""
-    if cache is None or isinstance(cache, bool) or isinstance(cache, ChunkCache):
-        return cache if isinstance(cache, ChunkCache) else None
-    return ChunkCache(int(cache))
+    if isinstance(cache, ChunkCache):
+        return cache
+    return None if cache is None or isinstance(cache, bool) else ChunkCache(int(cache))
 
 
 def axes_of(
@@ -447,11 +461,13 @@ def axes_of(
     if axes is not None:
         raise SelectionError("give either dim or axes")
     chosen = Selection.of(selection, array.shape) if not isinstance(selection, Selection) else selection
-    left = [name for name, one in zip(array.dims, chosen.selectors, strict=True) if not isinstance(one, (int, np.integer))]
+    left = [
+        name for name, one in zip(array.dims, chosen.selectors, strict=True) if not isinstance(one, (int, np.integer))
+    ]
     names = [dim] if isinstance(dim, str) else list(dim)
     unknown = [name for name in names if name not in left]
     if unknown:
-        raise SelectionError(f"no dimension {', '.join(map(repr, unknown))}", hint=f"There are: {', '.join(left) or 'none'}")
+        raise SelectionError(
+            f"no dimension {', '.join(map(repr, unknown))}", hint=f"There are: {', '.join(left) or 'none'}"
+        )
     return [left.index(name) for name in names]
-
-

@@ -24,7 +24,18 @@ from insitu.model import Source, VirtualArray, VirtualGroup
 from insitu.sources import open_source
 from insitu.sources.listing import local_path
 
-__all__ = ["Appended", "append_member", "check", "convert", "drop", "known_files", "refresh", "rename_sources", "rollback", "save_tree"]
+__all__ = [
+    "Appended",
+    "append_member",
+    "check",
+    "convert",
+    "drop",
+    "known_files",
+    "refresh",
+    "rename_sources",
+    "rollback",
+    "save_tree",
+]
 
 Progress = Callable[[int, int], None]
 ATTEMPTS = 20
@@ -154,7 +165,9 @@ def drop(
         dim = layout.joined_dim()
         if dim is None:
             raise UnsupportedError(
-                "its files do not follow each other along one dimension, so none can be taken out", url=target, hint=COMBINE_ANEW
+                "its files do not follow each other along one dimension, so none can be taken out",
+                url=target,
+                hint=COMBINE_ANEW,
             )
         rest = ranges_without(layout, dim, chosen)
         if not rest:
@@ -197,9 +210,7 @@ def _urls(tree: VirtualGroup) -> list[str]:
     return [source.url for source in tree.sources]
 
 
-def _without_known(
-    member: Member, tree: VirtualGroup, dim: str, target: str
-) -> tuple[Member | None, tuple[str, ...]]:
+def _without_known(member: Member, tree: VirtualGroup, dim: str, target: str) -> tuple[Member | None, tuple[str, ...]]:
     """Return the part of a member whose files are not in a tree yet (None: there is none), and the files that are."""
     known = {source.url: source for source in tree.sources}
     new = tree_from_member(member)
@@ -219,7 +230,9 @@ def _without_known(
     if len(there) == len(layout.spans):
         return None, there
     if layout.joined_dim() != dim:
-        raise CombineError(f"{there[0]} is in the archive already, and the files do not follow each other along {dim!r}")
+        raise CombineError(
+            f"{there[0]} is in the archive already, and the files do not follow each other along {dim!r}"
+        )
     load = loader(None)
     pieces = [select_range(member, dim, span) for span in ranges_without(layout, dim, there)]
     return Recipe(combine="nested").join_in_order(pieces, dim, load), there
@@ -244,7 +257,9 @@ def _check_labels(saved: Member, new: Member, dim: str, target: str) -> None:
         )
 
 
-def known_files(target: str, urls: Sequence[Any], storage_options: Mapping[str, Any] | None = None) -> tuple[list[Any], list[str]]:
+def known_files(
+    target: str, urls: Sequence[Any], storage_options: Mapping[str, Any] | None = None
+) -> tuple[list[Any], list[str]]:
     """Return which files are new to an archive, and which it has already, unchanged: then they need not be scanned.
 
     Raises
@@ -434,9 +449,7 @@ def _with_computed(whole: Member, before: Member, layout: Layout) -> Member:
     return whole.renewed({**variables, **kept}, coords)
 
 
-def rename_sources(
-    target: str, rename: Mapping[str, str], *, storage_options: Mapping[str, Any] | None = None
-) -> None:
+def rename_sources(target: str, rename: Mapping[str, str], *, storage_options: Mapping[str, Any] | None = None) -> None:
     """Change the URLs of the files of a saved archive in place: prefixes by their new ones."""
     from insitu import references
 

@@ -85,8 +85,8 @@ def scan_stored(
         from insitu import references
         from insitu.formats.choosing import below, picked
 
-        found = references.read_document(url, errors=at_format)
-        return picked(below(found, group, url="references in memory"), variables, url="references in memory")
+        tree = references.read_document(url, errors=at_format)
+        return picked(below(tree, group, url="references in memory"), variables, url="references in memory")
     if isinstance(url, PathLike):
         url = os.fspath(url)
     if isinstance(url, str):

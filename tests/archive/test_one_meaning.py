@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -255,7 +254,7 @@ def test_the_server_gives_the_same(archives: Any, tmp_path: Path) -> None:
 
 def test_a_dictionary_of_references_is_an_archive(archives: Any) -> None:
     url, expected = archives("packed", "kerchunk_json")
-    references = json.load(io.open(url))
+    references = json.loads(Path(url).read_text())
     xr.testing.assert_equal(insitu.open_dataset(references).load(), expected)
     for fo in (url, references):
         found = insitu.open_dataset("reference://", storage_options={"fo": fo})

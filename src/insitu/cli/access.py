@@ -69,7 +69,7 @@ def described(name: str, array: VirtualArray, group: VirtualGroup | Member | Non
     """One line of what an array is: format, type, shape, chunks, codecs."""
     parts = [
         name,
-        str(group.details.get("format", "")) if group is not None else "",
+        (group.details.format or "") if group is not None else "",
         str(array.dtype),
         "×".join(map(str, array.shape)) or "scalar",
         f"chunks {chunk_shape(array)}",

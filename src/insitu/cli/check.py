@@ -26,7 +26,9 @@ def check(
     from insitu.maintenance import check as check_references  # Arrow takes long to import: not for `insitu --help`
 
     with bar("sources") as progress:
-        report = check_references(references, progress=progress, allow_local=allow_local, storage_options=storage_options(option))
+        report = check_references(
+            references, progress=progress, allow_local=allow_local, storage_options=storage_options(option)
+        )
     if as_text:
         rows = [
             {"url": finding.source.url, "status": finding.status, "reason": finding.reason}

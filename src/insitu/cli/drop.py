@@ -19,7 +19,9 @@ def drop(
         list[str] | None,
         typer.Option("--replace-with", metavar="URL", help="Add this file in their place; may be repeated."),
     ] = None,
-    dim: Annotated[str, typer.Option("--dim", "-d", help="With --replace-with: the dimension along which files follow each other.")] = "time",
+    dim: Annotated[
+        str, typer.Option("--dim", "-d", help="With --replace-with: the dimension along which files follow each other.")
+    ] = "time",
     option: Options = None,
 ) -> None:
     """Take files out of a saved archive. `insitu rollback` undoes it."""

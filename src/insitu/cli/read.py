@@ -51,9 +51,7 @@ def read(
     form: Annotated[
         str | None, typer.Option("--as", help="text, table, csv, npy or nc, whatever the file's name.")
     ] = None,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Stored values: no scale, offset, missing values, times.")
-    ] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Stored values: no scale, offset, missing values, times.")] = False,
     option: Options = None,
     verbose: Verbose = False,
 ) -> None:

@@ -47,9 +47,7 @@ def reduce(
         str | None, typer.Option(help="Of histogram: '0,10,20', or '250:310:24' for 24 bins of one width.")
     ] = None,
     form: Annotated[str | None, typer.Option("--as", help=f"One of {', '.join(FORMS)}.")] = None,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Stored values: no scale, offset, missing values, times.")
-    ] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Stored values: no scale, offset, missing values, times.")] = False,
     option: Options = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what was read.")] = False,
 ) -> None:

@@ -22,7 +22,9 @@ def refresh(
     rename: Annotated[
         list[str] | None,
         typer.Option(
-            "--rename", metavar="OLD=NEW", help="The files moved: URLs that begin with OLD begin with NEW now; may be repeated."
+            "--rename",
+            metavar="OLD=NEW",
+            help="The files moved: URLs that begin with OLD begin with NEW now; may be repeated.",
         ),
     ] = None,
     option: Options = None,
@@ -34,7 +36,9 @@ def refresh(
     if rename:
         rename_sources(references, parse_prefixes(rename), storage_options=storage_options(option))
     with bar("sources") as progress:
-        report = refresh_references(references, progress=progress, allow_local=allow_local, storage_options=storage_options(option))
+        report = refresh_references(
+            references, progress=progress, allow_local=allow_local, storage_options=storage_options(option)
+        )
     changed = len(report.stale)
     results.print(
         f"{plural(len(report.findings), 'source')}: "

@@ -65,7 +65,9 @@ def scan(
     compat: Annotated[
         str | None, typer.Option("--compat", help="As in xarray: no_conflicts, equals, identical, override, …")
     ] = None,
-    join: Annotated[str | None, typer.Option("--join", help="As in xarray: outer, inner, left, right, exact, override.")] = None,
+    join: Annotated[
+        str | None, typer.Option("--join", help="As in xarray: outer, inner, left, right, exact, override.")
+    ] = None,
     errors: Annotated[
         str, typer.Option(help="'raise'; 'warn' or 'skip': leave out what cannot be taken, with or without a word.")
     ] = "raise",

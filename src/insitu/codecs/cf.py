@@ -177,7 +177,7 @@ class _Work:
         said, stored = self.encoding.get("dtype"), self.array.dtype
         if stored.kind not in "OS" or "charset" in self.steps or "char_dim_name" in self.encoding:
             return
-        if said is not str and (said is not None or "charset" not in self.array.details or stored == np.dtype("S1")):
+        if said is not str and (said is not None or self.array.details.charset is None or stored == np.dtype("S1")):
             return
         found = self._stored()
         if found is None:
@@ -328,7 +328,7 @@ class _Work:
             self.dtype = np.dtype(bool)
             self.steps["dtype"] = "bool"
         if "dtype" not in self.encoding:
-            names = self.array.details.get("enum")
+            names = self.array.details.enumeration
             self.encoding["dtype"] = np.dtype(self.original, metadata={"enum": names}) if names else self.original
         tiles = self.array.tiles
         if self.steps:

@@ -99,7 +99,7 @@ def member_of(
     blocks = fetched(small, source) if source is not None else {}
     known = dict(zip(small, load(list(small.values())), strict=True)) if source is None else {}
     found: dict[str, Variable] = {}
-    format = group.details.get("format")
+    format = group.details.format
     for name, array in arrays.items():
         file = _Given(
             name, array, with_types(given[name]), format, blocks.get(name), known.get(name), name in small, how, load
@@ -246,7 +246,7 @@ def _decided(file: _Given, join: bool, memory: Memory) -> Variable:
     options = {"name": name, "encoding": stored_encoding(array, file.format), **file.how.of_variable(name)}
     if file.format == "tiff" and options["mask_and_scale"] and differ(array, file.attributes):
         result = by_bands(given, file.attributes, lambda band: decoded(band, **options))
-        kept = replace(result.array, attributes={}, details={}, fill_value=None)
+        kept = replace(result.array, attributes={}, fill_value=None)
         return Variable(kept.dims, kept, result.attributes, result.encoding)
     result = decoded(given, stack_char_dim=join, values=file.values, **options)
     if result.array.shape != array.shape:  # characters that became texts
@@ -330,9 +330,9 @@ def _equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def stored_encoding(array: VirtualArray, format: str | None) -> dict[str, Any]:
     """How a variable is stored, in the words of xarray's engine for the format, so that writing it again gives the like."""
     found: dict[str, Any] = {}
-    if not array.tiles or "chunks" not in array.details:
+    if not array.tiles or not array.details.is_chunking_known:
         return found
-    chunks = array.details["chunks"]
+    chunks = array.details.chunks
     if format not in NETCDF:
         if chunks is not None:
             found = {"chunks": tuple(chunks), "preferred_chunks": dict(zip(array.dims, chunks, strict=False))}

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import InsituError
-from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray
+from insitu.model import Axis, Columns, Encoding, GroupDetails, Tile, VirtualArray
 
 __all__ = ["CombineError", "Load", "Member", "Variable", "in_memory"]
 
@@ -82,8 +82,8 @@ class Member:
     """Coordinates of their own dimension that have no index (a preprocess may drop one)."""
     groups: tuple[str, ...] = ()
     """Of a group without variables: the paths of the groups below it that have some."""
-    details: Mapping[str, Any] = field(default_factory=dict)
-    """What the file says of the group beside attributes."""
+    details: GroupDetails = field(default_factory=GroupDetails)
+    """What the format says of the group beside attributes."""
     problems: Mapping[str, str] = field(default_factory=dict)
     """Variables that were left out: why."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -49,19 +50,14 @@ class Layout:
 
     def joined_dim(self) -> str | None:
         """Return the one dimension along which files follow each other without overlap; None if it is not so simple."""
-        partial = {
-            dim
-            for mine in self.spans.values()
-            for dim, span in mine.items()
-            if span != (0, self.sizes[dim])
-        }
+        partial = {dim for mine in self.spans.values() for dim, span in mine.items() if span != (0, self.sizes[dim])}
         if len(partial) != 1 or len(self.spans) < 2:
             return None
         (dim,) = partial
         if any(dim not in mine for mine in self.spans.values()):
             return None
         ranges = sorted(mine[dim] for mine in self.spans.values())
-        ends_meet = all(one[1] == other[0] for one, other in zip(ranges, ranges[1:], strict=False))
+        ends_meet = all(one[1] == other[0] for one, other in pairwise(ranges))
         return dim if ends_meet and ranges[0][0] == 0 and ranges[-1][1] == self.sizes[dim] else None
 
 

@@ -6,7 +6,7 @@ numbers with the packing that decodes them again. So a saved array always has th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 

@@ -97,7 +97,9 @@ def _with_coordinates_named(tree: VirtualGroup) -> dict[str, VirtualArray]:
     arrays: dict[str, VirtualArray] = {}
     for name, array in tree.arrays.items():
         said = "coordinates" in array.encoding or "coordinates" in array.attributes
-        mine = [other for other in others if set(tree.arrays[other].dims) <= set(array.dims) and tree.arrays[other].dims]
+        mine = [
+            other for other in others if set(tree.arrays[other].dims) <= set(array.dims) and tree.arrays[other].dims
+        ]
         if mine and not said and name not in tree.coordinates:
             array = replace(array, encoding={**array.encoding, "coordinates": " ".join(sorted(mine))})
         arrays[name] = array
@@ -105,7 +107,9 @@ def _with_coordinates_named(tree: VirtualGroup) -> dict[str, VirtualArray]:
 
 
 def _unnamed_coordinates(tree: VirtualGroup, arrays: Mapping[str, VirtualArray]) -> list[str]:
-    named = {word for array in arrays.values() for word in str(array.stored_attributes().get("coordinates", "")).split()}
+    named = {
+        word for array in arrays.values() for word in str(array.stored_attributes().get("coordinates", "")).split()
+    }
     return [name for name in tree.coordinates if name in arrays and arrays[name].dims != (name,) and name not in named]
 
 

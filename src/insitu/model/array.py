@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from insitu.errors import ModelError
 from insitu.model.axis import Indices
+from insitu.model.details import ArrayDetails
 from insitu.model.selection import Selection, Stride
 from insitu.model.source import Source
 from insitu.model.tile import Tile
@@ -26,6 +27,7 @@ RELATIONS = (
     "node_count", "part_node_count", "interior_ring",
 )  # fmt: skip
 """Attributes that name other variables, which decoding may move to the encoding."""
+NO_DETAILS = ArrayDetails()
 USED_UP = (
     "_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "_Encoding", *RELATIONS
 )  # fmt: skip
@@ -46,8 +48,8 @@ class VirtualArray:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     fill_value: Any = None
     """What Absent places hold, in `dtype`; None: NaN or NaT where the type has one."""
-    details: Mapping[str, Any] = field(default_factory=dict)
-    """What the file says beside attributes: chunk shape, enumeration names."""
+    details: ArrayDetails = NO_DETAILS
+    """What the format says beside attributes."""
     encoding: Mapping[str, Any] = field(default_factory=dict)
     """What xarray calls the encoding: the CF attributes that decoding used up, and how the file stores the variable."""
     _boxes: npt.NDArray[np.int64] | None = field(default=None, init=False, repr=False)
@@ -66,7 +68,7 @@ class VirtualArray:
         dims: Sequence[str],
         attributes: Mapping[str, Any] | None = None,
         fill_value: Any = None,
-        details: Mapping[str, Any] | None = None,
+        details: ArrayDetails = NO_DETAILS,
     ) -> VirtualArray:
         """The array that one tile makes."""
         dtypes = {encoding.dtype for encoding in tile.encodings}
@@ -79,7 +81,7 @@ class VirtualArray:
             origins=np.zeros((1, len(tile.shape)), np.int64),
             attributes=dict(attributes or {}),
             fill_value=fill_value,
-            details=dict(details or {}),
+            details=details,
         )
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import InsituError, ModelError, UnsupportedError
-from insitu.model import VirtualGroup
+from insitu.model import ArrayDetails, GroupDetails, VirtualGroup
 from insitu.reducing.wire import values_from, values_to
 from insitu.reducing.wire_array import array_from, array_to
 
@@ -34,13 +34,13 @@ def group_to(group: VirtualGroup, rename: Callable[[str], str] | None = None) ->
         table = array_to(array)
         if rename is not None:
             table["sources"] = [_renamed(row, rename) for row in table["sources"]]
-        about = {"attributes": array.attributes, "details": array.details, "encoding": array.encoding}
+        about = {"attributes": array.attributes, "details": array.details.to_document(), "encoding": array.encoding}
         arrays[name] = {**table, "dims": list(array.dims), **{key: _to(value) for key, value in about.items()}}
     return {
         "arrays": arrays,
         "groups": {name: group_to(inner, rename) for name, inner in group.groups.items()},
         "attributes": _to(group.attributes),
-        "details": _to(group.details),
+        "details": _to(group.details.to_document()),
         "problems": dict(group.problems),
         **{name: list(getattr(group, name)) for name in NAME_LISTS},
     }
@@ -54,13 +54,13 @@ def group_from(data: Any) -> VirtualGroup:
             about = {
                 "dims": tuple(table["dims"]),
                 "attributes": _from(table["attributes"]),
-                "details": _from(table["details"]),
+                "details": ArrayDetails.from_document(_from(table["details"])),
                 "encoding": _from(table["encoding"]),
             }
             arrays[str(name)] = replace(array_from(table), **about)
         groups = {str(name): group_from(inner) for name, inner in data["groups"].items()}
         lists = {name: tuple(str(item) for item in data[name]) for name in NAME_LISTS}
-        attributes, details = _from(data["attributes"]), _from(data["details"])
+        attributes, details = _from(data["attributes"]), GroupDetails.from_document(_from(data["details"]))
         return VirtualGroup(arrays, groups, attributes, details, dict(data["problems"]), **lists)
     except InsituError:
         raise

@@ -3,7 +3,16 @@
 from insitu.references.check import Report, check
 from insitu.references.icechunk import exists as is_repository
 from insitu.references.rename import Renaming, renamed, unverified
-from insitu.references.saving import FORMATS, format_of, is_store, kind_of, matches, open_references, read_document, save
+from insitu.references.saving import (
+    FORMATS,
+    format_of,
+    is_store,
+    kind_of,
+    matches,
+    open_references,
+    read_document,
+    save,
+)
 from insitu.references.updating import open_for_update, recipe_of, rollback_store
 
 __all__ = [

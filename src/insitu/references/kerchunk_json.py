@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
-from insitu.model import INLINE, WHOLE, ChunkTable, Source, Tile, VirtualGroup
+from insitu.model import INLINE, WHOLE, ChunkTable, GroupDetails, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
 from insitu.references.listed import listed
 from insitu.references.pool import Pool
@@ -127,7 +127,7 @@ def from_references(
     # A shard in references is fetched and decoded as one chunk.
     nodes = nodes_of(documents, leave_out, open_shards=False)
     tables = _Tables(nodes, folders, Pool(base), templates, target)
-    made = tree(nodes, tables.tile, leave_out, details={"format": "kerchunk"})
+    made = tree(nodes, tables.tile, leave_out, details=GroupDetails("kerchunk"))
     return replace(made, problems=problems)
 
 

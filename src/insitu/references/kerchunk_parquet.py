@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from insitu.errors import FormatError, InsituError, NotFoundError
-from insitu.model import INLINE, UNWRITTEN, WHOLE, ChunkState, Located, Source, Tile, VirtualGroup
+from insitu.model import INLINE, UNWRITTEN, WHOLE, ChunkState, GroupDetails, Located, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
 from insitu.model.chunks import state_of
 from insitu.model.derived import Expanded, Selected
@@ -290,7 +290,7 @@ def read_parquet(
         return Tile(array.axes, (array.encoding,), table)
 
     nodes = nodes_of(documents, leave_out, open_shards=False)
-    made = tree(nodes, tile, leave_out, details={"format": "kerchunk"})
+    made = tree(nodes, tile, leave_out, details=GroupDetails("kerchunk"))
     return replace(made, problems=problems)
 
 

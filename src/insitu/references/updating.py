@@ -35,7 +35,12 @@ class Update:
         return kind() if self.recipe_document is None else kind.from_document(self.recipe_document)
 
     def replace(
-        self, tree: VirtualGroup, *, appended: VirtualGroup | None = None, dim: str | None = None, relative: bool = False
+        self,
+        tree: VirtualGroup,
+        *,
+        appended: VirtualGroup | None = None,
+        dim: str | None = None,
+        relative: bool = False,
     ) -> bool:
         """Put another tree in place; False if another writer was faster, and nothing was changed.
 
@@ -51,7 +56,9 @@ class Update:
         if self.store is None:
             if appended is None or dim is None:
                 raise UnsupportedError("an Icechunk repository can be appended to, not cut", url=self.url)
-            append_icechunk(explicit(appended, self.storage_options), self.url, dim, storage_options=self.storage_options)
+            append_icechunk(
+                explicit(appended, self.storage_options), self.url, dim, storage_options=self.storage_options
+            )
             return True
         named: Callable[[str], str] = (lambda source: relative_to(source, self.url)) if relative else absolute
         return self.store.replace(explicit(tree, self.storage_options), named)
@@ -64,7 +71,9 @@ def open_for_update(url: str, *, storage_options: Mapping[str, Any] | None = Non
         return Update(url, open_icechunk(url, storage_options=storage_options), None, storage_options)
     if kind != "insitu":
         raise UnsupportedError(
-            "only an insitu store can be changed in place", url=url, hint="Convert it first: insitu convert REFS TARGET.insitu"
+            "only an insitu store can be changed in place",
+            url=url,
+            hint="Convert it first: insitu convert REFS TARGET.insitu",
         )
     opened = open_store(url, storage_options=storage_options)
     update = StoreUpdate(opened, storage_options)

@@ -344,10 +344,14 @@ class InsituArrayAccessor:
         result: dict[str, Any] = found.get(NAME_ALONE, {})
         return result
 
-    def stats(self, methods: Sequence[str] | str = ("count", "min", "max", "mean", "std"), dim: Any = None) -> xarray.Dataset:
+    def stats(
+        self, methods: Sequence[str] | str = ("count", "min", "max", "mean", "std"), dim: Any = None
+    ) -> xarray.Dataset:
         """Several statistics in one pass; variables are named by them."""
         found = self._dataset().insitu.stats(methods, dim)
-        result: xarray.Dataset = found.rename({name: str(name).removeprefix(f"{NAME_ALONE}_") for name in found.data_vars})
+        result: xarray.Dataset = found.rename(
+            {name: str(name).removeprefix(f"{NAME_ALONE}_") for name in found.data_vars}
+        )
         return result
 
     def _dataset(self) -> xarray.Dataset:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
 from xarray.core import indexing
 
 from insitu.errors import InsituError, UnsupportedError
@@ -79,10 +78,9 @@ def write_values(array: LazyArray, key: Any, value: Any) -> None:
             hint="Select what you need first, use where(), or load() it on purpose",
         )
     values = np.array(array.read())
-    adapter: Any = indexing.NumpyIndexingAdapter(values)
     if isinstance(key, indexing.ExplicitIndexer):
-        set_with: Any = indexing.set_with_indexer
-        set_with(adapter, key, value)
+        inside: Any = indexing
+        inside.set_with_indexer(inside.NumpyIndexingAdapter(values), key, value)
     else:
         values[key] = value
     carried = inlined(values)

@@ -28,10 +28,11 @@ from insitu.formats.hdf4.storage import (
     read_storage,
 )
 from insitu.formats.hdf4.vsets import TYPES, Vdata, Vgroup, parse_vdata, parse_vgroup, value_of
+from insitu.formats.hdf5.eos5 import EosStructure
 from insitu.formats.hdf5.walk import DAMAGE, Exact, Side, Walk, damaged, run
 from insitu.formats.hdf5.window import Window
 from insitu.formats.problems import Problems
-from insitu.model import VirtualArray, VirtualGroup
+from insitu.model import GroupDetails, VirtualArray, VirtualGroup
 
 __all__ = ["is_hdf4", "scan_hdf4"]
 
@@ -86,8 +87,10 @@ def scan_hdf4(
                 problems.note(name, str(problem))
     unlimited = {dataset.dims[0] for dataset in datasets.values() if isinstance(dataset, Dataset) and dataset.unlimited}
     grids, coordinates = structures(attributes, arrays)
-    details: dict[str, Any] = {"format": "hdf4", **({"grids": grids} if grids else {})}
-    tree = VirtualGroup(arrays, {}, attributes, details, problems.found, coordinates, unlimited=tuple(sorted(unlimited)))
+    details = GroupDetails("hdf4", structure=EosStructure(grids=grids) if grids else None)
+    tree = VirtualGroup(
+        arrays, {}, attributes, details, problems.found, coordinates, unlimited=tuple(sorted(unlimited))
+    )
     return picked(tree, variables, url=window.url)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from insitu.errors import FormatError, InsituError
 from insitu.formats.hdf5.file import File
@@ -19,7 +19,7 @@ from insitu.formats.hdf5.tree import Branch
 from insitu.formats.hdf5.virtual import array_of
 from insitu.formats.hdf5.window import Window
 from insitu.formats.problems import Problems
-from insitu.model import VirtualArray, VirtualGroup
+from insitu.model import GroupDetails, VirtualArray, VirtualGroup
 
 __all__ = ["Builder", "Place", "below"]
 
@@ -77,13 +77,12 @@ class Builder:
             groups = {name: made[id(child)] for name, child in branch.children}
             for name, place in branch.outside:
                 self._graft(branch, name, place, arrays[id(branch)], groups, above, scan)
-            details: dict[str, Any] = {"format": "hdf5"}
-            if node.dimensions:
-                details["dims"] = {d.name: d.length for d in node.dimensions}
-            if branch.group.problems:
-                details["unread_attributes"] = branch.group.problems
-            if "MATLAB_class" in branch.group.attributes:
-                details["address"] = branch.group.address
+            details = GroupDetails(
+                "hdf5",
+                dims={d.name: d.length for d in node.dimensions},
+                address=branch.group.address if "MATLAB_class" in branch.group.attributes else None,
+                unread_attributes=dict(branch.group.problems or {}),
+            )
             made[id(branch)] = VirtualGroup(
                 arrays[id(branch)],
                 groups,

@@ -17,7 +17,7 @@ from insitu.formats.problems import Problems
 from insitu.formats.zarr.sharded import Sharded
 from insitu.formats.zarr.store import Store
 from insitu.formats.zarr.zipped import Archive
-from insitu.model import ChunkTable, Encoding, Tile, VirtualGroup
+from insitu.model import ChunkTable, Encoding, GroupDetails, Tile, VirtualGroup
 from insitu.sources import ByteSource, open_source
 from insitu.sources.listing import is_directory, local_path
 from insitu.zarr_metadata import ArrayMetadata
@@ -145,9 +145,9 @@ def _scan(holder: Holder, group: str | None, variables: Collection[str] | None, 
     return replace(found, problems=problems.found)
 
 
-def _details(nodes: Mapping[str, Node]) -> dict[str, Any]:
+def _details(nodes: Mapping[str, Node]) -> GroupDetails:
     formats = {node.zarr_format for node in nodes.values()}
-    return {"format": "zarr", "zarr_format": max(formats) if formats else None}
+    return GroupDetails("zarr", notes={"zarr_format": max(formats) if formats else None})
 
 
 def _within(key: str, below: str) -> bool:

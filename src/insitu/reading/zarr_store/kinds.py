@@ -67,7 +67,7 @@ def form_of(array: VirtualArray) -> Form:
             raise UnsupportedError(f"its times are of several calendars: {', '.join(sorted(calendars))}")
         if calendars:
             return _cftime(calendars.pop())
-        if array.details.get("vlen", "string") != "string":
+        if array.details.varying == "sequence":
             raise UnsupportedError("its values are sequences of varying length, which Zarr's readers do not know")
         return Form(np.dtype(object), _texts, {}, "", text=True)
     if dtype.kind in "iufcb":

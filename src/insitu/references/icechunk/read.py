@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from insitu.errors import FormatError, InsituError, NotFoundError, SourceError, StaleSourceError, VariableError
-from insitu.model import INLINE, ChunkState, ChunkTable, Located, Source, Tile, VirtualGroup
+from insitu.model import INLINE, ChunkState, ChunkTable, GroupDetails, Located, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
 from insitu.model.chunks import state_of
 from insitu.model.derived import Expanded, Selected
@@ -73,7 +73,7 @@ def open_icechunk(
         return Tile(array.axes, (array.encoding,), Manifested(grid, snapshot, path))
 
     nodes = nodes_of(documents, leave_out, open_shards=False)
-    details = {"format": "icechunk", "snapshot": snapshot.id, version.kind: version.name}
+    details = GroupDetails("icechunk", notes={"snapshot": snapshot.id, version.kind: version.name})
     made = tree(nodes, tile_of, leave_out, details=details)
     return replace(made, problems=problems)
 

@@ -19,10 +19,12 @@ from insitu.model import (
     ABSENT,
     IDENTITY,
     UNWRITTEN,
+    ArrayDetails,
     Axis,
     ChunkTable,
     Columns,
     Encoding,
+    GroupDetails,
     Kind,
     Packings,
     Source,
@@ -139,7 +141,7 @@ class Opened:
             arrays,
             {name: self._group(mapping(group, name), f"{path}/{name}") for name, group in groups.items()},
             unpack(mapping(row.get("attributes") or {}, "attributes")),
-            unpack(mapping(row.get("details") or {}, "details")),
+            GroupDetails.from_document(unpack(mapping(row.get("details") or {}, "details"))),
             mapping(row.get("problems") or {}, "problems"),
             **{key: tuple(text(name, key) for name in row.get(key) or ()) for key in NAME_LISTS},
         )
@@ -164,7 +166,7 @@ class Opened:
             origins=origins.reshape(len(tiles), len(shape)),
             attributes=unpack(mapping(row.get("attributes") or {}, "attributes")),
             fill_value=unpack(row.get("fill_value")),
-            details=unpack(mapping(row.get("details") or {}, "details")),
+            details=ArrayDetails.from_document(unpack(mapping(row.get("details") or {}, "details"))),
             encoding=unpack(mapping(row.get("encoding") or {}, "encoding")),
         )
 

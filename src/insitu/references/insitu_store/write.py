@@ -36,7 +36,7 @@ from insitu.references import arrow
 from insitu.references.insitu_store import root
 from insitu.references.insitu_store.part import GROUP, Writer, footer_length
 from insitu.references.insitu_store.pools import AXES, SOURCES, Pools
-from insitu.references.insitu_store.read import Opened, open_store
+from insitu.references.insitu_store.read import Opened
 from insitu.references.insitu_store.rows import Rows, SparseRows, Stacked
 from insitu.references.insitu_store.values import dtype_to, pack
 from insitu.references.listed import Listed
@@ -226,7 +226,7 @@ class _Saving:
     def _group(self, group: VirtualGroup) -> dict[str, Any]:
         return {
             "attributes": pack(dict(group.attributes)),
-            "details": pack(dict(group.details)),
+            "details": pack(group.details.to_document()),
             "problems": dict(group.problems),
             "coordinates": list(group.coordinates),
             "unindexed": list(group.unindexed),
@@ -244,7 +244,7 @@ class _Saving:
                 "attributes": pack(dict(array.attributes)),
                 "fill_value": pack(array.fill_value),
                 "encoding": pack(dict(array.encoding)),
-                "details": pack(dict(array.details)),
+                "details": pack(array.details.to_document()),
                 "tiles": [
                     {"origin": origin, **self._tile(tile)}
                     for origin, tile in zip(array.origins.tolist(), array.tiles, strict=True)
