@@ -4,13 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from insitu import errors
-from insitu.archive import Archive
 from insitu.reading import ChunkCache
 from insitu.sources import trace
-from insitu.verbs import read, reduce, scan, zarr_store
 
 if TYPE_CHECKING:
+    from insitu.archive import Archive
     from insitu.maintenance import check, refresh
+    from insitu.verbs import read, reduce, scan, zarr_store
     from insitu.xarray_bridge import open_dataset, open_datatree, open_mfdataset
     from insitu.xarray_bridge.options import options
 
@@ -34,12 +34,17 @@ __version__ = "0.1.0"
 
 # Imported when first asked for: a scan from the command line should not wait for xarray and Arrow.
 _LATE = {
+    "Archive": "insitu.archive",
     "check": "insitu.maintenance",
     "open_dataset": "insitu.xarray_bridge",
     "open_datatree": "insitu.xarray_bridge",
     "open_mfdataset": "insitu.xarray_bridge",
     "options": "insitu.xarray_bridge",
+    "read": "insitu.verbs",
+    "reduce": "insitu.verbs",
     "refresh": "insitu.maintenance",
+    "scan": "insitu.verbs",
+    "zarr_store": "insitu.verbs",
 }
 
 

@@ -20,7 +20,6 @@ from insitu.combining.conventions import Decoding
 from insitu.combining.gather import gather
 from insitu.combining.member import Member, Variable
 from insitu.combining.names import found_paths, without_secrets
-from insitu.combining.order import Position, positions
 from insitu.combining.recipe import Recipe
 from insitu.combining.report import Survey
 from insitu.combining.saved import array_from_variable, tree_from_member
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
 __all__ = ["Archive"]
 
 Found = Sequence[Member | Failure]
-CombineFound = Callable[[Found, Sequence[Position], Sequence[Any]], Member]
+CombineFound = Callable[[Found, Sequence[tuple[int, ...]], Sequence[Any]], Member]
 """Makes one member of what came of each file, given their positions in nested lists and their names."""
 
 
@@ -155,7 +154,7 @@ class Archive:
         )
         many = is_many(urls) if many is None else many
         nested = found_paths(urls, storage_options) if many else [urls]
-        pairs = list(positions(nested))
+        pairs = list(_positions(nested))
         if not pairs:
             raise OSError("no files to open")
         found, options, kept = open_objects([url for _, url in pairs], storage_options)
@@ -399,6 +398,15 @@ class Archive:
         bridge: Any = import_module("insitu.xarray_bridge.opening")  # above this module: it registers what xarray needs
         found: xarray.Dataset = bridge.dataset_from_archive(self, **how)
         return found
+
+
+def _positions(nested: Any, at: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Give each item of nested lists, with its position."""
+    if isinstance(nested, (list, tuple)):
+        for number, part in enumerate(nested):
+            yield from _positions(part, (*at, number))
+    else:
+        yield at, nested
 
 
 def is_many(urls: Any) -> bool:

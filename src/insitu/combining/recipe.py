@@ -4,21 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from insitu.combining.combine import ConcatDim, by_coords, nested
 from insitu.combining.conventions import Decoding
-from insitu.combining.files import combine_files, combine_named
 from insitu.combining.member import CombineError, Load, Member
-from insitu.combining.names import labels_from_names
-from insitu.combining.order import Position
-from insitu.combining.rules import DEFAULT, Rules
 from insitu.combining.scanning import Failure
 from insitu.model import VirtualArray
 
-__all__ = ["Recipe"]
+if TYPE_CHECKING:
+    from insitu.combining.combine import ConcatDim
+    from insitu.combining.order import Position
+    from insitu.combining.rules import Rules
+
+__all__ = ["DEFAULT", "Recipe"]
+
+
+class _Default:
+    """Stands for what the installed xarray does."""
+
+    def __repr__(self) -> str:
+        return "xarray's default"
+
+    def __reduce__(self) -> str:
+        return "DEFAULT"
+
+
+DEFAULT: Any = _Default()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +54,8 @@ class Recipe:
 
     def rules(self, load: Load) -> Rules:
         """Return the rules by which variables are joined and compared."""
+        from insitu.combining.rules import Rules  # imports xarray, which one file does not need
+
         return Rules(load, self.data_vars, self.coords, self.compat, self.join, self.combine_attrs)
 
     def combine_found(
@@ -66,6 +81,9 @@ class Recipe:
         errors
             What happens to files that could not be taken: "raise", "warn", "skip".
         """
+        from insitu.combining.files import combine_files, combine_named
+        from insitu.combining.names import labels_from_names
+
         rules = self.rules(load)
         if isinstance(self.concat_dim, Mapping):
             return combine_named(found, labels_from_names(urls, self.concat_dim), rules, errors)
@@ -73,9 +91,11 @@ class Recipe:
 
     def join_in_order(self, members: Sequence[Member], dim: str, load: Load) -> Member:
         """Return members that follow each other along a dimension as one: by their labels where they have some."""
-        rules = self.rules(load)
         if len(members) == 1:
             return members[0]
+        from insitu.combining.combine import by_coords, nested
+
+        rules = self.rules(load)
         members = _with_same_dims(members, dim)
         if self.combine == "by_coords" and all(member.index(dim) is not None for member in members):
             return by_coords(members, rules)

@@ -13,8 +13,7 @@ from insitu.archive import Archive, Found
 from insitu.combining.member import CombineError, Member
 from insitu.combining.names import found_paths, labels_from_names
 from insitu.combining.order import Position
-from insitu.combining.recipe import Recipe
-from insitu.combining.rules import DEFAULT
+from insitu.combining.recipe import DEFAULT, Recipe
 from insitu.combining.scanning import loader
 from insitu.formats import InsituWarning
 from insitu.opening import Verify
