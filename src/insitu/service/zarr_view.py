@@ -28,6 +28,7 @@ from insitu.reading.zarr_store.recut import Recut
 from insitu.references.recent import Recent
 from insitu.service.allowed import local_path
 from insitu.service.answers import RequestError, TooLargeError, failure
+from insitu.service.batch import add_login
 from insitu.service.credentials import Credentials, credentials_of
 from insitu.service.portion import Portion
 from insitu.service.worker import Worker
@@ -152,6 +153,7 @@ class _View:
         """An archive; scanned if it is new here, or was changed."""
         options = self._options(who)
         self.worker.allowed.check(url, options)
+        add_login(options, url, who)
         key = (who.digest, url, zarr_format)
         version = _version(url)
         with self._lock:

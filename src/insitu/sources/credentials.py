@@ -39,7 +39,9 @@ class Found:
     """Nothing was found."""
 
 
-def find_credentials(address: Address, config: Mapping[str, Any], profile: str | None = None) -> Found:
+def find_credentials(
+    address: Address, config: Mapping[str, Any], profile: str | None = None, *, environment: bool = True
+) -> Found:
     """What the environment has for a bucket whose options say `config` already.
 
     Parameters
@@ -50,11 +52,15 @@ def find_credentials(address: Address, config: Mapping[str, Any], profile: str |
         What `storage_options` say, by obstore's names.
     profile
         The AWS profile asked for.
+    environment
+        Whether credentials that lie around may be used; if not, a bucket without explicit ones is read anonymously.
     """
     if config.get("skip_signature"):
         return Found()
     if any(config.get(name) for name in _EXPLICIT[address.kind]):
         return Found()
+    if not environment:
+        return Found(anonymous=True)
     if address.kind == "s3":
         return _aws(address, profile)
     if address.kind == "gcs":

@@ -8,9 +8,9 @@ the request itself. Without a gate everything is allowed.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from insitu.errors import AccessError
 from insitu.sources.redact import displayed
@@ -24,6 +24,7 @@ __all__ = [
     "ask_web",
     "guarded",
     "is_guarded",
+    "may_use_environment",
     "set_gate",
 ]
 
@@ -101,6 +102,15 @@ def ask_bucket(kind: str, endpoint: str | None, bucket: str, key: str) -> None:
 def is_guarded() -> bool:
     """Whether there is a gate."""
     return _gate is not None
+
+
+def may_use_environment(options: Mapping[str, Any]) -> bool:
+    """Return whether a bucket may be read with credentials that lie around: variables, files, the machine's identity.
+
+    Behind a gate they belong to the operator, not to the client that asks. They are used only where the options of the
+    operator say so: `"anon": false`, or a `profile`. Clients cannot say either.
+    """
+    return _gate is None or options.get("anon") is False or bool(options.get("profile"))
 
 
 def ask_other(url: str) -> None:
