@@ -30,7 +30,6 @@ from insitu.sources import open_source
 from insitu.sources.bucket import open_bucket
 from insitu.sources.gate import guarded, may_use_environment
 from insitu.sources.login import cookies_for
-
 from service.serving import Answer, Server, serving
 
 VALUES = np.arange(600, dtype=">i4")
