@@ -91,8 +91,13 @@ def archive_and_key(path: str) -> tuple[str, str]:
     --------
     >>> archive_and_key("data/era5.insitu!/t2m/c/0/0"), archive_and_key("s3:/bucket/x.nc!/")
     (('/data/era5.insitu', 't2m/c/0/0'), ('s3://bucket/x.nc', ''))
+    >>> archive_and_key("data/wow!.nc!/zarr.json")
+    ('/data/wow!.nc', 'zarr.json')
     """
-    archive, mark, key = path.partition("!")
+    # The mark is followed by a slash, or ends the path: a name may hold exclamation marks.
+    archive, mark, key = path.partition("!/" if "!/" in path else "!")
+    if mark == "!" and path.endswith("!"):
+        archive, key = path[:-1], ""
     if not mark or not archive.strip("/"):
         raise RequestError("this names no archive", why="Write /zarr/PATH!/KEY, e.g. /zarr/data/era5.nc!/zarr.json")
     scheme = _SCHEME.match(archive)

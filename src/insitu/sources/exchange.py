@@ -81,12 +81,13 @@ class Exchange:
     ) -> None:
         try:
             address, who = userinfo(url)
-        except ValueError:
+            address = quoted(address.partition("#")[0])
+        except ValueError:  # a bracket that is not closed; half of a UTF-16 character
             raise SourceError("not a URL", url=displayed(url)) from None
         self.url = displayed(name or url)
         """For people."""
         self._named = name is not None
-        self.address = quoted(address.partition("#")[0])
+        self.address = address
         """For the wire."""
         self._headers = {name: value for name, value in headers.items() if name.lower() not in _OURS}
         if who and not any(name.lower() == "authorization" for name in self._headers):
