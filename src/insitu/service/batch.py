@@ -30,7 +30,7 @@ from insitu.reducing.reduce import answers, normalised
 from insitu.reducing.sketches import width
 from insitu.reducing.stream import fold
 from insitu.reducing.wire import dtype_to, values_to
-from insitu.service.answers import TooLargeError, failure
+from insitu.service.answers import TooLargeError, failure, public_text
 from insitu.service.body import body_of
 from insitu.service.credentials import Credentials, credentials_of
 from insitu.service.jobs import BLOCKWISE, Batch, Job, batch_of
@@ -39,7 +39,6 @@ from insitu.service.shelf import Deadline, Leased
 from insitu.service.worker import Worker
 from insitu.sources.address import scheme_of
 from insitu.sources.login import basic
-from insitu.sources.redact import redacted
 
 __all__ = ["add_login", "batch_routes", "storage_options"]
 
@@ -209,7 +208,7 @@ def _told(items: Iterator[bytes]) -> Iterator[bytes]:
     except InsituError as error:
         if not begun:
             raise
-        yield cbor2.dumps({"error": {"kind": error.kind, "message": redacted(str(error))}})
+        yield cbor2.dumps({"error": {"kind": error.kind, "message": public_text(error)}})
 
 
 def _done(tally: Tally, count: int) -> bytes:

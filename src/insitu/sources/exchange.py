@@ -109,7 +109,7 @@ class Exchange:
         target = self._moved or self.address
         for _ in range(_MOST_REDIRECTS):
             if target != self.address or not self._named:
-                ask_web(target)
+                ask_web(target, self.url)
             jar = self._jar()
             response = self._once(method, target, {**self._headers_for(target, jar), **special}, deadline)
             if jar is not None:

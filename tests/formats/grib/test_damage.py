@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -298,13 +299,18 @@ def test_the_child_inherits_no_secrets(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_server_is_told_never_to_decode_itself(tmp_path: Path) -> None:
-    testclient = pytest.importorskip("starlette.testclient")
+    pytest.importorskip("starlette")
     from insitu.service import Settings
     from insitu.service.app import create_app
 
+    app: Any = create_app(Settings(roots=(str(tmp_path),)))
+
+    async def run() -> bool:
+        async with app.app.router.lifespan_context(app.app):
+            return grib_apart._in_process
+
     assert grib_apart._in_process
-    with testclient.TestClient(create_app(Settings(roots=(str(tmp_path),)))):
-        assert not grib_apart._in_process
+    assert not asyncio.run(run())
     assert grib_apart._in_process
 
 
