@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -73,7 +73,7 @@ class Ready:
     """A batch that can begin."""
 
     tasks: tuple[Task, ...]
-    options: dict[str, Any]
+    options: dict[str, Any] = field(repr=False)
     cache: ChunkCache | None
 
     @property

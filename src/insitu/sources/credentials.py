@@ -32,7 +32,7 @@ Provider = Callable[[], Any]
 class Found:
     """What is to be told to obstore beside the options."""
 
-    config: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False)
     provider: Provider | None = None
     """Gives keys that expire."""
     anonymous: bool = False
@@ -153,7 +153,7 @@ def _profile(name: str) -> dict[str, str] | None:
 class Process:
     """Credentials that a program of the user's prints (`credential_process` of a profile)."""
 
-    command: str
+    command: str = field(repr=False)
     place: str
 
     def __call__(self) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
-__all__ = ["displayed", "quoted", "redacted", "userinfo"]
+__all__ = ["chain_links", "displayed", "quoted", "redacted", "userinfo"]
 
 _PREFIXES = ("x-amz-", "x-goog-", "x-ms-", "x-obs-", "x-oss-")
 _SECRETS = frozenset({
@@ -27,9 +27,17 @@ _NAMES = frozenset({
     "s3", "s3a", "s3n", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss", "wasb", "wasbs", "file", "local", "memory",
 })  # fmt: skip
 """Schemes whose URLs are a place and a name, without a query."""
+_CHAIN = re.compile(r"::(?![0-9A-Fa-f:.%]*\](?:[:/]|$))")
 _LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>)\]]+")
-_PAIR = re.compile(r"(?i)\b(authorization|x-amz-security-token|sig|signature|secret|token)(\"?\s*[=:]\s*)[^\s,;&]+")
+_PAIR = re.compile(
+    r"""(?ix)
+    \b(authorization | x-insitu-token | x-amz-security-token | sig | signature | secret | token | password | passwd | cookie
+      | secret_access_key | session_token | account_key | sas_key | sas_token | bearer_token | api_key)
+    (["']?\s*[=:]\s*["']?)
+    (?:(?:bearer|basic|digest|negotiate|sharedkey)\s+)?[^\s,;&"']+"""
+)
+"""A name and its secret, as headers, queries and mappings are written; the scheme of an authorization is no part of it."""
 
 
 def displayed(url: str) -> str:
@@ -42,8 +50,11 @@ def displayed(url: str) -> str:
     """
     if "://" not in url or ("@" not in url and "?" not in url):
         return url
-    scheme = url.partition("://")[0].rpartition("::")[2].lower()
-    if "::" not in url and scheme in _NAMES:
+    links = chain_links(url)
+    if len(links) > 1:  # each for itself
+        return "::".join(displayed(link) for link in links)
+    scheme = url.partition("://")[0].lower()
+    if scheme in _NAMES:
         # What follows the bucket is the name of an object: it may hold "?", "#" and "@", and never a signature.
         before, separator, rest = url.partition("://")
         bucket, slash, key = rest.partition("/")
@@ -59,6 +70,17 @@ def displayed(url: str) -> str:
     if (host, query) == (parts.netloc, parts.query):
         return url
     return urlunsplit((parts.scheme, host, parts.path, query, parts.fragment))
+
+
+def chain_links(url: str) -> list[str]:
+    """Return the parts of a chain of fsspec's, or an archive and the member of it; the colons of an IPv6 address do not count.
+
+    Examples
+    --------
+    >>> chain_links("zip://a.nc::https://host/x.zip"), chain_links("http://[::1]:8080/x.zip::a.nc"), chain_links("/x.nc")
+    (['zip://a.nc', 'https://host/x.zip'], ['http://[::1]:8080/x.zip', 'a.nc'], ['/x.nc'])
+    """
+    return _CHAIN.split(url)
 
 
 def redacted(text: str) -> str:
