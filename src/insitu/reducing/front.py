@@ -28,6 +28,7 @@ def reduce(
     q: Any = None,
     edges: Any = None,
     active: str | None = None,
+    active_required: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     tally: Tally | None = None,
 ) -> npt.NDArray[Any]:
@@ -52,8 +53,8 @@ def reduce(
         From 0 to 1; several make a first axis. A `tdigest` gives quantiles of values that are too many to be held, with an error of rank of at most 0.6 %.
     edges
         Of the bins, increasing; the counts have a first axis for the bins.
-    active
-        The address of a server that does it next to the data: see `open_dataset`.
+    active, active_required
+        The address of a server that does it next to the data, and whether it is an error if it cannot: see `open_dataset`.
     storage_options, tally
         As for `read`.
 
@@ -68,7 +69,7 @@ def reduce(
             raise VariableError("which variable?", hint="Give its path as the second argument")
         group = url if isinstance(url, VirtualGroup) else scan(url, variables=[path], storage_options=storage_options)
         array = group.array(path)
-    return (reduce_array if active is None else Active(active).reduce_array)(
+    return (reduce_array if active is None else Active(active, active_required).reduce_array)(
         array,
         method,
         axes=axes,
