@@ -30,6 +30,7 @@ def read(
     *,
     shape: Sequence[int] | None = None,
     active: str | None = None,
+    active_required: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> npt.NDArray[Any]:
     """Elements of one chunk.
@@ -45,8 +46,8 @@ def read(
         `(first, many)` elements of the decoded chunk, in C order, as `Selection.spans()` gives them; all of it, in its shape, if not given.
     shape
         Of the chunk; may be left out where nothing is compressed.
-    active
-        Address of a server that does it next to the data.
+    active, active_required
+        Address of a server that does it next to the data, and whether it is an error if it cannot.
     storage_options
         See `insitu.scan`.
 
@@ -60,7 +61,7 @@ def read(
     """
     array, selection = _wanted(url, offset, size, encoding, spans, shape)
     if active is not None:
-        return Active(active).read(array, selection, storage_options=storage_options)
+        return Active(active, active_required).read(array, selection, storage_options=storage_options)
     return read_array(array, selection, storage_options=storage_options)
 
 
@@ -78,13 +79,14 @@ def reduce(
     q: Any = None,
     edges: Any = None,
     active: str | None = None,
+    active_required: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
     """A statistic of elements of one chunk.
 
     Parameters
     ----------
-    url, offset, size, encoding, spans, shape, active, storage_options
+    url, offset, size, encoding, spans, shape, active, active_required, storage_options
         As for `read`.
     method
         One of the statistics of `insitu.reduce`; or several, which are taken in one pass and come as a mapping.
@@ -105,7 +107,7 @@ def reduce(
     """
     array, selection = _wanted(url, offset, size, encoding, spans, shape)
     methods = [method] if isinstance(method, str) else list(method)
-    take = statistics if active is None else Active(active).statistics
+    take = statistics if active is None else Active(active, active_required).statistics
     found = take(
         array, methods, axes=axes, selection=selection, skipna=skipna, q=q, edges=edges, storage_options=storage_options
     )

@@ -154,6 +154,7 @@ def reduce(
     edges: Any = None,
     decode: bool = True,
     active: str | None = None,
+    active_required: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     tally: Tally | None = None,
 ) -> npt.NDArray[Any]:
@@ -182,8 +183,8 @@ def reduce(
         Of the bins, increasing; the counts have a first axis for the bins.
     decode
         False: the stored values, as for `read`.
-    active
-        The address of a server that does it next to the data: see `open_dataset`.
+    active, active_required
+        The address of a server that does it next to the data, and whether it is an error if it cannot: see `open_dataset`.
     storage_options, tally
         As for `read`.
 
@@ -192,7 +193,7 @@ def reduce(
     >>> insitu.reduce("era5.nc", "t2m", "max", dim="time")  # doctest: +SKIP
     """
     array = _array(url, path, decode, storage_options)
-    return (reduce_array if active is None else Active(active).reduce_array)(
+    return (reduce_array if active is None else Active(active, active_required).reduce_array)(
         array,
         method,
         axes=axes_of(array, selection, dim, axes),

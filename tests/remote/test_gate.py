@@ -57,7 +57,11 @@ def test_s3_at_the_usual_endpoint(seaweed, data, monkeypatch):
     same("s3://public/x.bin", {"anon": True}, ["s3://public"], data)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    same("s3://private/x.bin", {}, ["s3://private"], data)
+    # Keys of the environment are the operator's: behind a gate they are used where the operator says so, and not else.
+    same("s3://private/x.bin", {"anon": False}, ["s3://private"], data)
+    assert open_source("s3://private/x.bin").read(0, 4) == data[:4]
+    with guarded(Allowed(["s3://private"])), pytest.raises(AccessError):
+        open_source("s3://private/x.bin").read(0, 4)
 
 
 def test_azure(azurite, data):

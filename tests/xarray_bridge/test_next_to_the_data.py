@@ -119,7 +119,7 @@ def test_done_there(
 def test_done_here_with_a_word(
     path: Path, server: Server, plain: xr.Dataset, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(active_module, "_warned", set())
+    monkeypatch.setattr("insitu.reducing.fallback._warned", set())
     operation = HERE[name]
     if name != "an infinity behind the mask":  # which is found out on the way
         with pytest.raises(UnsupportedError, match=r"is not what servers compute.*load\(\) first"):

@@ -114,10 +114,11 @@ def _remote(
 ) -> tuple[dict[str, Any], str]:
     """The same by a server, which finds the variable itself."""
     from insitu.reducing.active import Active
+    from insitu.sources.redact import displayed
 
     place = url if "://" in url else os.path.abspath(url)
     values, done = Active(active, required=True).reduce_url(place, variable, methods, **how)
-    told = f"{plural(done['chunks'], 'chunk')} | {size(done['bytes_fetched'])} fetched and {size(done['bytes_decoded'])} decoded by {active}"
+    told = f"{plural(done['chunks'], 'chunk')} | {size(done['bytes_fetched'])} fetched and {size(done['bytes_decoded'])} decoded by {displayed(active)}"
     return {name: values[name] for name in methods}, told
 
 

@@ -1,8 +1,11 @@
-"""How is ecCodes asked about a message that may be damaged?
+"""ecCodes in a child process, for GRIB messages that may be damaged.
 
-In a process of its own: of some damaged messages it ends the process, writes where it must not, or takes all memory. One such process is started when it is first needed, and
+Of some damaged messages ecCodes ends its process, writes where it must not, or takes all memory. So one child process is started when it is first needed, and
 serves all threads in turn. It ends with its parent, whose end closes the pipe; a signal of its own ends it when a message takes too long. Whoever was forked starts another one. When it dies of a message, a fresh one tries once more:
-the damage may have been done by the message before. Where no process can be started, ecCodes is asked in this one.
+the damage may have been done by the message before.
+
+The child inherits no secrets: of the environment it gets what the loader, the locale and ecCodes need, and no open file but its pipes. A start that fails is tried again a few times, and again for a message
+that comes later. Where it keeps failing, a user's own process asks ecCodes itself; a server never does (`allow_in_process`): it raises `SourceError`, and its clients come again.
 
 A request is its head, then the message; an answer is its head, then the values, or what went wrong. After an error the process is not used again.
 """
@@ -16,6 +19,8 @@ import struct
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO
 
@@ -23,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs.grib_library import decoded
-from insitu.errors import CodecError, InsituError
+from insitu.errors import CodecError, InsituError, SourceError
 
-__all__ = ["apart", "serve"]
+__all__ = ["allow_in_process", "apart", "serve"]
 
 _REQUEST = struct.Struct("<24sQQ")
 """The key, the number of values, the bytes of the message."""
@@ -35,10 +40,37 @@ READY = b"R"
 SECONDS, PER_SECOND = 30, 1 << 20
 """How long a message may take: so many seconds, and one more for so many values."""
 START_SECONDS = 60
+START_PAUSES = (0.1, 0.5)
+"""Seconds between attempts to start the child: a machine may be out of processes or memory for a moment."""
+START_AGAIN = 10.0
+"""Seconds for which no further attempt is made once all of them have failed."""
 MEMORY = 1 << 30
 """Bytes that ecCodes may take besides what the values need."""
 LONGEST_PROBLEM = 1 << 16
 _PROGRAM = "import sys; sys.path[:] = {path!r}; from insitu.codecs.grib_apart import serve; serve()"
+
+
+_INHERITED = frozenset({
+    "PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "WINDIR", "COMSPEC", "PYTHONHOME", "CONDA_PREFIX",
+    "PYTHONUTF8", "PYTHONIOENCODING", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "COVERAGE_PROCESS_START",
+})  # fmt: skip
+_INHERITED_PREFIXES = ("LC_", "LD_", "DYLD_", "ECCODES_", "GRIB_", "FINDLIBS_", "PROJ_")
+
+
+def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what the child gets of an environment: an allow-list, because nobody can list the names that secrets have.
+
+    Examples
+    --------
+    >>> child_environment({"PATH": "/bin", "AWS_SECRET_ACCESS_KEY": "x", "INSITU_SERVE": "{}"})
+    {'PATH': '/bin', 'OPENBLAS_NUM_THREADS': '1', 'PYTHONFAULTHANDLER': ''}
+    """
+    kept = {
+        name: value
+        for name, value in environment.items()
+        if name.upper() in _INHERITED or name.upper().startswith(_INHERITED_PREFIXES)
+    }
+    return {**kept, "OPENBLAS_NUM_THREADS": "1", "PYTHONFAULTHANDLER": ""}
 
 
 class _GoneError(Exception):
@@ -54,7 +86,8 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONFAULTHANDLER": ""},
+            env=child_environment(os.environ),
+            close_fds=True,
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -129,7 +162,30 @@ class _Limit:
 
 _lock = threading.Lock()
 _worker: _Worker | None = None
-_impossible = False
+_not_before = 0.0
+"""By the monotonic clock: no child is started earlier, because all attempts have failed."""
+_in_process = True
+
+
+def allow_in_process(allowed: bool) -> None:
+    """Say whether ecCodes may be asked in this process where no child can be started: not in a server, where one damaged message would end the work of all clients."""
+    global _in_process
+    _in_process = allowed
+
+
+def _started() -> _Worker | None:
+    """Start the child, with a few attempts; None if that is impossible now."""
+    global _not_before
+    if time.monotonic() < _not_before:
+        return None
+    for pause in (*START_PAUSES, None):
+        try:
+            return _Worker()
+        except (OSError, subprocess.SubprocessError):
+            if pause is not None:
+                time.sleep(pause)
+    _not_before = time.monotonic() + START_AGAIN
+    return None
 
 
 def apart(raw: bytes, key: str, count: int) -> NDArray[np.float64]:
@@ -148,17 +204,17 @@ def apart(raw: bytes, key: str, count: int) -> NDArray[np.float64]:
     ------
     CodecError
         If the message is damaged.
+    SourceError
+        If no child can be started, and this process may not do it.
     """
-    global _worker, _impossible
+    global _worker
     with _lock:
-        while not _impossible:
+        while True:
             fresh = _worker is None
             if _worker is None:
-                try:
-                    _worker = _Worker()
-                except OSError:
-                    _impossible = True
-                    break
+                _worker = _started()
+            if _worker is None:
+                break
             try:
                 return _worker.ask(raw, key, count)
             except _GoneError as problem:
@@ -171,6 +227,11 @@ def apart(raw: bytes, key: str, count: int) -> NDArray[np.float64]:
             except BaseException:
                 _ended()
                 raise
+    if not _in_process:
+        raise SourceError(
+            "the message needs ecCodes, and the process that runs it cannot be started",
+            hint="The machine may be out of processes or memory: try again.",
+        )
     return decoded(raw, key, count)
 
 

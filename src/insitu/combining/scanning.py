@@ -46,7 +46,7 @@ class Job:
     format: str | None = None
     """Of a file, by name; None: its first bytes decide."""
     variables: tuple[str, ...] | None = None
-    storage_options: Mapping[str, Any] | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     finish: Callable[[Member], Member] | None = None
     """Done to each member where it was made (a preprocess)."""
     errors: str = "raise"

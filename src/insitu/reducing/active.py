@@ -2,13 +2,12 @@
 
 The server is told where the chunks lie, so it needs no metadata of its own and any selection, join or mosaic works. What
 travels back are partials: the same that threads leave here, so the answer is the one that this machine would have found. If the
-server cannot, the values are reduced here, and one warning says why.
+server cannot, the values are reduced here, and a warning says why and how much that moves (see `fallback`); or it is an error.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from insitu.model import Selection, VirtualArray, VirtualGroup
 from insitu.model.selection import Stride
 from insitu.reading import Tally, read_array
 from insitu.reducing.client import ServerError, client_of
+from insitu.reducing.fallback import ActiveWarning, bytes_to_move, warn_of_fallback
 from insitu.reducing.partial import Partial
 from insitu.reducing.reduce import UNCHANGED, normalised, squeezed
 from insitu.reducing.reduce import statistics as here
@@ -32,6 +32,7 @@ from insitu.reducing.wire import dtype_from, selection_said, values_from, values
 from insitu.reducing.wire_array import array_to
 from insitu.reducing.wire_group import group_from
 from insitu.sources.options import options_for
+from insitu.sources.redact import displayed
 
 __all__ = ["Active", "ActiveWarning", "said"]
 
@@ -45,14 +46,7 @@ REMOTE_METHODS = (*STREAMED, "median", "quantile")
 FORWARDED = ("anon", "endpoint_url", "region")
 
 
-class ActiveWarning(UserWarning):
-    """A reduction ran here, although a server was named."""
-
-
-_warned: set[tuple[str, str]] = set()
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Active:
     """A server next to the data, and what to do when it cannot."""
 
@@ -61,6 +55,10 @@ class Active:
     required: bool = False
     """Whether it is an error when the server cannot; else the values are read here, with a warning."""
     token: str | None = None
+
+    def __repr__(self) -> str:
+        # The token may be a part of the address, too.
+        return f"Active({displayed(self.url)!r}, required={self.required})"
 
     def reduce_array(self, array: VirtualArray, method: str, **how: Any) -> npt.NDArray[Any]:
         """As `insitu.reducing.reduce_array`."""
@@ -90,7 +88,7 @@ class Active:
         try:
             found = self._statistics(array, methods, axes, chosen, rules, keepdims, storage_options)
         except (ServerError, SourceError, UnsupportedError) as problem:
-            self.fall_back(problem, name)
+            self.fall_back(problem, name, array[chosen])
             return here(
                 array, methods, axes=axes, selection=chosen, skipna=skipna, ddof=ddof, min_count=min_count, q=q, edges=edges,
                 keepdims=keepdims, name=name, storage_options=storage_options, tally=tally,
@@ -164,7 +162,7 @@ class Active:
             items = self._ask("read", [job], array, storage_options)
             return _values(items)
         except (ServerError, SourceError, UnsupportedError) as problem:
-            self.fall_back(problem, name)
+            self.fall_back(problem, name, array[chosen])
             return read_array(array, chosen, name=name, storage_options=storage_options)
 
     def answers(
@@ -184,12 +182,12 @@ class Active:
         here
             Does the same here.
         array, name, storage_options
-            What it is about, for credentials and messages.
+            What it is about (the selection alone), for credentials and messages.
         """
         try:
             return _named(self._ask("reduce", [job()], array, storage_options)[0]["values"])
         except (ServerError, SourceError, UnsupportedError) as problem:
-            self.fall_back(problem, name)
+            self.fall_back(problem, name, array)
             return here()
 
     def _statistics(
@@ -276,18 +274,21 @@ class Active:
         options, basic = _credentials(first.url if first is not None else None, storage_options)
         return client_of(self.url, self.token).ask(route, {"jobs": jobs, "options": options}, basic)
 
-    def fall_back(self, problem: InsituError, name: str | None) -> None:
-        """Say once why something is done here; raise if it had to be done there."""
+    def fall_back(self, problem: InsituError, name: str | None, array: VirtualArray) -> None:
+        """Say why something is done here and what that moves; raise if it had to be done there.
+
+        Parameters
+        ----------
+        problem
+            Why.
+        name
+            The variable.
+        array
+            What has to be read.
+        """
         if self.required:
             raise problem
-        reason = str(problem)
-        key = (self.url, problem.kind)
-        if key in _warned:
-            return
-        _warned.add(key)
-        warnings.warn(
-            f"{name or 'an array'} is read and reduced here, not by {self.url}: {reason}", ActiveWarning, stacklevel=4
-        )
+        warn_of_fallback(self.url, problem, name, bytes_to_move(array), stacklevel=4)
 
 
 def said(rules: Rules) -> dict[str, Any]:

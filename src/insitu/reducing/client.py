@@ -26,6 +26,7 @@ from urllib3 import exceptions as failures
 from insitu import errors
 from insitu.errors import InsituError, SourceError, TimedOutError, UnsupportedError
 from insitu.sources import tracing
+from insitu.sources.redact import displayed
 
 __all__ = ["Client", "ServerError", "Traffic", "client_of"]
 
@@ -69,7 +70,7 @@ class Client:
     def __init__(self, url: str, token: str | None = None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ServerError(f"{url!r} is not the address of a server", hint="Write http://host:port")
+            raise ServerError(f"{displayed(url)!r} is not the address of a server", hint="Write http://host:port")
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         where = f"{host}:{parts.port}" if parts.port else host
         self.url = f"{parts.scheme}://{where}{parts.path.rstrip('/')}"

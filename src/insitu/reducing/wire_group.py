@@ -12,6 +12,8 @@ from insitu.errors import InsituError, ModelError, UnsupportedError
 from insitu.model import ArrayDetails, GroupDetails, VirtualGroup
 from insitu.reducing.wire import values_from, values_to
 from insitu.reducing.wire_array import array_from, array_to
+from insitu.sources.gate import without_outside_paths
+from insitu.sources.redact import redacted
 
 __all__ = ["group_from", "group_to"]
 
@@ -41,7 +43,7 @@ def group_to(group: VirtualGroup, rename: Callable[[str], str] | None = None) ->
         "groups": {name: group_to(inner, rename) for name, inner in group.groups.items()},
         "attributes": _to(group.attributes),
         "details": _to(group.details.to_document()),
-        "problems": dict(group.problems),
+        "problems": {path: without_outside_paths(redacted(reason)) for path, reason in group.problems.items()},
         **{name: list(getattr(group, name)) for name in NAME_LISTS},
     }
 

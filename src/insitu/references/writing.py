@@ -64,7 +64,7 @@ class Writing:
     """Chunks of up to so many bytes are kept inline."""
     named: Callable[[str], str] = field(default=lambda url: url)
     """How a URL is written."""
-    storage_options: Mapping[str, Any] | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     filled: Mapping[str, bytes] = field(default_factory=dict)
     """Arrays whose never-written chunks are written out inline, with those bytes: V2 would mask what they hold."""
 

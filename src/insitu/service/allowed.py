@@ -169,9 +169,11 @@ class Allowed:
             endpoint = (options or {}).get("endpoint_url")
             good = address is not None and self.bucket(address.kind, endpoint, address.bucket, address.key)
         if not good:
-            raise RefusedError(
-                "this server may not read from there", url=displayed(url), hint="It serves its roots only"
+            # Paths of this machine are named only where they lie under a root as they are written: a link may lead out.
+            shown = (
+                displayed(url) if local is None or ("\0" not in local and self.path(os.path.abspath(local))) else None
             )
+            raise RefusedError("this server may not read from there", url=shown, hint="It serves its roots only")
 
 
 def usual_endpoint(kind: str) -> str | None:

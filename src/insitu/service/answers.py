@@ -1,7 +1,7 @@
 """What does the server say when something is wrong? One table: from the kind of an error to a status; one form for all of them.
 
-`{"error": {"message": …, "caused_by": […]}}`, as Reductionist does, without secrets: messages show URLs redacted, and paths only as the
-client named them.
+`{"error": {"message": …, "caused_by": […]}}`, as Reductionist does, without secrets: messages show URLs redacted, and paths only if they lie
+under the roots.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from collections.abc import Sequence
 
 from starlette.responses import Response
 
-from insitu.errors import InsituError
+from insitu.errors import InsituError, SourceError
+from insitu.service.allowed import local_path
+from insitu.sources.gate import is_inside, without_outside_paths
 from insitu.sources.redact import redacted
 
-__all__ = ["STATUS", "BusyError", "RequestError", "SlowError", "TooLargeError", "failure", "problem"]
+__all__ = ["STATUS", "BusyError", "RequestError", "SlowError", "TooLargeError", "failure", "problem", "public_text"]
 
 
 class RequestError(InsituError, ValueError):
@@ -76,12 +78,32 @@ STATUS = {
 """Of the routes that are ours; the compatible ones know fewer."""
 
 
+def public_text(error: BaseException) -> str:
+    """Return what a client may be told of an error: no secrets, and no path that lies outside the roots.
+
+    The name of an object is left out as a whole where it is such a path. Texts about storage, and those of other libraries, are
+    searched for paths too; other texts of ours name variables and groups, which look like paths.
+    """
+    if not isinstance(error, InsituError):
+        return without_outside_paths(redacted(str(error)))
+    place = {name: value for name, value in error.place.items() if not _is_outside(value)}
+    message, hint = error.message, error.hint
+    if isinstance(error, SourceError):
+        message, hint = without_outside_paths(message), hint and without_outside_paths(hint)
+    return redacted(str(InsituError(message, hint=hint, **place)))
+
+
+def _is_outside(value: object) -> bool:
+    path = local_path(value) if isinstance(value, str) else None
+    return path is not None and path.startswith("/") and not is_inside(path)
+
+
 def failure(error: InsituError, status: int | None = None) -> Response:
     """An error of ours as an answer."""
     causes: list[str] = [error.why] if isinstance(error, RequestError) and error.why else []
     cause = error.__cause__
     while cause is not None and len(causes) < 4:
-        causes.append(redacted(str(cause))[:500])
+        causes.append(public_text(cause)[:500])
         cause = cause.__cause__
     headers = {}
     if isinstance(error, BusyError):
@@ -91,7 +113,7 @@ def failure(error: InsituError, status: int | None = None) -> Response:
         headers["Connection"] = "close"  # there may be more of the request, which nobody will read
     if code == 401:
         headers["WWW-Authenticate"] = "Basic, Bearer"
-    return problem(code, redacted(str(error)), causes, headers, kind=error.kind)
+    return problem(code, public_text(error), causes, headers, kind=error.kind)
 
 
 def problem(

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from insitu.codecs.grib_apart import allow_in_process
 from insitu.service.answers import failure, problem
 from insitu.service.batch import batch_routes
 from insitu.service.compatible.routes import compatible_routes
@@ -49,11 +50,13 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         set_gate(state.allowed)
+        allow_in_process(False)
         try:
             yield
         finally:
             state.close()
             set_gate(None)
+            allow_in_process(True)
 
     routes = [*_own_routes(state), *(route for make in ROUTES for route in make(state))]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _refused, Exception: _broken})

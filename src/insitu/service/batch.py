@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,7 +31,7 @@ from insitu.reducing.reduce import answers, normalised
 from insitu.reducing.sketches import width
 from insitu.reducing.stream import fold
 from insitu.reducing.wire import dtype_to, values_to
-from insitu.service.answers import TooLargeError, failure
+from insitu.service.answers import TooLargeError, failure, public_text
 from insitu.service.body import body_of
 from insitu.service.credentials import Credentials, credentials_of
 from insitu.service.jobs import BLOCKWISE, Batch, Job, batch_of
@@ -40,9 +40,8 @@ from insitu.service.shelf import Deadline, Leased
 from insitu.service.worker import Worker
 from insitu.sources.address import scheme_of
 from insitu.sources.login import basic
-from insitu.sources.redact import redacted
 
-__all__ = ["batch_routes"]
+__all__ = ["add_login", "batch_routes", "storage_options"]
 
 PREPARING = 1 << 20
 """Counted for a request that is being prepared, beside its body."""
@@ -75,7 +74,7 @@ class Ready:
     """A batch that can begin."""
 
     tasks: tuple[Task, ...]
-    options: dict[str, Any]
+    options: dict[str, Any] = field(repr=False)
     cache: ChunkCache | None
 
     @property
@@ -129,8 +128,8 @@ def storage_options(worker: Worker, batch: Batch, who: Credentials) -> dict[str,
     return options
 
 
-def _login(options: dict[str, Any], url: str, who: Credentials) -> None:
-    """A client's credentials for the web server that it names itself; a server that references lead to does not get them."""
+def add_login(options: dict[str, Any], url: str, who: Credentials) -> None:
+    """Add a client's credentials for the web server that it names itself; a server that references lead to does not get them."""
     if who.name is not None and scheme_of(url) in ("http", "https"):
         parts = urlsplit(url)
         login = {"headers": {"Authorization": basic(who.name, who.secret or "")}}
@@ -145,13 +144,13 @@ def _prepare(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> 
             assert job.url is not None
             assert job.variable is not None
             worker.allowed.check(job.url, options)
-            _login(options, job.url, who)
+            add_login(options, job.url, who)
             place, whose = worker.allowed.near(job.url), f"{who.digest} {sorted(batch.options.items())}"
             array = worker.scans.array(place, job.variable, decoded=job.decode, options=options, who=whose)
         else:
             array = job.array()
             for source in (source for tile in array.tiles for source in _named(tile.chunks.sources)):
-                _login(options, source.url, who)
+                add_login(options, source.url, who)
         for url in {source.url for tile in array.tiles for source in _named(tile.chunks.sources)}:
             worker.allowed.check(url, options)
         selection = job.chosen(array)
@@ -214,7 +213,7 @@ def _told(items: Iterator[bytes]) -> Iterator[bytes]:
     except InsituError as error:
         if not begun:
             raise
-        yield cbor2.dumps({"error": {"kind": error.kind, "message": redacted(str(error))}})
+        yield cbor2.dumps({"error": {"kind": error.kind, "message": public_text(error)}})
 
 
 def _done(tally: Tally, count: int) -> bytes:

@@ -39,7 +39,8 @@ class Credentials:
         """Tells apart what different people may see, without saying who they are."""
         if self.name is None:
             return "anonymous"
-        return hashlib.sha256(f"{self.name}\0{self.secret}".encode()).hexdigest()
+        # A name holds no colon, so that no other pair gives this text.
+        return hashlib.sha256(f"{self.name}:{self.secret}".encode()).hexdigest()
 
 
 def read_tokens(path: str) -> tuple[str, ...]:
@@ -100,6 +101,6 @@ def credentials_of(headers: Mapping[str, str], tokens: Sequence[str] | None) -> 
         name, colon, secret = base64.b64decode(rest.strip(), validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError):
         raise TokenError("Access Denied: the Authorization header cannot be read") from None
-    if not colon:
-        raise TokenError("Access Denied: the Authorization header holds no secret")
+    if not colon or not name:
+        raise TokenError(f"Access Denied: the Authorization header holds no {'name' if colon else 'secret'}")
     return Credentials(name, secret)

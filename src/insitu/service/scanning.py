@@ -11,7 +11,7 @@ from insitu.archive import Archive
 from insitu.errors import InsituError
 from insitu.reducing.wire_group import group_to
 from insitu.service.answers import RequestError, failure
-from insitu.service.batch import storage_options
+from insitu.service.batch import add_login, storage_options
 from insitu.service.body import body_of
 from insitu.service.credentials import Credentials, credentials_of
 from insitu.service.jobs import Batch, scan_of
@@ -43,6 +43,7 @@ def _scan(worker: Worker, body: bytes, kind: str, who: Credentials) -> bytes:
     url, group, options = scan_of(body, kind)
     chosen = storage_options(worker, Batch((), options), who)
     worker.allowed.check(url, chosen)
+    add_login(chosen, url, who)
     place = worker.allowed.near(url)
 
     def make() -> bytes:

@@ -44,14 +44,14 @@ class Settings:
 
     roots: tuple[str, ...] = ()
     """What may be read: folders, files, prefixes of URLs. Nothing else."""
-    tokens: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = field(default=(), repr=False)
     """Bearer tokens that are let in; none, and no file of them: everybody is."""
     token_file: str | None = None
     """A file of further ones, one a line; read again when it changes."""
     limits: Limits = field(default_factory=Limits)
     keep_dims: bool = False
     """Whether the compatible routes keep reduced dimensions and nest their counts."""
-    storage_options: Mapping[str, Any] = field(default_factory=dict)
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The server's own credentials: a mapping of URL prefix to options. Without, remote stores are read anonymously."""
     metrics: str | None = None
     """The folder where workers leave their counters for each other."""

@@ -30,6 +30,7 @@ from insitu.reading.zarr_store.recut import Recut
 from insitu.references.recent import Recent
 from insitu.service.allowed import local_path
 from insitu.service.answers import RequestError, TooLargeError, failure
+from insitu.service.batch import add_login
 from insitu.service.credentials import Credentials, credentials_of
 from insitu.service.portion import Portion
 from insitu.service.worker import Worker
@@ -92,8 +93,13 @@ def archive_and_key(path: str) -> tuple[str, str]:
     --------
     >>> archive_and_key("data/era5.insitu!/t2m/c/0/0"), archive_and_key("s3:/bucket/x.nc!/")
     (('/data/era5.insitu', 't2m/c/0/0'), ('s3://bucket/x.nc', ''))
+    >>> archive_and_key("data/wow!.nc!/zarr.json")
+    ('/data/wow!.nc', 'zarr.json')
     """
-    archive, mark, key = path.partition("!")
+    # The mark is followed by a slash, or ends the path: a name may hold exclamation marks.
+    archive, mark, key = path.partition("!/" if "!/" in path else "!")
+    if mark == "!" and path.endswith("!"):
+        archive, key = path[:-1], ""
     if not mark or not archive.strip("/"):
         raise RequestError("this names no archive", why="Write /zarr/PATH!/KEY, e.g. /zarr/data/era5.nc!/zarr.json")
     scheme = _SCHEME.match(archive)
@@ -154,6 +160,7 @@ class _View:
         """An archive; scanned if it is new here, or was changed."""
         options = self._options(who)
         self.worker.allowed.check(url, options)
+        add_login(options, url, who)
         key = (who.digest, url, zarr_format)
         version = _version(url)
         with self._lock:

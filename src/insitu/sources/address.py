@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from insitu.errors import SourceError
 from insitu.sources.redact import displayed
 
-__all__ = ["Address", "bucket_address", "is_remote", "place_of", "scheme_of", "web_address"]
+__all__ = ["Address", "bucket_address", "file_name", "folder_of", "is_remote", "place_of", "scheme_of", "web_address"]
 
 Kind = Literal["s3", "gcs", "azure"]
 
@@ -144,6 +144,35 @@ def place_of(url: str) -> str:
     if scheme == "::":
         return url.partition("::")[0]
     return f"{scheme}://{url.partition('://')[2].partition('/')[0].partition('?')[0].rpartition('@')[2]}"
+
+
+def folder_of(url: str) -> str:
+    """Return a URL up to and including its last slash; the query of a web address does not count.
+
+    Examples
+    --------
+    >>> folder_of("https://host/a/b.nc?v=1/2"), folder_of("s3://bucket/a?/b#.nc"), folder_of("x.nc")
+    ('https://host/a/', 's3://bucket/a?/', '')
+    """
+    folder, slash, _ = _without_query(url).rpartition("/")
+    return folder + slash
+
+
+def file_name(url: str) -> str:
+    """Return the name of an object without its folder, as people write it: that of a web address is decoded.
+
+    Examples
+    --------
+    >>> file_name("https://host/a/b%20c.nc?v=1"), file_name("s3://bucket/a/b?c#d%20.nc")
+    ('b c.nc', 'b?c#d%20.nc')
+    """
+    name = _without_query(url).rpartition("/")[2]
+    return unquote(name) if scheme_of(url) in ("http", "https") else name
+
+
+def _without_query(url: str) -> str:
+    # Keys and paths may hold "?" and "#"; only web addresses have a query.
+    return url.partition("#")[0].partition("?")[0] if scheme_of(url) in ("http", "https") else url
 
 
 def _first(path: str) -> tuple[str, str]:

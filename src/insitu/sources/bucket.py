@@ -24,7 +24,8 @@ from insitu.sources.certificates import Trust, trust_for
 from insitu.sources.credentials import find_credentials
 from insitu.sources.deadline import Deadline
 from insitu.sources.exchange import Exchange, PassingError
-from insitu.sources.gate import ask_bucket
+from insitu.sources.gate import ask_bucket, may_use_environment
+from insitu.sources.login import credential_scope
 from insitu.sources.options import azure_settings, gcs_settings, options_for, retry_settings, s3_settings
 from insitu.sources.patience import Patience, patience_for
 from insitu.sources.redact import displayed, redacted
@@ -61,6 +62,8 @@ class Bucket:
         Where to ask for the region.
     config, provider
         What the store was made with: keys among it, or who gives them.
+    environment
+        Whether credentials of the environment may be used beside.
     """
 
     def __init__(
@@ -75,8 +78,9 @@ class Bucket:
         trust: Trust = True,
         config: Mapping[str, Any] | None = None,
         provider: Callable[[], Any] | None = None,
+        environment: bool = True,
     ) -> None:
-        self.config, self.provider = config or {}, provider
+        self.config, self.provider, self.environment = config or {}, provider, environment
         self._settled = False
         self.store = store
         self.place = place
@@ -96,6 +100,15 @@ class Bucket:
         """Where requests are signed for."""
         given = self._region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         return given or "us-east-1"
+
+    @property
+    def scope(self) -> str:
+        """Tells the credentials of this bucket from others; empty without any."""
+        return "" if self.anonymous or self.config.get("skip_signature") else credential_scope(self.config)
+
+    def secret(self, *names: str) -> str:
+        """Return the first of these variables of the environment that is set; none where they may not be used."""
+        return next((os.environ[name] for name in names if os.environ.get(name)), "") if self.environment else ""
 
     def settle(self) -> None:
         """Find the region of a bucket of Amazon's before anything is signed for it: who asks by a signed address is not told where else to ask."""
@@ -172,7 +185,7 @@ def bucket_of(address: Address, url: str, options: Mapping[str, Any]) -> Bucket:
     try:
         return _bucket(
             address.kind, address.bucket, _frozen(config), _frozen(client), patience, profile, trust,
-            _environment(address.kind),
+            _environment(address.kind), may_use_environment(options),
         )  # fmt: skip
     except SourceError:
         raise
@@ -206,10 +219,11 @@ def _bucket(
     profile: str | None,
     trust: Trust,
     environment: Any,
+    may_use: bool,
 ) -> Bucket:
     settings, address = dict(config), Address(cast("Any", kind), name, "")
     client_options = {key: dict(value) if key == "default_headers" else value for key, value in client}
-    found = find_credentials(address, settings, profile)
+    found = find_credentials(address, settings, profile, environment=may_use)
     settings = {**found.config, **settings}
     if found.anonymous:
         settings["skip_signature"] = True
@@ -237,6 +251,7 @@ def _bucket(
         trust=trust,
         config=settings,
         provider=provider,
+        environment=may_use,
     )
 
 

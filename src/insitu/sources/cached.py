@@ -3,7 +3,7 @@
 A source around a source: ranges that the disk has come from there, the rest in one batch from the inner source. Ranges are
 kept as they are asked for, so whoever asks chunk by chunk finds them again, whatever selection wants them next. Bytes belong
 to a version of the object (its ETag, or size and date); one that has neither cannot be told from its successor, and is not
-kept.
+kept. They also belong to the credentials (and the endpoint) that they were read with.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from typing import Any, Self
 from insitu.errors import SourceError
 from insitu.model import Source
 from insitu.sources import tracing
+from insitu.sources.address import scheme_of
 from insitu.sources.disk_cache import DiskCache, default_folder
+from insitu.sources.gate import is_guarded
 from insitu.sources.protocol import ByteSource, Range, read_tail
 from insitu.sources.ranges import clip_all
+from insitu.sources.redact import userinfo
 
-__all__ = ["Cached", "cache_for"]
+__all__ = ["Cached", "cache_for", "cache_scope"]
 
 
 class Cached:
@@ -36,10 +39,13 @@ class Cached:
     expected
         What was recorded of the object. Without it a first request goes to the inner source in any case, because its answer
         tells the version.
+    scope
+        Of the credentials it is read with (see `cache_scope`): what others have read is not given.
     """
 
-    def __init__(self, source: ByteSource, cache: DiskCache, expected: Source | None = None) -> None:
+    def __init__(self, source: ByteSource, cache: DiskCache, expected: Source | None = None, scope: str = "") -> None:
         self.source, self.cache = source, cache
+        self._scope = f" {scope}" if scope else ""
         self._known = expected is not None and _version(expected) is not None
 
     @property
@@ -65,7 +71,7 @@ class Cached:
             return self._first(ranges)
         # Asked of `describe`, not of `size`: a server may never tell the size, and that need not hurt.
         facts = self.source.describe()
-        version = _version(facts)
+        version = self._version(facts)
         self._known = True
         if version is None:
             return self.source.read_many(ranges)
@@ -89,13 +95,17 @@ class Cached:
         tracing.missed(len(ranges))
         found = self.source.read_many(ranges)
         facts = self.source.describe()
-        version = _version(facts)
+        version = self._version(facts)
         if version is not None:
             for (offset, length), data in zip(ranges, found, strict=True):
                 if data and len(data) == length:
                     self.cache.put(self.cache.key(self.url, version, offset, length), data)
         self._known = True
         return found
+
+    def _version(self, facts: Source) -> str | None:
+        version = _version(facts)
+        return None if version is None else version + self._scope
 
     def tail(self, length: int) -> bytes:
         """The last bytes."""
@@ -139,6 +149,29 @@ def cache_for(options: Mapping[str, Any]) -> DiskCache | None:
     raise SourceError(
         f"the storage option 'cache' must be a folder or a DiskCache, not {type(given).__name__}", url=None
     )
+
+
+_LASTING = ("endpoint_url", "client_kwargs", "account_name", "key", "profile", "bearer_token", "headers")
+"""Options that say who reads, and where. Not those that change from hour to hour (session tokens, signatures): with them the
+same person would find nothing again."""
+
+
+def cache_scope(url: str, options: Mapping[str, Any]) -> str:
+    """Return what tells the reader of an object from others, for the keys of a cache on disk.
+
+    Behind a gate everything that a request says counts, because the process reads for many clients.
+    """
+    if is_guarded():
+        said = {name: value for name, value in options.items() if name != "cache"}
+    else:
+        said = {name: options[name] for name in _LASTING if options.get(name)}
+    if "@" in url and scheme_of(url) in ("http", "https") and (who := userinfo(url)[1]) is not None:
+        said["userinfo"] = who
+    if not said:
+        return ""
+    from insitu.sources.login import credential_scope  # it loads HTTP along, which a local scan need not
+
+    return credential_scope(said)
 
 
 @lru_cache(16)

@@ -1,7 +1,7 @@
-"""Which connections does a request go over?
+"""Pools of kept-alive HTTP connections, shared by all sources of the process that have the same credentials.
 
-Kept-alive ones that all HTTP sources of the process share: setting one up costs two round trips or three. Proxies of the
-environment (`https_proxy`, `no_proxy`, SOCKS ones too) are honoured. A forked child starts with none, because two processes
+Setting up a connection costs two round trips or three, so they are kept. Some servers log in a connection, not a request: so
+requests with different credentials never share one. Proxies of the environment (`https_proxy`, `no_proxy`, SOCKS ones too) are honoured. A forked child starts with none, because two processes
 that speak over one connection read each other's answers.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import OrderedDict
 from http.client import HTTPResponse, RemoteDisconnected
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,6 +26,9 @@ from insitu.sources.redact import displayed, userinfo
 from insitu.sources.threads import WIDTH, renew_after_fork
 
 __all__ = ["route"]
+
+MOST_MANAGERS = 64
+"""Pairs of proxy, certificates and credentials whose connections are kept; those used last."""
 
 
 class _Head:
@@ -98,19 +102,24 @@ class _Connections:
     def renew(self) -> None:
         """Forget all connections."""
         self._lock = threading.Lock()
-        self._managers: dict[tuple[str | None, Trust], urllib3.PoolManager] = {}
+        self._managers: OrderedDict[tuple[str | None, Trust, str], urllib3.PoolManager] = OrderedDict()
         self._proxies: dict[str, str | None] = {}
 
-    def route(self, url: str, trust: Trust) -> tuple[HTTPConnectionPool, str]:
+    def route(self, url: str, trust: Trust, scope: str) -> tuple[HTTPConnectionPool, str]:
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
         with self._lock:
             if origin not in self._proxies:
                 self._proxies[origin] = _proxy(parts.scheme, parts.hostname or "")
             proxy = self._proxies[origin]
-            if (proxy, trust) not in self._managers:
-                self._managers[proxy, trust] = _manager(proxy, trust, url)
-            manager = self._managers[proxy, trust]
+            key = (proxy, trust, scope)
+            if key not in self._managers:
+                self._managers[key] = _manager(proxy, trust, url)
+            manager = self._managers[key]
+            self._managers.move_to_end(key)
+            old = self._managers.popitem(last=False)[1] if len(self._managers) > MOST_MANAGERS else None
+        if old is not None:
+            old.clear()  # whoever still has one of its pools is told that it is closed, and asks again
         forwarded = proxy is not None and parts.scheme == "http" and not proxy.startswith("socks")
         path = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
         # A proxy has to be told the whole address.
@@ -121,7 +130,7 @@ _connections = _Connections()
 renew_after_fork(_connections)
 
 
-def route(url: str, trust: Trust = True) -> tuple[HTTPConnectionPool, str]:
+def route(url: str, trust: Trust = True, scope: str = "") -> tuple[HTTPConnectionPool, str]:
     """The pool of connections that serves `url`, and what to ask for over one of them.
 
     Parameters
@@ -130,8 +139,10 @@ def route(url: str, trust: Trust = True) -> tuple[HTTPConnectionPool, str]:
         Where a request goes.
     trust
         Whose certificates are believed.
+    scope
+        Tells credentials apart (see `login.credential_scope`): each has connections of its own.
     """
-    return _connections.route(url, trust)
+    return _connections.route(url, trust, scope)
 
 
 def _proxy(scheme: str, host: str) -> str | None:

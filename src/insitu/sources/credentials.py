@@ -32,14 +32,16 @@ Provider = Callable[[], Any]
 class Found:
     """What is to be told to obstore beside the options."""
 
-    config: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False)
     provider: Provider | None = None
     """Gives keys that expire."""
     anonymous: bool = False
     """Nothing was found."""
 
 
-def find_credentials(address: Address, config: Mapping[str, Any], profile: str | None = None) -> Found:
+def find_credentials(
+    address: Address, config: Mapping[str, Any], profile: str | None = None, *, environment: bool = True
+) -> Found:
     """What the environment has for a bucket whose options say `config` already.
 
     Parameters
@@ -50,11 +52,15 @@ def find_credentials(address: Address, config: Mapping[str, Any], profile: str |
         What `storage_options` say, by obstore's names.
     profile
         The AWS profile asked for.
+    environment
+        Whether credentials that lie around may be used; if not, a bucket without explicit ones is read anonymously.
     """
     if config.get("skip_signature"):
         return Found()
     if any(config.get(name) for name in _EXPLICIT[address.kind]):
         return Found()
+    if not environment:
+        return Found(anonymous=True)
     if address.kind == "s3":
         return _aws(address, profile)
     if address.kind == "gcs":
@@ -147,7 +153,7 @@ def _profile(name: str) -> dict[str, str] | None:
 class Process:
     """Credentials that a program of the user's prints (`credential_process` of a profile)."""
 
-    command: str
+    command: str = field(repr=False)
     place: str
 
     def __call__(self) -> Any:

@@ -1,8 +1,9 @@
 """How does one question get to a web server, and its answer back?
 
 Redirects are followed and remembered (each costs a round trip, and archives that hand out signed addresses redirect
-every time); keys go to the host they were meant for and to no other; logins come from the user, or netrc and cookies; and
-nothing takes longer than its deadline.
+every time); keys go to the host they were meant for and to no other; logins come from the user, or netrc and cookies (not
+behind a gate); connections and cookies are shared only by requests with the same credentials; and nothing takes longer than
+its deadline.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from insitu.errors import SourceError, TimedOutError
 from insitu.sources.certificates import Trust
 from insitu.sources.connections import route
 from insitu.sources.deadline import Deadline
-from insitu.sources.gate import ask_web
-from insitu.sources.login import Cookies, basic, netrc_login
+from insitu.sources.gate import ask_web, is_guarded
+from insitu.sources.login import Cookies, basic, cookies_for, credential_scope, netrc_login
 from insitu.sources.patience import Patience
 from insitu.sources.redact import displayed, quoted, redacted, userinfo
 from insitu.sources.threads import renew_after_fork
@@ -35,8 +36,6 @@ _HARMLESS = frozenset({"accept", "accept-language", "referer", "user-agent"})
 """Headers of the user's that may follow a redirect to another host; any other could be a key."""
 _OURS = frozenset({"range", "accept-encoding", "if-match", "if-unmodified-since", "if-range"})
 """Ours to say: which range of which version, and that it is one of the object's own bytes, not of compressed ones."""
-
-_cookies = Cookies()
 
 
 class PassingError(Exception):
@@ -65,23 +64,37 @@ class Exchange:
     name
         What to call it, if not by its address: it is an object of a bucket, which a gate has let in by that name. Then its keys are
         the bucket's alone, and a gate is asked only for where it redirects to.
+    scope
+        Tells the credentials of the request from others (see `credential_scope`), where the headers do not: a signature
+        differs from request to request.
     """
 
     def __init__(
-        self, url: str, headers: Mapping[str, str], patience: Patience, trust: Trust, *, name: str | None = None
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        patience: Patience,
+        trust: Trust,
+        *,
+        name: str | None = None,
+        scope: str | None = None,
     ) -> None:
         try:
             address, who = userinfo(url)
-        except ValueError:
+            address = quoted(address.partition("#")[0])
+        except ValueError:  # a bracket that is not closed; half of a UTF-16 character
             raise SourceError("not a URL", url=displayed(url)) from None
         self.url = displayed(name or url)
         """For people."""
         self._named = name is not None
-        self.address = quoted(address.partition("#")[0])
+        self.address = address
         """For the wire."""
         self._headers = {name: value for name, value in headers.items() if name.lower() not in _OURS}
         if who and not any(name.lower() == "authorization" for name in self._headers):
             self._headers["Authorization"] = basic(*who)
+        if scope is None:
+            scope = credential_scope({k: v for k, v in self._headers.items() if k.lower() not in _HARMLESS})
+        self._scope = scope
         self._patience, self._trust = patience, trust
         self._moved: str | None = None
         self.renew()
@@ -96,9 +109,11 @@ class Exchange:
         target = self._moved or self.address
         for _ in range(_MOST_REDIRECTS):
             if target != self.address or not self._named:
-                ask_web(target)
-            response = self._once(method, target, {**self._headers_for(target), **special}, deadline)
-            _cookies.keep(target, response)
+                ask_web(target, self.url)
+            jar = self._jar()
+            response = self._once(method, target, {**self._headers_for(target, jar), **special}, deadline)
+            if jar is not None:
+                jar.keep(target, response)
             location = response.headers.get("Location")
             if response.status in _REDIRECTS and location:
                 _drop(response)
@@ -123,7 +138,7 @@ class Exchange:
             known = self._routes.get(target)
             if known is None:
                 # Kept for the last few addresses: looking the pool up costs as much as the request itself.
-                known = route(target, self._trust)
+                known = route(target, self._trust, self._scope)
                 if len(self._routes) >= _MOST_REDIRECTS:
                     self._routes.clear()
                 self._routes[target] = known
@@ -144,18 +159,22 @@ class Exchange:
             self._routes.pop(target, None)  # a pool that others have crowded out is closed
             raise PassingError(failure(error, self.url, deadline)) from None
 
-    def _headers_for(self, target: str) -> dict[str, str]:
+    def _jar(self) -> Cookies | None:
+        """The cookies of these credentials; None for a bucket, and behind a gate: a cookie there would be a login that others use."""
+        return None if self._named or is_guarded() else cookies_for(self._scope)
+
+    def _headers_for(self, target: str, jar: Cookies | None) -> dict[str, str]:
         same = target == self.address or _origin(target) == _origin(self.address)
         given = {name: value for name, value in self._headers.items() if same or name.lower() in _HARMLESS}
         headers = {"User-Agent": "insitu", **given, "Accept-Encoding": "identity"}
-        if self._named:
-            return headers
+        if jar is None:
+            return headers  # neither netrc, which is the operator's, nor cookies
         if not any(name.lower() == "authorization" for name in headers):
             # A signed address must not get a second authorization: S3 refuses it.
             login = None if displayed(target) != target else netrc_login(target)
             if login is not None:
                 headers["Authorization"] = login
-        cookie = _cookies.header(target)
+        cookie = jar.header(target)
         if cookie is not None:
             headers.setdefault("Cookie", cookie)
         return headers

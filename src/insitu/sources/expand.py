@@ -15,7 +15,7 @@ from itertools import product
 from typing import Any
 from urllib.parse import quote
 
-from insitu.errors import NotFoundError, SourceError
+from insitu.errors import AccessError, NotFoundError, SourceError
 from insitu.sources.address import Address, bucket_address, scheme_of, web_address
 from insitu.sources.filelike import FileLike
 from insitu.sources.listing import (
@@ -95,6 +95,18 @@ def is_glob(url: str) -> bool:
     return bool(re.search(r"[*?\[]|" + _BRACES.pattern, url))
 
 
+def _is_there(url: str, storage_options: Mapping[str, Any] | None) -> bool:
+    """Whether a remote object has this very name; asked only where a pattern fits nothing."""
+    if local_path(url) is not None:
+        return False
+    try:
+        with open_source(url, storage_options) as source:
+            source.describe()
+    except SourceError:
+        return False
+    return True
+
+
 def _is_text(file: Any) -> bool:
     return hasattr(file, "encoding") and hasattr(file, "readline")
 
@@ -112,9 +124,17 @@ def _expand_one(url: str, storage_options: Mapping[str, Any] | None) -> list[str
     if local is not None and os.path.exists(local) and not url.endswith("/"):
         return [url]  # a name is a name, whatever characters it has
     if is_glob(url):
-        found = [name for one in _braced(url) for name in (_globbed(one, storage_options) if is_glob(one) else [one])]
+        nothing: SourceError = NotFoundError("no file fits this pattern", url=displayed(url))
+        try:
+            found = [n for one in _braced(url) for n in (_globbed(one, storage_options) if is_glob(one) else [one])]
+        except re.error:
+            found = []  # [z-a]: a name, then, and not a pattern
+        except (NotFoundError, AccessError) as problem:
+            found, nothing = [], problem  # it cannot be listed; a web server need not show an index
+        if not found and _is_there(url, storage_options):
+            return [url]  # an object may be called "shape-[5, 5, 4].nc"
         if not found:
-            raise NotFoundError("no file fits this pattern", url=displayed(url))
+            raise nothing
         return found
     return _under(url, storage_options) if url.endswith("/") else [url]
 

@@ -69,6 +69,8 @@ class HttpSource:
         What was recorded of the object: another version of it is a `StaleSourceError`.
     name
         What to call it: an object of a bucket that is read by its web address (see `signed`).
+    scope
+        Tells the credentials of a signed address from others (see `login.credential_scope`).
     """
 
     def __init__(
@@ -84,14 +86,15 @@ class HttpSource:
         trust: Trust = True,
         expected: Source | None = None,
         name: str | None = None,
+        scope: str | None = None,
     ) -> None:
         self._settings: dict[str, Any] = {
             "headers": headers, "whole": whole, "gap": gap, "limit": limit, "width": width, "patience": patience,
-            "trust": trust, "expected": expected, "name": name,
+            "trust": trust, "expected": expected, "name": name, "scope": scope,
         }  # fmt: skip
         self._given = url
         self._patience = patience or Patience()
-        self._exchange = Exchange(url, headers or {}, self._patience, trust, name=name)
+        self._exchange = Exchange(url, headers or {}, self._patience, trust, name=name, scope=scope)
         self._whole, self._gap, self._limit, self._width = whole, gap, limit, width
         self._identity = Identity(self._exchange.url, expected)
         self._place = place_of(self._exchange.url)

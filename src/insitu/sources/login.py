@@ -1,16 +1,19 @@
-"""Who does a web server say that we are?
+"""Logins for web servers: Basic authentication, `~/.netrc`, and cookie jars, one for each set of credentials.
 
-Whoever the user told it: headers, a name and password in the URL, or a line of `~/.netrc` for that host. Some archives
-(NASA's Earthdata) send the reader through a login server and back, and know it again by a cookie: so netrc is looked at
-for each host on the way, and cookies are kept, in memory only.
+Some archives (NASA's Earthdata) send the reader through a login server and back, and know it again by a cookie: so netrc is
+looked at for each host on the way, and cookies are kept, in memory only. Behind a gate (see `gate`) neither is used: there
+the process works for many clients, and each of them has only the credentials that it sends itself.
 """
 
 from __future__ import annotations
 
+import hashlib
 import netrc
 import os
 import threading
 from base64 import b64encode
+from collections import OrderedDict
+from collections.abc import Mapping
 from functools import lru_cache
 from http.cookiejar import CookieJar
 from typing import Any, cast
@@ -21,7 +24,10 @@ import urllib3
 
 from insitu.sources.threads import renew_after_fork
 
-__all__ = ["Cookies", "basic", "netrc_login"]
+__all__ = ["Cookies", "basic", "cookies_for", "credential_scope", "netrc_login"]
+
+MOST_JARS = 64
+"""Sets of credentials whose cookies are kept; those used last."""
 
 
 def basic(name: str, password: str) -> str:
@@ -90,6 +96,54 @@ class Cookies:
         with self._lock:
             self._jar.extract_cookies(cast("Any", _Answer(response)), Asked(url))
             self._any = True
+
+
+class _Jars:
+    """The cookie jars of this process, by scope of credentials."""
+
+    def __init__(self) -> None:
+        self._jars: OrderedDict[str, Cookies] = OrderedDict()
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """A new lock in a forked child."""
+        self._lock = threading.Lock()
+
+    def find(self, scope: str) -> Cookies:
+        """The jar of a scope; made if there is none."""
+        with self._lock:
+            jar = self._jars.get(scope)
+            if jar is None:
+                jar = self._jars[scope] = Cookies()
+            self._jars.move_to_end(scope)
+            while len(self._jars) > MOST_JARS:
+                self._jars.popitem(last=False)
+            return jar
+
+
+_jars = _Jars()
+
+
+def cookies_for(scope: str) -> Cookies:
+    """Return the cookie jar of one set of credentials (see `credential_scope`): a cookie often stands for a login."""
+    return _jars.find(scope)
+
+
+def credential_scope(credentials: Mapping[str, Any]) -> str:
+    """Return a digest that tells sets of credentials apart; empty where there are none.
+
+    What is kept for one scope (cookies, connections) is never used for another.
+
+    Examples
+    --------
+    >>> credential_scope({}), len(credential_scope({"Authorization": "Basic bWU6c2VjcmV0"}))
+    ('', 64)
+    """
+    if not credentials:
+        return ""
+    text = repr(sorted((str(name).lower(), str(value)) for name, value in credentials.items()))
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 class _Answer:

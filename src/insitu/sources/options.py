@@ -18,7 +18,7 @@ from insitu.errors import SourceError
 from insitu.sources.certificates import bundle_text, trust_for
 from insitu.sources.patience import OPTIONS as PATIENCE
 from insitu.sources.patience import Patience, patience_for
-from insitu.sources.redact import displayed, userinfo
+from insitu.sources.redact import chain_links, displayed, userinfo
 
 __all__ = [
     "Settings",
@@ -84,8 +84,15 @@ def detach_secrets(url: str, storage_options: Options | None = None) -> tuple[st
     --------
     >>> detach_secrets("https://host/a.nc?sig=abc&v=2")
     ('https://host/a.nc?v=2', {'https://host/a.nc?v=2': {'query': 'sig=abc&v=2'}})
+    >>> detach_secrets("https://host/a.zip?sig=abc::b.nc")
+    ('https://host/a.zip::b.nc', {'https://host/a.zip': {'query': 'sig=abc'}})
     """
     options = dict(storage_options or {})
+    links = chain_links(url)
+    if len(links) > 1:  # a member of an archive, or a chain of fsspec's: the web address in it has the key
+        for number, link in enumerate(links):
+            links[number], options = detach_secrets(link, options)
+        return "::".join(links), options
     public = displayed(url)
     if public == url or urlsplit(url).scheme not in ("http", "https"):
         return url, options

@@ -70,7 +70,7 @@ def pages(
             where, headers = signed_question(bucket, address, query)
         headers |= {str(name): str(value) for name, value in (options.get("headers") or {}).items()}
         name = f"{address.place}/{below}"
-        data = _persisted(Exchange(where, headers, patience, trust, name=name), patience, name)
+        data = _persisted(Exchange(where, headers, patience, trust, name=name, scope=bucket.scope), patience, name)
         page, mark = _read(data, address.kind, name)
         yield page
         if not mark:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
-__all__ = ["displayed", "quoted", "redacted", "userinfo"]
+__all__ = ["chain_links", "displayed", "quoted", "redacted", "userinfo"]
 
 _PREFIXES = ("x-amz-", "x-goog-", "x-ms-", "x-obs-", "x-oss-")
 _SECRETS = frozenset({
@@ -23,8 +23,21 @@ _COMPANIONS = frozenset({
     "expires", "se", "st", "sv", "sr", "sp", "spr", "ss", "srt", "si", "sip", "sdd", "skoid", "sktid",
     "skt", "ske", "sks", "skv", "saoid", "suoid", "scid",
 })  # fmt: skip
+_NAMES = frozenset({
+    "s3", "s3a", "s3n", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss", "wasb", "wasbs", "file", "local", "memory",
+})  # fmt: skip
+"""Schemes whose URLs are a place and a name, without a query."""
+_CHAIN = re.compile(r"::(?![0-9A-Fa-f:.%]*\](?:[:/]|$))")
+_LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>)\]]+")
-_PAIR = re.compile(r"(?i)\b(authorization|x-amz-security-token|sig|signature|secret|token)(\"?\s*[=:]\s*)[^\s,;&]+")
+_PAIR = re.compile(
+    r"""(?ix)
+    \b(authorization | x-insitu-token | x-amz-security-token | sig | signature | secret | token | password | passwd | cookie
+      | secret_access_key | session_token | account_key | sas_key | sas_token | bearer_token | api_key)
+    (["']?\s*[=:]\s*["']?)
+    (?:(?:bearer|basic|digest|negotiate|sharedkey)\s+)?[^\s,;&"']+"""
+)
+"""A name and its secret, as headers, queries and mappings are written; the scheme of an authorization is no part of it."""
 
 
 def displayed(url: str) -> str:
@@ -37,15 +50,37 @@ def displayed(url: str) -> str:
     """
     if "://" not in url or ("@" not in url and "?" not in url):
         return url
+    links = chain_links(url)
+    if len(links) > 1:  # each for itself
+        return "::".join(displayed(link) for link in links)
+    scheme = url.partition("://")[0].lower()
+    if scheme in _NAMES:
+        # What follows the bucket is the name of an object: it may hold "?", "#" and "@", and never a signature.
+        before, separator, rest = url.partition("://")
+        bucket, slash, key = rest.partition("/")
+        # In abfs://container@account the part before the @ is a place, not a person.
+        if scheme not in ("abfs", "abfss", "wasb", "wasbs"):
+            bucket = bucket.rpartition("@")[2]
+        return before + separator + bucket + slash + key
     try:
         parts = urlsplit(url)
     except ValueError:  # not a URL after all (an unclosed IPv6 bracket): show as little as can be
         return url.partition("?")[0].rpartition("@")[2]
-    host = parts.netloc
-    # In abfs://container@account the part before the @ is a place, not a person.
-    if parts.scheme not in ("abfs", "abfss", "wasb", "wasbs"):
-        host = host.rpartition("@")[2]
-    return urlunsplit((parts.scheme, host, parts.path, _public_query(parts.query), parts.fragment))
+    host, query = parts.netloc.rpartition("@")[2], _public_query(parts.query)
+    if (host, query) == (parts.netloc, parts.query):
+        return url
+    return urlunsplit((parts.scheme, host, parts.path, query, parts.fragment))
+
+
+def chain_links(url: str) -> list[str]:
+    """Return the parts of a chain of fsspec's, or an archive and the member of it; the colons of an IPv6 address do not count.
+
+    Examples
+    --------
+    >>> chain_links("zip://a.nc::https://host/x.zip"), chain_links("http://[::1]:8080/x.zip::a.nc"), chain_links("/x.nc")
+    (['zip://a.nc', 'https://host/x.zip'], ['http://[::1]:8080/x.zip', 'a.nc'], ['/x.nc'])
+    """
+    return _CHAIN.split(url)
 
 
 def redacted(text: str) -> str:
@@ -71,14 +106,25 @@ def userinfo(url: str) -> tuple[str, tuple[str, str] | None]:
 
 
 def quoted(url: str) -> str:
-    """A URL with the characters that may not travel (spaces, say) percent-encoded, and what is encoded left alone."""
-    return quote(url, safe="%/:?#[]@!$&'()*+,;=~")
+    """Return a URL with the characters that may not travel (spaces, say) percent-encoded, and what is encoded left alone.
+
+    As browsers do (WHATWG URL Standard, path percent-encode set), and one step further: a percent sign that encodes nothing is
+    encoded itself, because most servers refuse it else.
+
+    Examples
+    --------
+    >>> quoted("https://host/shape-[5, 5, 4] 100%.nc?v=a b"), quoted("https://host/a%20b.nc")
+    ('https://host/shape-[5,%205,%204]%20100%25.nc?v=a%20b', 'https://host/a%20b.nc')
+    """
+    return quote(_LONE_PERCENT.sub("%25", url), safe="%/:?#[]@!$&'()*+,;=~")
 
 
 def _public_query(query: str) -> str:
+    """Return a query without secrets; as it is if it has none."""
     pairs = [pair for pair in query.split("&") if pair]
     names = [unquote(pair.partition("=")[0]).lower() for pair in pairs]
     secret = [name in _SECRETS or name.startswith(_PREFIXES) for name in names]
-    if any(secret):
-        secret = [hide or name in _COMPANIONS for hide, name in zip(secret, names, strict=True)]
+    if not any(secret):
+        return query
+    secret = [hide or name in _COMPANIONS for hide, name in zip(secret, names, strict=True)]
     return "&".join(pair for pair, hide in zip(pairs, secret, strict=True) if not hide)

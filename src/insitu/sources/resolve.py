@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from insitu.errors import InsituError, NotFoundError, SourceError
 from insitu.model import Source
 from insitu.sources.address import Address, bucket_address, is_remote, place_of, scheme_of, web_address
-from insitu.sources.cached import Cached, cache_for
+from insitu.sources.cached import Cached, cache_for, cache_scope
 from insitu.sources.filelike import SCHEME, FileLike, FileLikeSource, find_file, from_file
 from insitu.sources.filesystem import FilesystemSource
 from insitu.sources.gate import is_guarded
@@ -157,19 +157,19 @@ def _open_url(url: str, options: dict[str, Any], expected: Source | None) -> Byt
         # With credentials a web address of a bucket is read as the bucket; without, it is a web page like any other.
         address = found if found is not None and names_credentials(options) else None
         if address is None:
-            return _cached(_open_web(url, options, expected), options, expected)
+            return _cached(url, _open_web(url, options, expected), options, expected)
     if address is not None:
         watched = _open_watched(url, address, options, expected)
-        return _cached(watched or _open_object(url, address, options, expected), options, expected)
+        return _cached(url, watched or _open_object(url, address, options, expected), options, expected)
     source = FilesystemSource(url, _theirs(options))
     if expected is not None:
         verify(expected, source.describe())
-    return _cached(source, options, expected)
+    return _cached(url, source, options, expected)
 
 
-def _cached(source: ByteSource, options: Mapping[str, Any], expected: Source | None) -> ByteSource:
+def _cached(url: str, source: ByteSource, options: Mapping[str, Any], expected: Source | None) -> ByteSource:
     cache = cache_for(options)
-    return source if cache is None else Cached(source, cache, expected)
+    return source if cache is None else Cached(source, cache, expected, cache_scope(url, options))
 
 
 def _theirs(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -68,6 +68,7 @@ def signed_source(
         trust=trust_for(options, aws=address.kind == "s3"),
         expected=expected,
         name=url,
+        scope=bucket.scope,
     )
 
 
@@ -110,7 +111,7 @@ def signed_question(bucket: Bucket, address: Address, query: Mapping[str, str]) 
     if address.kind == "azure":
         if sas := _sas(bucket):
             return f"{where}?{text}&{sas}", dict(_AZURE)
-        if key := bucket.config.get("account_key") or os.environ.get("AZURE_STORAGE_ACCOUNT_KEY"):
+        if key := bucket.config.get("account_key") or bucket.secret("AZURE_STORAGE_ACCOUNT_KEY"):
             return f"{where}?{text}", _shared_key(where, query, _account(bucket), str(key))
     raise AccessError(
         "behind a gate this bucket cannot be listed with the credentials that it has",
@@ -145,15 +146,14 @@ def _bearer(bucket: Bucket, address: Address) -> dict[str, str] | None:
     names = {"gcs": "GOOGLE_BEARER_TOKEN", "azure": "AZURE_STORAGE_TOKEN"}
     if address.kind not in names:
         return None
-    token = bucket.config.get("bearer_token") or os.environ.get(names[address.kind])
+    token = bucket.config.get("bearer_token") or bucket.secret(names[address.kind])
     if not token:
         return None
     return {"Authorization": f"Bearer {token}", **(_AZURE if address.kind == "azure" else {})}
 
 
 def _sas(bucket: Bucket) -> str:
-    names = ("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY")
-    found = bucket.config.get("sas_key") or next((os.environ[name] for name in names if os.environ.get(name)), "")
+    found = bucket.config.get("sas_key") or bucket.secret("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY")
     return str(found).lstrip("?")
 
 
@@ -168,9 +168,8 @@ def _keys(bucket: Bucket) -> tuple[str, str, str | None] | None:
     if bucket.provider is not None:
         found = bucket.provider()
         return found["access_key_id"], found["secret_access_key"], found.get("token")
-    if os.environ.get("AWS_ACCESS_KEY_ID"):
-        secret = os.environ.get("AWS_SECRET_ACCESS_KEY", "")
-        return os.environ["AWS_ACCESS_KEY_ID"], secret, os.environ.get("AWS_SESSION_TOKEN")
+    if key := bucket.secret("AWS_ACCESS_KEY_ID"):
+        return key, bucket.secret("AWS_SECRET_ACCESS_KEY"), bucket.secret("AWS_SESSION_TOKEN") or None
     return None
 
 

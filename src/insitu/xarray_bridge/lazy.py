@@ -35,7 +35,7 @@ __all__ = ["Access", "LazyArray"]
 class Access:
     """How the values behind an array are reached."""
 
-    storage_options: Mapping[str, Any] | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     name: str | None = None
     """The variable, for messages."""
     active: Active | None = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from insitu.reducing.fallback import settings as fallback
+
 __all__ = ["Options", "options"]
 
 
@@ -17,6 +19,15 @@ class Options:
     """Bytes that are held at a time when an array is streamed to another store."""
     point_limit: int = 4096
     """Up to how many points a pointwise selection stays virtual; above, it is read."""
+
+    @property
+    def fallback_bytes(self) -> int:
+        """Bytes that a reduction meant for a server (`active=`) may move when it runs here, without a warning each time."""
+        return fallback.warn_bytes
+
+    @fallback_bytes.setter
+    def fallback_bytes(self, most: int) -> None:
+        fallback.warn_bytes = most
 
 
 options = Options()

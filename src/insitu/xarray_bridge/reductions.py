@@ -127,7 +127,7 @@ def refuse(array: LazyArray, what: str) -> None:
             f"{what} is not what servers compute",
             hint="load() first, or reduce before anything else is done to the values",
         )
-        array.access.active.fall_back(problem, array.access.name)
+        array.access.active.fall_back(problem, array.access.name, array.array)
 
 
 def _found(array: LazyArray, method: str, skipna: bool, given: dict[str, Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 import insitu
 from insitu.codecs import grib_apart
 from insitu.codecs.grib_apart import apart
-from insitu.errors import CodecError, InsituError
+from insitu.errors import CodecError, InsituError, SourceError
 
 eccodes = pytest.importorskip("eccodes")
 
@@ -200,13 +201,117 @@ def test_a_message_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
         apart(message, "values", values.size)
 
 
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Starts of the child fail as often as the one number says; it counts down."""
+    left = [0]
+    start = subprocess.Popen
+
+    def popen(*arguments: Any, **how: Any) -> Any:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise BlockingIOError("no more processes")
+        return start(*arguments, **how)
+
+    grib_apart._ended()
+    monkeypatch.setattr(grib_apart, "START_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(grib_apart, "_not_before", 0.0)
+    monkeypatch.setattr(grib_apart.subprocess, "Popen", popen)
+    return left
+
+
+def test_a_start_that_fails_is_tried_again(failing: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    message, values = spectral()
+    monkeypatch.setattr(grib_apart, "_in_process", False)
+    failing[0] = 2
+    np.testing.assert_array_equal(apart(message, "values", values.size), values)
+    assert grib_apart._worker is not None
+
+
+def test_a_later_message_finds_a_child_again(failing: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    message, values = spectral()
+    failing[0] = 3
+    np.testing.assert_array_equal(apart(message, "values", values.size), values)  # by this process, a user's own
+    assert grib_apart._worker is None
+    monkeypatch.setattr(grib_apart, "_not_before", 0.0)
+    np.testing.assert_array_equal(apart(message, "values", values.size), values)
+    assert grib_apart._worker is not None
+
+
+def test_a_server_never_decodes_in_its_own_process(failing: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    message, values = spectral()
+    monkeypatch.setattr(grib_apart, "decoded", lambda *arguments: pytest.fail("decoded in this process"))
+    monkeypatch.setattr(grib_apart, "_in_process", False)
+    failing[0] = 3
+    for _ in range(2):
+        with pytest.raises(SourceError, match="cannot be started"):
+            apart(message, "values", values.size)
+    assert failing == [0]  # the second one did not try: it is too early
+    monkeypatch.setattr(grib_apart, "_not_before", 0.0)
+    np.testing.assert_array_equal(apart(message, "values", values.size), values)
+
+
 def test_where_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     message, values = spectral()
     grib_apart._ended()
-    monkeypatch.setattr(grib_apart, "_impossible", False)
+    monkeypatch.setattr(grib_apart, "START_PAUSES", ())
+    monkeypatch.setattr(grib_apart, "_not_before", 0.0)
     monkeypatch.setattr(sys, "executable", os.devnull)
     np.testing.assert_array_equal(apart(message, "values", values.size), values)
-    assert grib_apart._impossible
+    assert grib_apart._worker is None
+
+
+def test_one_child_serves_the_process() -> None:
+    message, values = spectral()
+    apart(message, "values", values.size)
+    first = grib_apart._worker
+    assert first is not None
+    threads = [threading.Thread(target=apart, args=(message, "values", values.size)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert grib_apart._worker is first
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_the_child_inherits_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets = {
+        "AWS_SECRET_ACCESS_KEY": "hush", "INSITU_SERVE": '{"tokens": ["hush"]}', "INSITU_TOKENS": "hush", "https_proxy": "http://me:hush@proxy",
+        "NETRC": "/home/me/hush", "GOOGLE_BEARER_TOKEN": "hush", "SOME_NAME_THAT_NOBODY_KNOWS": "hush",
+    }  # fmt: skip
+    for name, value in secrets.items():
+        monkeypatch.setenv(name, value)
+    message, values = spectral()
+    grib_apart._ended()
+    with open(tmp_path / "secret", "w") as file:
+        os.set_inheritable(file.fileno(), True)
+        np.testing.assert_array_equal(apart(message, "values", values.size), values)
+        assert grib_apart._worker is not None
+        child = Path(f"/proc/{grib_apart._worker.process.pid}")
+        links = [os.readlink(entry) for entry in (child / "fd").iterdir()]
+    environment = (child / "environ").read_bytes()
+    assert b"hush" not in environment
+    assert b"PATH=" in environment
+    assert not any("secret" in link for link in links)
+    assert not any(link.startswith("socket:") for link in links)
+    grib_apart._ended()
+
+
+def test_a_server_is_told_never_to_decode_itself(tmp_path: Path) -> None:
+    pytest.importorskip("starlette")
+    from insitu.service import Settings
+    from insitu.service.app import create_app
+
+    app: Any = create_app(Settings(roots=(str(tmp_path),)))
+
+    async def run() -> bool:
+        async with app.app.router.lifespan_context(app.app):
+            return grib_apart._in_process
+
+    assert grib_apart._in_process
+    assert not asyncio.run(run())
+    assert grib_apart._in_process
 
 
 @forks

@@ -12,6 +12,7 @@ from insitu.formats.archives.zipped import zip_members
 from insitu.formats.hdf5.walk import run
 from insitu.formats.hdf5.window import Window
 from insitu.model import Source
+from insitu.sources.gate import is_guarded
 from insitu.sources.protocol import ByteSource
 
 __all__ = ["is_tar", "is_zip", "listed", "members_of"]
@@ -34,6 +35,10 @@ def is_tar(window: Window) -> bool:
 
 def listed(source: ByteSource) -> list[Member]:
     """The members of an archive that is opened for some of them."""
+    if is_guarded():
+        source.read(
+            0, 1
+        )  # what is remembered was read for another client perhaps: this one must be able to read it too
     about = source.describe()
     known = _recent.get(about)
     if known is not None:

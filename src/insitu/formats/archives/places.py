@@ -16,7 +16,7 @@ from insitu.formats.archives.member import Inside, path_of
 from insitu.formats.archives.stores import store_roots
 from insitu.sources import ByteSource, expand, open_source
 from insitu.sources.expand import is_glob
-from insitu.sources.redact import displayed
+from insitu.sources.redact import chain_links, displayed
 
 __all__ = ["Place", "expand_members", "names_member", "open_place"]
 
@@ -45,7 +45,8 @@ def names_member(url: Any) -> Place | None:
     Place(archive='s3://bucket/runs.tar', path='2024/jan.nc', chained=False)
     >>> names_member("zip://jan.nc::https://host/runs.zip")
     Place(archive='https://host/runs.zip', path='jan.nc', chained=True)
-    >>> names_member("simplecache::s3://bucket/jan.nc")
+    >>> names_member("simplecache::s3://bucket/jan.nc"), names_member("http://[::1]:8080/jan.nc")
+    (None, None)
     """
     if not isinstance(url, str) or "::" not in url:
         return None
@@ -53,7 +54,10 @@ def names_member(url: Any) -> Place | None:
     if chain is not None:
         _, member, archive = chain.groups()
         return Place(archive, path_of(member), True) if "::" not in archive and path_of(member) else None
-    archive, _, path = url.partition("::")
+    archive, *inside = chain_links(url)
+    if not inside:
+        return None  # the colons of an IPv6 address
+    path = "::".join(inside)
     scheme = _SCHEME.match(archive)
     if _WORD.fullmatch(archive) or (scheme and scheme[1].lower() not in _OURS) or "://" in path:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from insitu.errors import UnsupportedError
+from insitu.sources.address import folder_of
 
 __all__ = ["beside"]
 
@@ -16,9 +17,10 @@ def beside(url: str, href: str) -> str:
     --------
     >>> beside("https://example.com/a/b.nc.dmrpp", "c.nc")
     'https://example.com/a/c.nc'
+    >>> beside("s3://bucket/what?/b.nc.dmrpp", "c.nc")
+    's3://bucket/what?/c.nc'
     """
     parts = href.split("/")
     if href.startswith(("/", "file:")) or "\\" in href or ":" in parts[0] or ".." in parts:
         raise UnsupportedError(f"the document names a file that is not beside it: {href!r}", url=url, structure="href")
-    folder, slash, _ = url.partition("?")[0].rpartition("/")
-    return f"{folder}{slash}{href}"
+    return f"{folder_of(url)}{href}"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import datetime
 import json
-import posixpath
 import re
 from typing import Any, NamedTuple
 
 from insitu.errors import FormatError
 from insitu.formats.hdf5.window import Window
+from insitu.sources.address import file_name
 
 __all__ = ["Line", "is_side_file", "read_side_file", "side_names", "target_names"]
 
@@ -55,8 +55,10 @@ def target_names(url: str) -> list[str]:
     --------
     >>> target_names("s3://noaa/gfs.t00z.pgrb2.idx"), target_names("/data/oper-fc.index")
     (['gfs.t00z.pgrb2'], ['oper-fc.grib2', 'oper-fc.grib', 'oper-fc.grb2', 'oper-fc'])
+    >>> target_names("https://host/a%20b.grib.idx?v=1")  # decoded: whoever opens it quotes it again
+    ['a b.grib']
     """
-    name = posixpath.basename(url.partition("?")[0].replace("\\", "/"))
+    name = file_name(url.replace("\\", "/"))
     stem, dot, suffix = name.rpartition(".")
     if not dot:
         return []
@@ -65,7 +67,7 @@ def target_names(url: str) -> list[str]:
 
 def side_names(url: str) -> list[str]:
     """The names that the index of a GRIB file may have."""
-    name = posixpath.basename(url.partition("?")[0].replace("\\", "/"))
+    name = file_name(url.replace("\\", "/"))
     stem = name.rpartition(".")[0]
     return [f"{name}.idx", *([f"{stem}.index"] if stem else [])]
 

@@ -112,6 +112,8 @@ def places_beside(url: str, name: str) -> list[str]:
     --------
     >>> places_beside("https://host/a/b.h5?x=1", "../c.h5"), places_beside("s3://bucket/a/b.h5", "c.h5")
     (['https://host/c.h5'], ['s3://bucket/a/c.h5'])
+    >>> places_beside("s3://bucket/run #1?/b.h5", "c d.h5"), places_beside("https://host/a%20b/c.h5", "c d.h5")
+    (['s3://bucket/run #1?/c d.h5'], ['https://host/a%20b/c%20d.h5'])
     >>> places_beside("/data/b.h5", "/gone/c.h5")
     ['/gone/c.h5', '/data/c.h5']
     """
@@ -124,13 +126,16 @@ def places_beside(url: str, name: str) -> list[str]:
             return []
         absolute = name.startswith("/")
         leaf = posixpath.basename(name) if absolute else name
-        # Keys of objects are not quoted; those that are no text cannot be.
+        # Keys of objects are not quoted (and may hold "?" and "#"); those that are no text cannot be.
         if parts.scheme in ("http", "https"):
             leaf = quote(leaf, errors="surrogateescape")
-        elif not leaf.isascii() and leaf.encode("utf-8", "replace") != leaf.encode("utf-8", "surrogateescape"):
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(parts.path) or "/", leaf))
+            return [urlunsplit((parts.scheme, parts.netloc, path, "", ""))]
+        if not leaf.isascii() and leaf.encode("utf-8", "replace") != leaf.encode("utf-8", "surrogateescape"):
             return []
-        path = posixpath.normpath(posixpath.join(posixpath.dirname(parts.path) or "/", leaf))
-        return [urlunsplit((parts.scheme, parts.netloc, path, "", ""))]
+        scheme, _, rest = url.partition("://")
+        bucket, _, key = rest.partition("/")
+        return [f"{scheme}://{bucket}{posixpath.normpath(posixpath.join('/', posixpath.dirname(key), leaf))}"]
     here = os.path.dirname(folder)
     if os.path.isabs(name):
         found = [name, os.path.join(here, os.path.basename(name))]

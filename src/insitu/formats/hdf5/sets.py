@@ -8,17 +8,16 @@ a superblock that tells of more bytes than there are. Split and multi sets keep 
 from __future__ import annotations
 
 import os
-import posixpath
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
 
 from insitu.errors import FormatError
 from insitu.formats.hdf5.joined import Joined, Member
 from insitu.formats.hdf5.neighbours import Neighbours
 from insitu.formats.hdf5.superblock import FAMILY, MULTI, CutShortError, Of, OneOfASetError
 from insitu.formats.hdf5.window import Window
+from insitu.sources.address import file_name
 from insitu.sources.listing import local_path
 
 __all__ = ["join"]
@@ -154,6 +153,4 @@ def _name(url: str) -> str:
     path = local_path(url)
     if path is not None:
         return os.path.basename(path)
-    parts = urlsplit(url)
-    leaf = posixpath.basename(parts.path)
-    return unquote(leaf) if parts.scheme in ("http", "https") else leaf
+    return file_name(url)

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, quote, unquote
 from insitu.errors import InsituError, NotFoundError, SourceError, UnsupportedError
 from insitu.sources import open_source
 from insitu.sources.address import bucket_address, scheme_of
-from insitu.sources.gate import ask_other, ask_path, is_guarded
+from insitu.sources.gate import ask_other, ask_path, is_guarded, may_use_environment
 from insitu.sources.listing import local_path
 from insitu.sources.options import options_for
 
@@ -173,7 +173,7 @@ def _s3_keys(options: Mapping[str, Any]) -> dict[str, Any]:
     if options.get("key"):
         names = {"key": "access_key_id", "secret": "secret_access_key", "token": "session_token"}
         return {theirs: options[ours] for ours, theirs in names.items() if options.get(ours)}
-    return {"from_env": True}
+    return {"from_env": True} if may_use_environment(options) else {"anonymous": True}
 
 
 _BUCKET = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://[^/]+/")

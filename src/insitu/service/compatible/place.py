@@ -1,4 +1,10 @@
-"""Which object does a request name? S3's are `endpoint/bucket/key`, path-style; web addresses and files are what they are."""
+"""The object that a request of the compatible protocol names.
+
+Clients write names of objects as they are (`…/shape-[5, 5, 4]`). They are quoted as browsers and Rust's `Url` do, and the key
+of an S3 object (`endpoint/bucket/key`, path-style) is decoded from that: `a b` and `a%20b` are one key. The URL of an S3
+object or of a file has neither query nor fragment, so `?` and `#` belong to the name there; in web addresses they are
+written `%3F` and `%23`, as everywhere.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +13,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from insitu.service.answers import RequestError
+from insitu.sources.redact import quoted
 
 __all__ = ["Place", "place_of"]
 
@@ -26,10 +33,18 @@ class Place:
     """How to open it, without credentials."""
 
 
+_S3_QUERY = frozenset({"versionid", "partnumber", "awsaccesskeyid", "signature", "x-id"})
+"""Parameters that S3 itself knows: whoever sends one means it, and not a key that looks like it."""
+
+
 def place_of(interface: str, url: str) -> Place:
-    """The place that a request names."""
+    """Return the place that a request names."""
     try:
-        parts = urlsplit(url)
+        if any(ord(letter) < 32 or ord(letter) == 127 for letter in url):
+            raise ValueError
+        url = quoted(url.strip(" "))
+        whole = url if interface == "http" or interface == "https" else url.replace("?", "%3F").replace("#", "%23")
+        parts = urlsplit(whole)
         host, port = parts.hostname, parts.port
     except ValueError:
         raise _invalid(f"url: not a URL: {url[:200]!r}") from None
@@ -41,13 +56,12 @@ def place_of(interface: str, url: str) -> Place:
         raise _invalid("url: expected a URL of http or https")
     if parts.username is not None or parts.password is not None:
         raise _invalid("url: credentials go into the Authorization header")
-    if any(ord(letter) <= 32 for letter in url):
-        raise _invalid("url: not a URL")
     if interface != "s3":
         return Place(interface, url, url)
     del port
-    if parts.query or parts.fragment:
-        raise _invalid("url: an object of S3 has neither query nor fragment")
+    names = [unquote(pair.partition("=")[0]).lower() for pair in url.partition("?")[2].partition("#")[0].split("&")]
+    if any(name in _S3_QUERY or name.startswith("x-amz-") for name in names):
+        raise _invalid("url: the URL of an S3 object takes no parameters; credentials go into the Authorization header")
     # Several slashes in a row come from clients that join a bucket and a path by hand.
     bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
     key = key.lstrip("/")

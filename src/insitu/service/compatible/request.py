@@ -197,8 +197,6 @@ def _selection(value: Any) -> tuple[slice, ...]:
         if not isinstance(entry, list) or len(entry) != 3:
             raise ValueError("a slice is a list of start, end and stride")
         start, end, stride = (_integer(number) for number in entry)
-        if stride == 0:
-            raise ValueError("stride must not be equal to zero")
         slices.append(slice(start, end, stride))
     if not slices:
         raise ValueError("selection length must be greater than 0")
@@ -246,6 +244,8 @@ def _fit(shape: tuple[int, ...] | None, axis: tuple[int, ...] | None, selection:
     if selection is not None:
         if shape is None:
             raise invalid("Selection requires shape to be specified")
+        if any(part.step == 0 for part in selection):
+            raise invalid("selection: stride must not be equal to zero")
         if len(selection) != len(shape):
             raise invalid("Shape and selection must have the same length")
     if axis is not None:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from insitu.errors import AccessError, CodecError, InsituError, NotFoundError, SourceError
-from insitu.service.answers import BusyError, RequestError, SlowError, TooLargeError, failure, problem
+from insitu.service.answers import BusyError, RequestError, SlowError, TooLargeError, failure, problem, public_text
 from insitu.service.body import body_of
 from insitu.service.compatible.operations import OPERATIONS, encoded, operate
 from insitu.service.compatible.request import ChunkRequest, parse
@@ -17,7 +17,6 @@ from insitu.service.credentials import Credentials, TokenError, credentials_of
 from insitu.service.shelf import Deadline, LateError
 from insitu.service.worker import Worker
 from insitu.sources.gate import RefusedError
-from insitu.sources.redact import redacted
 
 __all__ = ["compatible_routes"]
 
@@ -70,7 +69,7 @@ def _failed(error: InsituError) -> Response:
         return failure(error)
     if isinstance(error, TokenError):
         return failure(error, 401)
-    causes = [redacted(str(error))]
+    causes = [public_text(error)]
     if isinstance(error, RequestError):
         return failure(error, 400)
     if isinstance(error, CodecError):

@@ -1,0 +1,412 @@
+"""Credentials of one client never serve another, by any route and out of any cache; those of the operator serve nobody."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import cbor2
+import numpy as np
+import pytest
+from scipy.io import netcdf_file
+
+from insitu.model import Encoding, Source
+from insitu.reading import ChunkCache
+from insitu.reducing.storage import chunk_array
+from insitu.reducing.wire_array import array_to
+from insitu.service.credentials import Credentials, TokenError, credentials_of
+from insitu.service.metrics import Metrics
+from insitu.service.portion import Portion
+from insitu.service.scans import Scans
+from insitu.service.shelf import Shelf
+from insitu.sources import open_source
+from insitu.sources.bucket import open_bucket
+from insitu.sources.gate import guarded, may_use_environment
+from insitu.sources.login import cookies_for
+from service.serving import Answer, Server, serving
+
+VALUES = np.arange(600, dtype=">i4")
+
+
+def login(name: str, secret: str = "hush") -> dict[str, str]:
+    return {"Authorization": "Basic " + base64.b64encode(f"{name}:{secret}".encode()).decode()}
+
+
+ANN, BOB = login("ann"), login("bob")
+
+
+def netcdf() -> bytes:
+    file = io.BytesIO()
+    made = netcdf_file(file, "w")
+    made.createDimension("x", VALUES.size)
+    made.createVariable("v", ">i4", ("x",))[:] = VALUES
+    made.flush()
+    return file.getvalue()
+
+
+def zipped() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a.nc", netcdf())
+    return file.getvalue()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Lets ann in. The first part of a path says how it knows her again: by her header, a cookie, or the connection that she came by."""
+
+    protocol_version = "HTTP/1.1"
+    objects: dict[str, bytes]
+    seen: list[tuple[str, str | None, str | None]]
+
+    def setup(self) -> None:
+        super().setup()
+        self.logged_in = False
+
+    def do_GET(self) -> None:
+        _, how, name = self.path.split("/", 2)
+        said, cookie = self.headers.get("Authorization"), self.headers.get("Cookie")
+        self.seen.append((self.path, said, cookie))
+        known = said == ANN["Authorization"]
+        known = known or (how == "cookie" and cookie == "who=ann") or (how == "connection" and self.logged_in)
+        data = self.objects[name]
+        if not known:
+            return self.answer(401, b"")
+        self.logged_in = True
+        whole = self.headers.get("Range") is None
+        first, _, last = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
+        if not first:
+            first, last = str(max(len(data) - int(last), 0)), str(len(data) - 1)
+        part = data[int(first) : int(last) + 1 if last else None]
+        place = f"bytes {first}-{int(first) + len(part) - 1}/{len(data)}"
+        return self.answer(200 if whole else 206, part, {} if whole else {"Content-Range": place}, how == "cookie")
+
+    do_HEAD = do_GET
+
+    def answer(self, status: int, body: bytes, more: dict[str, str] | None = None, cookie: bool = False) -> None:
+        self.send_response(status)
+        for name, value in {"ETag": '"v1"', **(more or {})}.items():
+            self.send_header(name, value)
+        if cookie:
+            self.send_header("Set-Cookie", "who=ann; Path=/")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+class Site:
+    def __init__(self) -> None:
+        objects = {"raw": VALUES.tobytes(), "x.nc": netcdf(), "x.zip": zipped()}
+        self.handler = type("Private", (Handler,), {"objects": objects, "seen": []})
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), self.handler)
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    found = Site()
+    yield found
+    found.server.shutdown()
+    found.server.server_close()
+
+
+@pytest.fixture(scope="module")
+def running(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server whose operator can read the site by netrc, has keys for buckets, and keeps bytes on disk."""
+    folder: Path = tmp_path_factory.mktemp("operator")
+    (folder / ".netrc").write_text("machine 127.0.0.1 login ann password hush\n")
+    (folder / ".netrc").chmod(0o600)
+    (folder / "options.json").write_text(json.dumps({"cache": str(folder / "cache")}))
+    environment = {"HOME": str(folder), "NETRC": str(folder / ".netrc")}
+    options = ("--storage-options", str(folder / "options.json"), "--cache", "0")
+    with serving([site.url], folder / "log", *options, environment=environment) as found:
+        yield found
+
+
+def _v2(server: Server, site: Site, how: str, headers: dict[str, str]) -> Answer:
+    request = {"interface_type": "http", "url": f"{site.url}/{how}/raw", "dtype": "int32", "byte_order": "big"}
+    return server.post("/v2/sum", {**request, "shape": [600]}, headers)
+
+
+def _by_url(server: Server, site: Site, how: str, headers: dict[str, str]) -> Answer:
+    job = {"url": f"{site.url}/{how}/x.nc", "variable": "v", "methods": ["sum"]}
+    return server.post("/reduce", {"jobs": [job]}, headers)
+
+
+def _by_table(route: str) -> Callable[..., Answer]:
+    def ask(server: Server, site: Site, how: str, headers: dict[str, str]) -> Answer:
+        # With the ETag: whoever has seen the object once knows it, and sources that have been told it need not ask.
+        url = f"{site.url}/{how}/raw"
+        table = array_to(chunk_array(url, 0, VALUES.nbytes, Encoding(VALUES.dtype), VALUES.shape))
+        table["sources"] = [[url, VALUES.nbytes, '"v1"', None, False]]
+        job: dict[str, Any] = {"array": table}
+        if route == "/reduce":
+            job["methods"] = ["sum"]
+        return server.ask("POST", route, cbor2.dumps({"jobs": [job]}), {"Content-Type": "application/cbor", **headers})
+
+    return ask
+
+
+def _scan(name: str) -> Callable[..., Answer]:
+    return lambda server, site, how, headers: server.post("/scan", {"url": f"{site.url}/{how}/{name}"}, headers)
+
+
+def _zarr(route: str) -> Callable[..., Answer]:
+    def ask(server: Server, site: Site, how: str, headers: dict[str, str]) -> Answer:
+        return server.get(f"/{route}/{site.url}/{how}/x.nc!/{'v/c/0' if route == 'zarr' else 'v/0'}", headers)
+
+    return ask
+
+
+ROUTES: dict[str, Callable[..., Answer]] = {
+    "v2": _v2,
+    "reduce-url": _by_url,
+    "reduce-table": _by_table("/reduce"),
+    "read-table": _by_table("/read"),
+    "scan": _scan("x.nc"),
+    "scan-member": _scan("x.zip::a.nc"),
+    "zarr": _zarr("zarr"),
+    "zarr2": _zarr("zarr2"),
+}
+
+
+@pytest.mark.parametrize("how", ["header", "cookie", "connection"])
+@pytest.mark.parametrize("route", ROUTES)
+def test_no_route_gives_a_client_what_another_may_read(site: Site, running: Server, route: str, how: str) -> None:
+    def ask(headers: dict[str, str]) -> int:
+        return ROUTES[route](running, site, how, headers).status
+
+    assert ask({}) == 401  # nor is the operator's netrc used
+    assert ask(ANN) == 200
+    assert ask({}) == 401
+    assert ask(BOB) == 401
+    assert ask(ANN) == 200
+
+
+def test_behind_the_server_no_cookie_is_sent_and_no_login_but_the_clients(site: Site, running: Server) -> None:
+    site.handler.seen.clear()  # type: ignore[attr-defined]
+    for headers in (ANN, {}, BOB):
+        for how in ("header", "cookie"):
+            _v2(running, site, how, headers)
+    seen = site.handler.seen  # type: ignore[attr-defined]
+    assert {cookie for _, _, cookie in seen} == {None}
+    assert {said for _, said, _ in seen} == {None, ANN["Authorization"], BOB["Authorization"]}
+
+
+def test_a_name_that_is_empty_is_refused() -> None:
+    with pytest.raises(TokenError, match="no name"):
+        credentials_of({"authorization": login("", "x")["Authorization"]}, None)
+
+
+def test_no_two_pairs_of_name_and_secret_have_one_digest() -> None:
+    assert Credentials("a\0b", "c").digest != Credentials("a", "b\0c").digest
+
+
+# -- every cache by its name
+
+
+class _All:
+    """A gate that lets everything in: what counts is that there is one."""
+
+    def path(self, path: str) -> bool:
+        return True
+
+    def web(self, url: str) -> bool:
+        return True
+
+    def bucket(self, kind: str, endpoint: str | None, bucket: str, key: str) -> bool:
+        return True
+
+
+@pytest.fixture
+def netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login ann password hush\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+
+
+@pytest.mark.usefixtures("netrc")
+def test_netrc_is_for_clients_only(site: Site) -> None:
+    url = f"{site.url}/header/raw"
+    assert open_source(url).read(0, 4) == VALUES.tobytes()[:4]
+    with guarded(_All()), pytest.raises(PermissionError, match="401"):
+        open_source(url).read(0, 4)
+
+
+def test_cookie_jar(site: Site) -> None:
+    url = f"{site.url}/cookie/raw"
+    assert open_source(url, {"headers": ANN}).read(0, 4) == VALUES.tobytes()[:4]
+    assert open_source(url, {"headers": ANN}).read(0, 4) == VALUES.tobytes()[:4]
+    with pytest.raises(PermissionError):
+        open_source(url).read(0, 4)
+    with pytest.raises(PermissionError):
+        open_source(url, {"headers": BOB}).read(0, 4)
+    assert cookies_for("a") is cookies_for("a")
+    assert cookies_for("a") is not cookies_for("b")
+
+
+def test_connection_pool(site: Site) -> None:
+    url = f"{site.url}/connection/raw"
+    assert open_source(url, {"headers": ANN}).read(0, 4) == VALUES.tobytes()[:4]
+    with pytest.raises(PermissionError):
+        open_source(url).read(0, 4)
+    with pytest.raises(PermissionError):
+        open_source(url, {"headers": BOB}).read(0, 4)
+
+
+def test_connections_are_shared_by_the_same_credentials(site: Site) -> None:
+    """One login serves further files: what does not separate clients is not given up."""
+    from insitu.sources.connections import route
+    from insitu.sources.login import credential_scope
+
+    scope = credential_scope(ANN)
+    assert route(f"{site.url}/a", True, scope)[0] is route(f"{site.url}/b", True, scope)[0]
+    assert route(f"{site.url}/a", True, scope)[0] is not route(f"{site.url}/a", True, "")[0]
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_disk_cache(site: Site, tmp_path: Path, behind: bool) -> None:
+    url, facts = f"{site.url}/header/raw", Source(f"{site.url}/header/raw", VALUES.nbytes, '"v1"')
+
+    def read(headers: dict[str, str]) -> bytes:
+        options: dict[str, Any] = {"cache": str(tmp_path), "headers": headers}
+        return open_source(url, options, expected=facts).read(0, 400)
+
+    def check() -> None:
+        site.handler.seen.clear()  # type: ignore[attr-defined]
+        assert read(ANN) == read(ANN) == VALUES.tobytes()[:400]
+        assert len(site.handler.seen) == 1  # type: ignore[attr-defined]
+        for others in ({}, BOB):
+            with pytest.raises(PermissionError):
+                read(others)
+
+    if behind:
+        with guarded(_All()):
+            check()
+    else:
+        check()
+
+
+def test_disk_cache_knows_the_endpoint(tmp_path: Path) -> None:
+    from insitu.sources.cached import cache_scope
+
+    one, two = ({"endpoint_url": f"http://{host}"} for host in ("a", "b"))
+    assert cache_scope("s3://b/k", one) != cache_scope("s3://b/k", two)
+    assert cache_scope("s3://b/k", {}) == "" == cache_scope("s3://b/k", {"token": "of this hour"})
+
+
+@pytest.mark.usefixtures("netrc")
+def test_redirects_remembered(site: Site) -> None:
+    """Where a server sent one client is not where it sends another: each source asks for itself."""
+    with guarded(_All()):
+        one, two = (open_source(f"{site.url}/header/raw", {"headers": who}) for who in (ANN, {}))
+        assert one.read(0, 4) == VALUES.tobytes()[:4]
+        with pytest.raises(PermissionError):
+            two.read(0, 4)
+
+
+def test_source_shelf() -> None:
+    shelf = Shelf(lambda url: url)
+    ann, bob = Credentials("ann", "hush"), Credentials("bob", "hush")
+    drawers = [shelf.drawer(who, {}) for who in (ann, bob, Credentials(), Credentials("ann", "other"))]
+    drawers.append(shelf.drawer(ann, {"endpoint_url": "http://other"}))
+    assert len({id(drawer) for drawer in drawers}) == 5
+    assert shelf.drawer(ann, {}) is drawers[0]
+    shelf.close()
+
+
+def test_decoded_chunk_cache() -> None:
+    whole = ChunkCache(1 << 20)
+    ann, bob = (Portion(whole, Credentials(name, "hush"), {}) for name in ("ann", "bob"))
+    assert ann.get("key", lambda: np.zeros(3))[0] == 0
+    assert bob.get("key", lambda: np.ones(3))[0] == 1
+    assert ann.get("key", lambda: np.ones(3))[0] == 0
+    assert "key" not in Portion(whole, Credentials(), {})
+
+
+def test_scans_cache(site: Site) -> None:
+    scans = Scans(4, 60, Metrics(None))
+    options = {"headers": ANN}
+    ann, url = Credentials("ann", "hush").digest, f"{site.url}/header/x.nc"
+    assert scans.array(url, "v", decoded=False, options=options, who=ann).shape == (600,)
+    assert scans.array(url, "v", decoded=False, options={}, who=ann).shape == (600,)  # kept
+    with pytest.raises(PermissionError):
+        scans.array(url, "v", decoded=False, options={}, who=Credentials().digest)
+
+
+def test_members_of_archives(site: Site) -> None:
+    from insitu.formats.archives.listing import listed
+
+    url = f"{site.url}/header/x.zip"
+    with guarded(_All()):
+        source = open_source(url, {"headers": ANN})
+        assert [member.name for member in listed(source)] == ["a.nc"]
+        facts = source.describe()
+        with pytest.raises(PermissionError):
+            listed(open_source(url, expected=facts))
+
+
+KEYS = {
+    "s3": {"AWS_ACCESS_KEY_ID": "AKOPERATOR", "AWS_SECRET_ACCESS_KEY": "operators-own"},
+    "gs": {"GOOGLE_BEARER_TOKEN": "operators-own"},
+    "az": {"AZURE_STORAGE_SAS_TOKEN": "sv=2021&sig=operators-own", "AZURE_STORAGE_ACCOUNT_NAME": "me"},
+}
+CLIENTS: list[dict[str, Any]] = [{"key": "k", "secret": "s"}, {"key": "", "secret": "s"}, {}]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("scheme", KEYS)
+def test_object_store_takes_nothing_from_the_operator(
+    scheme: str, client: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the request that would be sent: no key of the environment is in its address or its headers."""
+    for name, value in KEYS[scheme].items():
+        monkeypatch.setenv(name, value)
+    if scheme == "az":
+        monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", base64.b64encode(b"operators-own").decode())
+        client = {**client, "key": base64.b64encode(b"clients").decode()} if client.get("key") else client
+    monkeypatch.setattr("insitu.sources.bucket.Bucket._find_region", lambda bucket: None)
+    with guarded(_All()):
+        found = open_source(f"{scheme}://bucket/key", client)
+        bucket, _ = open_bucket(f"{scheme}://bucket/key", client) or (None, "")
+    sent = f"{found._given} {found._settings['headers']}"  # type: ignore[attr-defined]
+    assert "operator" not in sent.lower()
+    assert bucket is not None
+    assert bucket.secret(*KEYS[scheme]) == ""
+
+
+def test_object_store_instances_are_one_for_each_credentials() -> None:
+    given: list[dict[str, Any]] = [{"key": "a", "secret": "b"}, {"key": "a", "secret": "c"}, {"anon": True}]
+    found = [open_bucket("s3://bucket/key", options) for options in given]
+    assert len({id(bucket) for bucket, _ in filter(None, found)}) == 3
+    scopes = [bucket.scope for bucket, _ in filter(None, found)]
+    assert len(set(scopes)) == 3
+    assert scopes[2] == ""
+
+
+def test_an_operator_may_lend_what_the_machine_has() -> None:
+    with guarded(_All()):
+        assert not may_use_environment({})
+        assert not may_use_environment({"anon": True})
+        assert may_use_environment({"anon": False})
+        assert may_use_environment({"profile": "data"})
+    assert may_use_environment({})
+
+
+def test_icechunk_takes_nothing_from_the_environment_behind_a_gate() -> None:
+    from insitu.references.icechunk.place import _s3_keys
+
+    assert _s3_keys({}) == {"from_env": True}
+    with guarded(_All()):
+        assert _s3_keys({}) == {"anonymous": True}
+        assert _s3_keys({"key": "a", "secret": "b"}) == {"access_key_id": "a", "secret_access_key": "b"}
