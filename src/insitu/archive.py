@@ -39,7 +39,7 @@ from insitu.maintenance import (
     saved_recipe,
 )
 from insitu.model import Selection, VirtualArray, VirtualGroup
-from insitu.opening import Verify, read_selection
+from insitu.opening import Verify, is_saved_tree, may_be_many, read_selection
 from insitu.reading import ChunkCache, Tally
 from insitu.reducing.active import Active
 from insitu.reducing.reduce import statistics
@@ -324,7 +324,15 @@ class Archive:
     def save(self, target: str | os.PathLike[str], **how: Any) -> None:
         """Save the archive in the form that the target's name says: see `insitu.references.save`."""
         how.setdefault("storage_options", self.job.storage_options)
-        save_tree(self.tree, target, recipe=self.recipe, **how)
+        save_tree(self.tree, target, recipe=self.recipe_to_save(), **how)
+
+    def recipe_to_save(self) -> Recipe:
+        """Return how the archive came about, with the files that were scanned; of a saved archive, what was saved with it."""
+        if is_saved_tree(self.location):
+            return saved_recipe(os.fspath(self.location), self.job.storage_options)
+        if any(not isinstance(url, str) or may_be_many(url) for url in self.urls):
+            return self.recipe
+        return replace(self.recipe, files=tuple(self.urls))
 
     def append(
         self,

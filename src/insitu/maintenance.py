@@ -80,14 +80,20 @@ def save_tree(
 
     kind = format or references.format_of(os.fspath(target))
     if kind == "insitu":
-        references.save(tree, target, format=format, recipe=_document(recipe), storage_options=storage_options, **how)
+        document = _document(recipe, tree)
+        references.save(tree, target, format=format, recipe=document, storage_options=storage_options, **how)
         return
     ready = zarr_tree(tree, loader(storage_options), int(how.get("inline_threshold", 0)))
     references.save(ready, target, format=format, storage_options=storage_options, **how)
 
 
-def _document(recipe: Recipe | None) -> dict[str, Any] | None:
-    return None if recipe is None else recipe.to_document()
+def _document(recipe: Recipe | None, tree: VirtualGroup) -> dict[str, Any] | None:
+    """Return a recipe as it is saved; the files only where the sources of the tree do not say them."""
+    if recipe is None:
+        return None
+    if recipe.files and set(recipe.files) == {source.url for source in tree.sources}:
+        recipe = replace(recipe, files=())
+    return recipe.to_document()
 
 
 # -- growing and shrinking
@@ -400,9 +406,9 @@ def _renew(member: Member, path: str, changed: Collection[str], recipe: Recipe, 
     where = "/".join(part for part in ((recipe.group or "").strip("/"), path) if part) or None
     job = replace(job, group=where, format=recipe.format, variables=recipe.variables if not path else None)
     dim = layout.joined_dim()
-    if dim is None or isinstance(recipe.concat_dim, Mapping):
+    if dim is None or recipe.files or isinstance(recipe.concat_dim, Mapping):
         # Not simply one after another: everything is scanned again and combined as it was the first time.
-        urls = list(layout.spans)
+        urls = list(recipe.files or layout.spans)
         found = [scan_member(url, job) for url in urls]
         if len(found) > 1:
             whole = recipe.combine_found(found, [(number,) for number in range(len(found))], urls, load)

@@ -247,3 +247,65 @@ def test_constant_bounds_are_kept_once_in_references(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found.tas.values, combined(*files).tas.values)
 
 
+class TestRefreshOfOtherFormats:
+    """One source of an archive of another format changes: the archive is what a fresh scan gives, or it says why not."""
+
+    def test_zipped_members(self, tmp_path: Path) -> None:
+        import zipfile
+
+        def pack(scale: float) -> str:
+            path = write(tmp_path / "a.nc", 0, scale=scale)
+            (tmp_path / "runs.zip").unlink(missing_ok=True)
+            with zipfile.ZipFile(tmp_path / "runs.zip", "w") as archive:
+                archive.write(path, "deep/a.nc")
+            return f"{tmp_path / 'runs.zip'}::deep/a.nc"
+
+        url, target = pack(0.1), tmp_path / "x.insitu"
+        insitu.Archive.open(url).save(target)
+        pack(0.5)
+        insitu.refresh(target)
+        xr.testing.assert_identical(insitu.open_dataset(target).load(), combined(tmp_path / "a.nc"))
+
+    def test_zipped_zarr(self, tmp_path: Path) -> None:
+        import shutil
+
+        def pack(factor: float) -> xr.Dataset:
+            data = xr.Dataset({"v": ("x", factor * np.arange(10.0))})
+            data.to_zarr(tmp_path / "x.zarr", zarr_format=2, mode="w")
+            shutil.make_archive(str(tmp_path / "x.zarr"), "zip", tmp_path / "x.zarr")
+            return data
+
+        pack(1.0)
+        target = tmp_path / "x.insitu"
+        insitu.Archive.open(tmp_path / "x.zarr.zip").save(target)
+        expected = pack(3.5)
+        insitu.refresh(target)
+        xr.testing.assert_equal(insitu.open_dataset(target).load(), expected)
+
+    def test_tiff_with_a_short_last_strip(self, tmp_path: Path) -> None:
+        import tifffile
+
+        path, target = tmp_path / "a.tif", tmp_path / "x.insitu"
+        tifffile.imwrite(path, np.arange(70, dtype="u2").reshape(7, 10), rowsperstrip=3)
+        insitu.Archive.open(path).save(target)
+        values = np.arange(70, 140, dtype="u2").reshape(7, 10)
+        tifffile.imwrite(path, values, rowsperstrip=4, compression="zlib")
+        insitu.refresh(target)
+        np.testing.assert_array_equal(insitu.read(target, "band_data")[0], values)
+
+    def test_tile_compressed_fits(self, tmp_path: Path) -> None:
+        from astropy.io import fits
+
+        def store(values: Any, kind: str) -> None:
+            fits.HDUList([fits.PrimaryHDU(), fits.CompImageHDU(values, name="SCI", compression_type=kind)]).writeto(
+                tmp_path / "a.fits", overwrite=True
+            )
+
+        first = np.arange(600, dtype="i4").reshape(20, 30)
+        store(first, "RICE_1")
+        target = tmp_path / "x.insitu"
+        insitu.Archive.open(tmp_path / "a.fits").save(target)
+        store(first * 3, "GZIP_1")
+        insitu.refresh(target)
+        (name,) = [path for path, _ in insitu.scan(target).all_arrays() if "sci" in path.lower()]
+        np.testing.assert_array_equal(insitu.read(target, name), first * 3)

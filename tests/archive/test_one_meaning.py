@@ -246,9 +246,7 @@ def test_the_server_gives_the_same(archives: Any, tmp_path: Path) -> None:
     with serving([Path(url).parent], tmp_path / "log") as server:
         near = insitu.open_dataset(url, active=server.url, active_required=True)
         np.testing.assert_allclose(near.v.mean("time").values, expected.v.mean("time").values, rtol=1e-12)
-        told = json.loads(
-            _run(["reduce", url, "v", "mean", "--dim", "time", "--active", server.url, "--as", "json"])
-        )
+        told = json.loads(_run(["reduce", url, "v", "mean", "--dim", "time", "--active", server.url, "--as", "json"]))
         np.testing.assert_allclose(told["mean"], expected.v.mean("time").values, rtol=1e-12)
 
 

@@ -141,7 +141,7 @@ def _save_one(url: Any, target: str, opening: dict[str, Any], how: dict[str, Any
     if verbose:
         for name, array in tree.all_arrays():
             problems.print(described(name, array, tree), markup=False, soft_wrap=True)
-    save_tree(tree, target, recipe=archive.recipe, **how)
+    save_tree(tree, target, recipe=archive.recipe_to_save(), **how)
     return sum(array.nbytes for _, array in tree.all_arrays())
 
 

@@ -51,6 +51,8 @@ class Recipe:
     format: str | None = None
     decoding: Mapping[str, Any] = field(default_factory=dict)
     """Keywords of decoding that are not xarray's defaults."""
+    files: tuple[str, ...] = ()
+    """What was scanned, where that is not the sources of the chunks: members of archives, documents that describe other files."""
 
     def rules(self, load: Load) -> Rules:
         """Return the rules by which variables are joined and compared."""
@@ -123,8 +125,9 @@ class Recipe:
     def to_document(self) -> dict[str, Any] | None:
         """Return the recipe as plain values; None if it holds what cannot be written as text (functions, arrays)."""
         document = {key: value for key, value in asdict(self).items() if value is not DEFAULT and value is not None}
-        if not document["decoding"]:
-            del document["decoding"]
+        for name in ("decoding", "files"):
+            if not document[name]:
+                del document[name]
         return document if _is_plain(document) else None
 
     @classmethod
@@ -132,8 +135,9 @@ class Recipe:
         """Return the recipe that was saved; keywords of newer versions are left out."""
         names = {item.name for item in fields(cls)}
         known = {key: value for key, value in document.items() if key in names}
-        if known.get("variables") is not None:
-            known["variables"] = tuple(known["variables"])
+        for name in ("variables", "files"):
+            if known.get(name) is not None:
+                known[name] = tuple(known[name])
         return cls(**known)
 
     def decoding_options(self) -> Decoding:

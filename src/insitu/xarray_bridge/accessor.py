@@ -101,7 +101,7 @@ class InsituAccessor:
         UnsupportedError
             If the format cannot hold some variable: which, because of which files, and what to do.
         """
-        recipe = None if self.archive is None else self.archive.recipe
+        recipe = None if self.archive is None else self.archive.recipe_to_save()
         options = self._options(storage_options)
         save_tree(self.tree(), target, format=format, mode=mode, recipe=recipe, storage_options=options, **how)
 
