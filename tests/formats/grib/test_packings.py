@@ -236,3 +236,14 @@ def test_one_value_with_scales(packing: str, gaps: bool) -> None:
         at += int.from_bytes(message[at : at + 4], "big")
     message[at + 15 : at + 19] = struct.pack(">HH", 2, 3)
     is_same_or_left_to_eccodes(bytes(message))
+
+
+def test_no_groups_at_all(grib_file: Any) -> None:
+    """ecCodes takes such a field for one value, and so it is read."""
+    message = bytearray(packed(0, [(0, 0, [0] * POINTS)], 0))
+    at = 16
+    while message[at + 4] != 5:
+        at += int.from_bytes(message[at : at + 4], "big")
+    message[at + 31 : at + 35] = bytes(4)
+    found = grib_file(bytes(message))
+    np.testing.assert_array_equal(found, expected(bytes(message)).astype(found.dtype))
