@@ -11,6 +11,7 @@ import pytest
 from insitu.codecs.form import octets
 from insitu.codecs.grib_sections import parts_of
 from insitu.codecs.grib_values import values_of
+from insitu.errors import CodecError
 
 eccodes = pytest.importorskip("eccodes")
 pytest.importorskip("imagecodecs")
@@ -247,3 +248,14 @@ def test_no_groups_at_all(grib_file: Any) -> None:
     message[at + 31 : at + 35] = bytes(4)
     found = grib_file(bytes(message))
     np.testing.assert_array_equal(found, expected(bytes(message)).astype(found.dtype))
+
+
+@pytest.mark.parametrize("bits", [8, 12, 16, 20])
+@pytest.mark.parametrize("part", [0.3, 0.6, 0.9])
+def test_a_stream_that_ends_too_early_is_an_error(bits: int, part: float) -> None:
+    """Memory that the decoder never wrote was taken for numbers of more than one byte."""
+    message = written("grid_ccsds", bits, rough(bits))
+    parts = parts_of(octets(message))
+    short = parts._replace(data=parts.data[: int(parts.data.size * part)])
+    with pytest.raises(CodecError, match="ends after"):
+        values_of(short, POINTS)
