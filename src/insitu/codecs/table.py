@@ -41,6 +41,7 @@ TABLE: dict[str, str] = {
     "fits_logical": "fits_cells.fits_logical",
     "fits_plio": "plio.plio",
     "fits_quantized": "quantized.fits_quantized",
+    "fits_scaled": "fits_cells.fits_scaled",
     "fits_text": "fits_cells.fits_text",
     "fletcher32": "checksums.fletcher32",
     "grib": "grib.grib",

@@ -149,6 +149,8 @@ class Builder:
                 self.problems.note(path, f"the link leads nowhere ({place.file}:{place.path})")
                 return
             opened, target, inner = found
+            # A dot is the group itself, as in the paths of files.
+            inner = "/".join(part for part in inner.split("/") if part not in ("", "."))
             if (opened.window.url, target.address) in above:
                 self.problems.note(path, f"the link leads back to a group above it ({place.file}:{place.path})")
                 return
@@ -156,7 +158,7 @@ class Builder:
             asked = None if branch.asked is None else {n[len(path) + 1 :] for n in branch.asked if below(n, path)}
             problems = Problems(self.problems.errors)
             if isinstance(target, Dataset):
-                folder, _, leaf = inner.rstrip("/").rpartition("/")
+                folder, _, leaf = inner.rpartition("/")
                 group = scan(Place(opened.window, folder, {leaf}), problems, above)
                 if variable_name(leaf) in group.arrays:
                     arrays[name] = _apart(group.arrays[variable_name(leaf)], name, arrays)

@@ -77,7 +77,7 @@ def _scan(neighbours: Neighbours, place: Place, problems: Problems, above: tuple
     builder = Builder(neighbours, window, file, problems, picked.wanted, picked.paths.path)
     graft = partial(_scan, neighbours)
     built = builder.build(picked.top, picked.nodes, (*above, (window.url, picked.top.group.address)), graft)
-    path = tuple(part for part in place.group.split("/") if part)
+    path = tuple(part for part in place.group.split("/") if part not in ("", "."))
     if any(link.name == INFORMATION for link in picked.top.group.links) if not path else path[0] == "HDFEOS":
         text = read_structure(neighbours, window)
         built = named_fields(built, Structure.of(text), path) if text else built
@@ -113,7 +113,7 @@ def _read(file: File, path: str, names: set[str] | None, settled: Callable[[Obje
     superblock = yield from begin(file)
     objects: Objects = {}
     indexed = names is None
-    parts = [part for part in path.split("/") if part]
+    parts = [part for part in path.split("/") if part not in ("", ".")]
     if not parts:
         yield from read_object(file, superblock.root, objects, indexed, _all_children)
         top = root = _group(objects, superblock.root)
