@@ -128,7 +128,13 @@ class Builder:
             dims = [f"{variable.name}_null"]
         dims += [f"{variable.name}_element_{axis}" for axis in range(len(dataset.datatype.shape))]
         attributes = shown_attributes(dataset.attributes, self.named)
-        return array_of(self.neighbours, self.window, self.file, dataset, tuple(shape), tuple(dims), attributes)
+        made = array_of(self.neighbours, self.window, self.file, dataset, tuple(shape), tuple(dims), attributes)
+        if "enum" in made.details and dataset.type_address is not None:
+            # Writers need the type's name again; it is not known where the type lies outside of what was scanned.
+            path = self.named(dataset.type_address)
+            if path.startswith("/"):
+                made = dataclasses.replace(made, details={**made.details, "enum_name": path.rpartition("/")[2]})
+        return made
 
     def _graft(
         self,
