@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 

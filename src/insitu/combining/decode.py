@@ -25,8 +25,8 @@ from insitu.combining.conventions import Decoding, coordinates, needs_values, re
 from insitu.combining.gaps import filled_gaps
 from insitu.combining.member import Load, Member, Variable
 from insitu.combining.restoring import is_decoded, restored, typed
-from insitu.combining.stored_encoding import NETCDF, stored_encoding
 from insitu.combining.small import Blocks, fetched, stored_values
+from insitu.combining.stored_encoding import NETCDF, stored_encoding
 from insitu.errors import CodecError, InsituError, UnknownCodecError
 from insitu.model import Encoding, Kind, Packing, Packings, Tile, VirtualArray, VirtualGroup
 from insitu.sources import ByteSource

@@ -19,8 +19,18 @@ from insitu.xarray_bridge.values import to_dask
 __all__ = ["dataset_of", "is_dask", "member_from"]
 
 
-def dataset_of(member: Member, access: Access | None = None) -> xarray.Dataset:
-    """The dataset that a member makes: virtual arrays where values are not known yet."""
+def dataset_of(member: Member, access: Access | None = None, *, indexed: bool = True) -> xarray.Dataset:
+    """The dataset that a member makes: virtual arrays where values are not known yet.
+
+    Parameters
+    ----------
+    member
+        What was found.
+    access
+        How its values are reached.
+    indexed
+        Whether the labels of dimensions become indexes.
+    """
     register()
     access = access or Access()
     coords: dict[Any, xarray.Variable] = {}
@@ -30,8 +40,9 @@ def dataset_of(member: Member, access: Access | None = None) -> xarray.Dataset:
         if member.source is not None:
             made.encoding = {"original_shape": variable.shape, **made.encoding, "source": member.source}
         (coords if name in member.coords else data)[dataset_name(name)] = made
-    plain = {name: coords.pop(name) for name in member.unindexed if name in coords}
-    dataset = xarray.Dataset(data, coords=coords, attrs=dict(member.attributes))
+    plain = {name: coords.pop(name) for name in member.unindexed if indexed and name in coords}
+    labels: Any = coords if indexed else xarray.Coordinates(coords, indexes={})
+    dataset = xarray.Dataset(data, coords=labels, attrs=dict(member.attributes))
     if plain:
         dataset = dataset.assign_coords(xarray.Coordinates(plain, indexes={}))
     dataset.encoding = dict(member.encoding)

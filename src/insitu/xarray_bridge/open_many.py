@@ -26,6 +26,7 @@ from insitu.reading import ChunkCache
 from insitu.xarray_bridge.computed import COMPUTED, combined_by_xarray, computes
 from insitu.xarray_bridge.dataset import dataset_of, member_from
 from insitu.xarray_bridge.lazy import Access
+from insitu.xarray_bridge.engine_keywords import without_engine_keywords
 from insitu.xarray_bridge.opening import access_to, chunked, only_groups
 
 __all__ = ["open_mfdataset"]
@@ -107,6 +108,8 @@ def open_mfdataset(
     urls, access = access_to(urls, storage_options, cache, active, active_required)
     rules = Rules(loader(access.storage_options), data_vars, coords, compat, join, combine_attrs)
     names = tuple([variables] if isinstance(variables, str) else variables) if variables is not None else None
+    decode = without_engine_keywords({"format": format, **decode})
+    format = decode.pop("format", None)
     job = Job(
         Decoding.of(**decode),
         group=group,
