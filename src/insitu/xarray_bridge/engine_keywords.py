@@ -17,7 +17,7 @@ IGNORED = ("clobber", "diskless", "persist", "lock", "autoclose", "invalid_netcd
 """Of netCDF4, h5netcdf and scipy: how files are opened and written."""
 ONLY: Mapping[str, tuple[Any, ...]] = {
     "mode": (None, "r"),
-    "phony_dims": (None, "sort"),
+    "phony_dims": (None,),  # dimensions without a name are numbered as netCDF-4 numbers them, not as h5netcdf does
     "decode_vlen_strings": (None, True),
     "driver": (None,),
     "driver_kwds": (None, {}),

@@ -176,7 +176,8 @@ class LazyArray(Methods, NDArrayOperatorsMixin, ExplicitlyIndexed):
         selected = self._orthogonal(tuple(k for k in _spelled(keys, self.ndim) if k is not None))
         for axis in new:
             selected = selected.expand_dims(axis)
-        return selected
+        # One object (a text, a date) is what xarray looks at to find out of which type they are.
+        return selected.read().item() if selected.dtype.hasobject and not selected.ndim and self.ndim else selected
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise TypeError(
@@ -275,7 +276,7 @@ class LazyArray(Methods, NDArrayOperatorsMixin, ExplicitlyIndexed):
         to = np.dtype(dtype)
         if not np.can_cast(self.dtype, to, casting):
             raise TypeError(f"Cannot cast array data from {self.dtype!r} to {to!r} according to the rule {casting!r}")
-        if to == self.dtype:
+        if to == self.dtype and to.metadata == self.dtype.metadata:  # xarray writes enumerations by their metadata
             return self
         if not self.steps and np.can_cast(self.dtype, to, "safe") and self.dtype.kind in "biufc" and to.kind in "iufc":
             return LazyArray(replace(self.array, dtype=to), self.access)  # a place is cast as it is filled

@@ -25,8 +25,8 @@ from insitu.opening import Verify
 from insitu.reading import ChunkCache
 from insitu.xarray_bridge.computed import COMPUTED, combined_by_xarray, computes
 from insitu.xarray_bridge.dataset import dataset_of, member_from
-from insitu.xarray_bridge.lazy import Access
 from insitu.xarray_bridge.engine_keywords import without_engine_keywords
+from insitu.xarray_bridge.lazy import Access
 from insitu.xarray_bridge.opening import access_to, chunked, only_groups
 
 __all__ = ["open_mfdataset"]

@@ -53,7 +53,7 @@ from insitu.formats.hdf5.odd_fill import read_odd_fill
 from insitu.formats.hdf5.pipeline import Filter, parse_filters
 from insitu.formats.hdf5.pointers import BOOKKEEPING, read_pointing
 from insitu.formats.hdf5.segments import Segment, read_segments
-from insitu.formats.hdf5.shared import committed_address, unshared
+from insitu.formats.hdf5.shared import unshared
 from insitu.formats.hdf5.values import NOTHING, heaped_value
 from insitu.formats.hdf5.walk import DAMAGE, Side, Walk, damaged
 
@@ -87,8 +87,6 @@ class Dataset:
     """Of a virtual dataset: what it is made of."""
     segments: tuple[Segment, ...] = ()
     """The parts of other files that the data lies in."""
-    type_address: int | None = None
-    """Where its type lies, if that has a name in the file."""
     problem: InsituError | None = None
     """Why its data cannot be taken. Its extent is known even so: netCDF counts its dimensions."""
 
@@ -139,6 +137,8 @@ def read_object(
             for child in new:
                 objects[child] = None  # claimed: nobody else waits for it
             yield Side([read_object(file, child, objects, indexed, follow) for child in new])
+        elif DATATYPE in kinds:
+            file.named_types[address] = next(m.body for m in messages if m.kind == DATATYPE)
     except (InsituError, *DAMAGE) as problem:
         objects[address] = damaged(problem, offset=address + file.base, structure="object header")
 
@@ -161,18 +161,16 @@ def _links(file: File, messages: list[Message]) -> Walk[tuple[list[Link], bool]]
 def _read_dataset(file: File, address: int, messages: list[Message], indexed: bool) -> Walk[Dataset]:
     parts: dict[int, Message] = {}
     committed = False
-    type_address = None
     for message in messages:
         if message.kind in _DESCRIPTION:
             if message.shared:
-                if message.kind == DATATYPE:
-                    committed, type_address = True, committed_address(file, message.body)
+                committed |= message.kind == DATATYPE
                 message = yield from unshared(file, message)
             parts.setdefault(message.kind, message)
     if DATASPACE not in parts or DATATYPE not in parts:
         file.fail("has a layout, but no dataspace or datatype", address, "object header")
     space = remembered(parse_dataspace, parts[DATASPACE].body, file.length_size)
-    dataset = Dataset(address, space, committed, type_address=type_address)
+    dataset = Dataset(address, space, committed)
     problem, attributes = yield Side([_describe(file, dataset, parts, indexed), _values(file, messages)], keep=True)
     if isinstance(attributes, InsituError):
         problem = attributes

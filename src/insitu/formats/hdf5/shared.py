@@ -13,7 +13,7 @@ from insitu.formats.hdf5.messages import Message
 from insitu.formats.hdf5.object_header import read_object_header
 from insitu.formats.hdf5.walk import Once, Walk
 
-__all__ = ["committed_address", "read_shared", "shared_in_heap", "unshared"]
+__all__ = ["read_shared", "shared_in_heap", "unshared"]
 
 DEPTH_LIMIT = 8
 
@@ -24,15 +24,6 @@ def unshared(file: File, message: Message) -> Walk[Message]:
         return message
     body = yield from read_shared(file, message.kind, message.body)
     return Message(message.kind, message.flags & ~2, body, message.order)
-
-
-def committed_address(file: File, body: bytes) -> int | None:
-    """Return the address of the object that holds a shared message, a committed datatype; None if it lies in a heap."""
-    version, where = body[0], body[1]
-    at = 8 + file.length_size if version == 1 else 2
-    if (version == 3 and where == 1) or at + file.offset_size > len(body):
-        return None
-    return int.from_bytes(body[at : at + file.offset_size], "little")
 
 
 def read_shared(file: File, kind: int, body: bytes, depth: int = 0) -> Walk[bytes]:
