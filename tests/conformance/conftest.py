@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
-import xarray.tests.conftest as xarray_fixtures
 
 from conformance.exceptions import NOT_RUN, reason_for
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import xarray.tests.conftest as xarray_fixtures
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,11 +41,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xfail(reason=reason, strict=True, run=reason not in NOT_RUN))
 
 
-# Fixtures that xarray's tests ask for.
-globals().update(
-    {
-        name: getattr(xarray_fixtures, name)
-        for name in ("time_unit", "use_dask", "simple_datatree", "create_test_datatree")
-        if hasattr(xarray_fixtures, name)
-    }
-)
+def _is_fixture(value: Any) -> bool:
+    # The second is what pytest up to 8.3 makes of a fixture.
+    return type(value).__name__ == "FixtureFunctionDefinition" or hasattr(value, "_pytestfixturefunction")
+
+
+# The fixtures that xarray's tests ask for.
+globals().update({name: value for name, value in vars(xarray_fixtures).items() if _is_fixture(value)})

@@ -98,5 +98,6 @@ def stored_values(array: VirtualArray, blocks: Blocks) -> npt.NDArray[Any]:
         ]
         joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
     # With the ellipsis one element stays an array: as a scalar, bytes lose their NULs, and so their type.
-    shown: tuple[Any, ...] = (*(slice(0, axis.length) for axis in tile.axes), ...)
-    return joined[shown].reshape(array.shape)
+    shown: Any = (*(slice(0, axis.length) for axis in tile.axes), ...)
+    values: npt.NDArray[Any] = joined[shown].reshape(array.shape)
+    return values
