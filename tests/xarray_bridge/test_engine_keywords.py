@@ -66,7 +66,7 @@ def test_unknown_keywords_are_errors(path: Path, door: str) -> None:
         DOORS[door](path, bogus=1)
 
 
-@pytest.mark.parametrize("door", ["virtual", "engine"])
+@pytest.mark.parametrize("door", DOORS)
 def test_complex_numbers_along_a_dimension_are_refused(tmp_path: Path, door: str) -> None:
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
         file.createDimension("y", 3)
