@@ -14,7 +14,8 @@ InsituError                     anything of ours
 │   ├── UnknownCodecError LookupError     nothing here decodes that: install what the message names
 │   └── ChecksumError                     the bytes are damaged
 ├── SelectionError   IndexError           the selection does not fit the array
-├── VariableError    KeyError             no such variable or group
+├── VariableError    KeyError             no such variable
+│   └── GroupError       OSError          no such group (xarray's engines raise OSError, too)
 └── ModelError       ValueError           arrays that cannot be joined or shaped that way
 ```
 
@@ -30,6 +31,7 @@ __all__ = [
     "ChecksumError",
     "CodecError",
     "FormatError",
+    "GroupError",
     "InsituError",
     "ModelError",
     "NotFoundError",
@@ -185,6 +187,12 @@ class VariableError(InsituError, KeyError):
     """There is no such variable or group."""
 
     kind = "variable"
+
+
+class GroupError(VariableError, OSError):
+    """There is no such group."""
+
+    kind = "group"
 
 
 class ModelError(InsituError, ValueError):

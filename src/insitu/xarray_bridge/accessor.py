@@ -18,7 +18,7 @@ from insitu.reducing.reductions import Rules
 from insitu.xarray_bridge.distributions import histogram, quantile
 from insitu.xarray_bridge.grouping import Grouped
 from insitu.xarray_bridge.lazy import LazyArray
-from insitu.xarray_bridge.ordinary import behind
+from insitu.xarray_bridge.ordinary import behind, dataset_name, stored_name
 from insitu.xarray_bridge.reductions import statistics_of, streams
 from insitu.xarray_bridge.saving import decoded_group, encoded_like, stored_group
 from insitu.xarray_bridge.weighing import Weighted
@@ -36,7 +36,7 @@ class InsituAccessor:
     def _lazy(self) -> Iterator[tuple[str, LazyArray]]:
         for name, variable in self._dataset.variables.items():
             if (array := behind(variable)) is not None:
-                yield str(name), array
+                yield stored_name(name), array
 
     @property
     def virtual(self) -> list[str]:
@@ -64,7 +64,7 @@ class InsituAccessor:
         for name, lazy in self._lazy():
             if lazy.steps:
                 raise ValueError(f"variable {name!r} is computed from what is stored: load() it, or drop it")
-            variable = self._dataset.variables[name]
+            variable = self._dataset.variables[dataset_name(name)]
             arrays[name] = _named(lazy.array, tuple(map(str, variable.dims)), dict(variable.attrs))
         return VirtualGroup(arrays, attributes=dict(self._dataset.attrs))
 

@@ -25,6 +25,7 @@ from insitu.opening import Verify
 from insitu.reading import ChunkCache
 from insitu.xarray_bridge.computed import COMPUTED, combined_by_xarray, computes
 from insitu.xarray_bridge.dataset import dataset_of, member_from
+from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
 from insitu.xarray_bridge.lazy import Access
 from insitu.xarray_bridge.opening import access_to, chunked, only_groups
 
@@ -107,8 +108,10 @@ def open_mfdataset(
     urls, access = access_to(urls, storage_options, cache, active, active_required)
     rules = Rules(loader(access.storage_options), data_vars, coords, compat, join, combine_attrs)
     names = tuple([variables] if isinstance(variables, str) else variables) if variables is not None else None
+    kept = without_engine_keywords({"format": format, **decode})
+    format = kept.pop("format", None)
     job = Job(
-        Decoding.of(**decode),
+        Decoding.of(**kept),
         group=group,
         format=format,
         variables=names,
@@ -131,6 +134,7 @@ def open_mfdataset(
             if named is None
             else combine_named(found, named, rules, errors)
         )
+        check_complex(member, decode)
         dataset = dataset_of(member, access)
     if attrs_file is not None:
         dataset.attrs = dict(_attributes_of(attrs_file, found, urls))

@@ -21,6 +21,7 @@ from insitu.reducing.active import Active
 from insitu.sources import displayed, open_source
 from insitu.sources.address import is_remote
 from insitu.xarray_bridge.dataset import dataset_of
+from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
 from insitu.xarray_bridge.lazy import Access, LazyArray
 from insitu.xarray_bridge.values import to_dask
 
@@ -42,6 +43,7 @@ def open_dataset(
     active_required: bool = False,
     verify: Verify = "read",
     allow_local: bool = False,
+    create_default_indexes: bool = True,
     storage_options: Mapping[str, Any] | None = None,
     **decode: Any,
 ) -> xarray.Dataset:
@@ -70,11 +72,13 @@ def open_dataset(
     verify, allow_local
         When to find out whether sources are what was scanned, and whether references from elsewhere may name files of this machine: see
         `insitu.scan`.
+    create_default_indexes
+        Whether the labels of dimensions become indexes, as in `xarray.open_dataset`.
     storage_options
         Credentials and endpoints: see `insitu.scan`.
     **decode
         xarray's: `decode_cf`, `mask_and_scale`, `decode_times`, `decode_timedelta`, `use_cftime`, `concat_characters`, `decode_coords`,
-        `drop_variables`.
+        `drop_variables`. Keywords of xarray's netCDF engines (`auto_complex`, `lock`, …) are taken too, and change nothing.
 
     Returns
     -------
@@ -90,13 +94,15 @@ def open_dataset(
     (url,), access = access_to([url], storage_options, cache, active, active_required)
     how = {"group": group, "format": format, "verify": verify, "allow_local": allow_local}
     job = _job(access, decode, errors, variables=names, **how)
+    format = job.format
     told = None
     if access.active is not None and isinstance(url, str) and is_remote(url) and format is None:
         told = access.active.scan(url, group=group, storage_options=access.storage_options)
     member = scan_member(url, job, told=told)
     if member.groups:
         warnings.warn(only_groups(member, group), InsituWarning, stacklevel=2)
-    dataset = dataset_of(member, access)
+    check_complex(member, decode)
+    dataset = dataset_of(member, access, indexed=create_default_indexes)
     return dataset if chunks is None else chunked(dataset, chunks)
 
 
@@ -125,6 +131,7 @@ def open_groups(
     active_required: bool = False,
     verify: Verify = "read",
     allow_local: bool = False,
+    create_default_indexes: bool = True,
     storage_options: Mapping[str, Any] | None = None,
     **decode: Any,
 ) -> dict[str, xarray.Dataset]:
@@ -133,7 +140,8 @@ def open_groups(
     job = _job(access, decode, errors, group=group, format=format, verify=verify, allow_local=allow_local)
     found: dict[str, xarray.Dataset] = {}
     for path, member in scan_tree(url, job):
-        dataset = dataset_of(member, access)
+        check_complex(member, decode)
+        dataset = dataset_of(member, access, indexed=create_default_indexes)
         found[f"/{path}"] = dataset if chunks is None else chunked(dataset, chunks)
     return found
 
@@ -141,6 +149,10 @@ def open_groups(
 def _job(access: Access, decode: Mapping[str, Any], errors: str, **how: Any) -> Job:
     if errors not in ("raise", "warn"):
         raise ValueError(f'errors must be "raise" or "warn", not {errors!r}')
+    if how["group"] is not None and not isinstance(how["group"], str):
+        raise ValueError(f"group must be a string or None, not {how['group']!r}")
+    decode = without_engine_keywords({"format": how.pop("format"), **decode})
+    how["format"] = decode.pop("format", None)
     return Job(Decoding.of(**decode), storage_options=access.storage_options, catch=errors == "warn", **how)
 
 
@@ -173,7 +185,7 @@ def access_to(
         if not isinstance(url, (str, PathLike)):
             source = open_source(url, options)
             if source.url.startswith(("memory:", "file-object:")):
-                kept += [source, url]
+                kept.append(source)  # which holds the bytes, or the open file
             url = source
         opened.append(url)
     chosen = cache if isinstance(cache, ChunkCache) or cache is None else ChunkCache(int(cache))

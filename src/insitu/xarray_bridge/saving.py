@@ -15,24 +15,35 @@ import numpy as np
 import xarray
 from xarray.conventions import encode_cf_variable, encode_dataset_coordinates
 
+from insitu.codecs.cf import MARKS
 from insitu.combining.member import in_memory
 from insitu.combining.restoring import details_of, hinted
 from insitu.errors import UnsupportedError
 from insitu.model import VirtualArray, VirtualGroup
-from insitu.xarray_bridge.ordinary import behind
+from insitu.xarray_bridge.ordinary import behind, stored_name
 from insitu.zarr_metadata.said import said
 
 __all__ = ["decoded_group", "encoded_like", "stored_group"]
 
-USED_UP = ("_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "_Encoding")
-"""Attributes that decoding takes away, and that say again how stored values are meant."""
+USED_UP = (
+    "_FillValue",
+    "missing_value",
+    "scale_factor",
+    "add_offset",
+    "_Unsigned",
+    "units",
+    "calendar",
+    "_Encoding",
+    "least_significant_digit",
+)
+"""Attributes that opening takes away, and that say again how stored values are meant."""
 
 
 def encoded_like(dataset: xarray.Dataset, like: VirtualGroup) -> xarray.Dataset:
     """The dataset whose times in memory will be counted as those of an archive that holds stored values."""
     changed = dataset.copy()
     for name, variable in changed.variables.items():
-        known = like.arrays.get(str(name))
+        known = like.arrays.get(stored_name(name))
         if (
             known is None
             or behind(variable) is not None
@@ -65,12 +76,12 @@ def decoded_group(dataset: xarray.Dataset, like: VirtualGroup | None = None) -> 
             if carried is not None:
                 array, attributes, details = carried, variable.attrs, details_of(variable.encoding)
             else:  # dates, lists: xarray knows how
-                known = like.arrays.get(str(name)) if like is not None else None
-                array, attributes = _encoded(str(name), variable, known)
+                known = like.arrays.get(stored_name(name)) if like is not None else None
+                array, attributes = _encoded(stored_name(name), variable, known)
                 details = {}
-        arrays[str(name)] = _described(array, variable, attributes, details)
-    indexed = set(map(str, dataset.xindexes))
-    coordinates = [str(name) for name in dataset.coords]
+        arrays[stored_name(name)] = _described(array, variable, attributes, details)
+    indexed = set(map(stored_name, dataset.xindexes))
+    coordinates = [stored_name(name) for name in dataset.coords]
     unindexed = [name for name in coordinates if name in map(str, dataset.dims) and name not in indexed]
     details = {"coordinates": coordinates, "unindexed": unindexed, "unlimited": _unlimited(dataset)}
     return VirtualGroup(arrays, attributes=dict(dataset.attrs), details=details)
@@ -90,12 +101,12 @@ def stored_group(dataset: xarray.Dataset, inline: int = 0) -> VirtualGroup:
     arrays = {}
     for name, variable in variables.items():
         lazy = behind(variable)
-        stored = _undecoded(str(name), lazy.array, variable) if lazy is not None and not lazy.steps else None
+        stored = _undecoded(stored_name(name), lazy.array, variable) if lazy is not None and not lazy.steps else None
         if stored is not None and (variable.nbytes > inline or _can_be_said(stored)):
-            arrays[str(name)] = stored
+            arrays[stored_name(name)] = stored
         else:
-            array, own = _encoded(str(name), variable)
-            arrays[str(name)] = _described(array, variable, own, {})
+            array, own = _encoded(stored_name(name), variable)
+            arrays[stored_name(name)] = _described(array, variable, own, {})
     return VirtualGroup(arrays, attributes=attributes, details={"unlimited": _unlimited(dataset)})
 
 
@@ -136,6 +147,7 @@ def _encoded(
     if like is not None:
         loaded.encoding |= {key: like.attributes[key] for key in ("units", "calendar") if key in like.attributes}
         loaded.encoding["dtype"] = like.dtype
+    _mark_missing_texts(loaded)
     encoded = encode_cf_variable(loaded, name=name)
     values = np.asarray(encoded.values)
     if values.dtype.kind == "O":
@@ -147,7 +159,22 @@ def _encoded(
             variable=name,
             hint="Drop the variable, or write it to a file of its own",
         )
-    return carried, dict(encoded.attrs)
+    digits = {key: variable.encoding[key] for key in USED_UP[-1:] if key in variable.encoding}
+    return carried, {**encoded.attrs, **digits}
+
+
+def _mark_missing_texts(variable: xarray.Variable) -> None:
+    """Give texts some of which are missing a `_FillValue` that none of them is: without one xarray would write them as empty."""
+    if variable.dtype.kind != "O":
+        return
+    values = variable.values.reshape(-1).tolist()
+    texts = {value for value in values if isinstance(value, str)}
+    rest = [value for value in values if not isinstance(value, str)]
+    if not texts or not rest or not all(value is None or value != value for value in rest):
+        return
+    known = [mark for key in MARKS if isinstance(mark := variable.encoding.pop(key, None), str)]
+    fill = next((mark for mark in [*known, ""] if mark not in texts), None)
+    variable.encoding["_FillValue"] = "_" * (max(map(len, texts)) + 1) if fill is None else fill
 
 
 def _undecoded(name: str, array: VirtualArray, variable: xarray.Variable) -> VirtualArray:

@@ -45,7 +45,11 @@ def array_v3(said: Said) -> dict[str, Any]:
     attributes = stored_attributes(said)
     text_values = _text(encoding)
     raw = _missing_fill(said, encoding)
-    if "_FillValue" in attributes:
+    if isinstance(attributes.get("_FillValue"), str) and encoding.dtype.kind in "OU":
+        # xarray writes such a fill value into V3 stores, but opens none that has one; under this name it masks too.
+        marks = [attributes.pop("_FillValue"), *np.ravel(attributes.get("missing_value", [])).tolist()]
+        attributes["missing_value"] = marks if len(set(marks)) > 1 else marks[0]
+    elif "_FillValue" in attributes:
         attributes["_FillValue"] = _coded(attributes["_FillValue"], encoding.dtype)
     return {
         "zarr_format": 3,

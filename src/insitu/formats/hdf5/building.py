@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from insitu.errors import FormatError, InsituError
+from insitu.formats.hdf5.datatype import Datatype, parse_datatype
 from insitu.formats.hdf5.file import File
+from insitu.formats.hdf5.memo import remembered
 from insitu.formats.hdf5.neighbours import Neighbours
 from insitu.formats.hdf5.netcdf4 import Node, Variable, shown_attributes, variable_name
 from insitu.formats.hdf5.objects import Dataset
@@ -128,7 +130,19 @@ class Builder:
             dims = [f"{variable.name}_null"]
         dims += [f"{variable.name}_element_{axis}" for axis in range(len(dataset.datatype.shape))]
         attributes = shown_attributes(dataset.attributes, self.named)
-        return array_of(self.neighbours, self.window, self.file, dataset, tuple(shape), tuple(dims), attributes)
+        made = array_of(self.neighbours, self.window, self.file, dataset, tuple(shape), tuple(dims), attributes)
+        if "enum" in made.details and (name := self._type_name(dataset.datatype)) is not None:
+            made = dataclasses.replace(made, details={**made.details, "enum_name": name})
+        return made
+
+    def _type_name(self, datatype: Datatype) -> str | None:
+        """The name of the committed datatype that is equal to a dataset's, as netCDF finds it; None if none was met."""
+        for address, body in self.file.named_types.items():
+            named = remembered(parse_datatype, body)
+            if (named.kind, named.dtype, named.names) == (datatype.kind, datatype.dtype, datatype.names):
+                path = self.named(address)
+                return path.rpartition("/")[2] if path.startswith("/") else None
+        return None
 
     def _graft(
         self,

@@ -137,6 +137,8 @@ def read_object(
             for child in new:
                 objects[child] = None  # claimed: nobody else waits for it
             yield Side([read_object(file, child, objects, indexed, follow) for child in new])
+        elif DATATYPE in kinds:
+            file.named_types[address] = next(m.body for m in messages if m.kind == DATATYPE)
     except (InsituError, *DAMAGE) as problem:
         objects[address] = damaged(problem, offset=address + file.base, structure="object header")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 
-from insitu.errors import FormatError, InsituError, UnsupportedError, VariableError
+from insitu.errors import FormatError, GroupError, InsituError, UnsupportedError, VariableError
 from insitu.formats.hdf5.building import Builder, Place, below
 from insitu.formats.hdf5.eos5 import INFORMATION, Structure, named_fields, read_structure
 from insitu.formats.hdf5.file import File
@@ -70,7 +70,7 @@ def _scan(neighbours: Neighbours, place: Place, problems: Problems, above: tuple
     if isinstance(picked, Outside):
         there = neighbours.open_beside(window, picked.file)
         if there is None or len(above) > LINKS_LIMIT:
-            raise VariableError(f"no group {place.group!r}: it is in {picked.file}", url=window.url)
+            raise GroupError(f"no group {place.group!r}: it is in {picked.file}", url=window.url)
         prefix = place.group.strip("/") + "/"
         names = None if place.names is None else {name.removeprefix(prefix) for name in place.names}
         return _scan(neighbours, Place(there, picked.path, names), problems, (*above, (there.url, -1)))
@@ -187,7 +187,7 @@ def _locate(file: File, root: int, parts: list[str], objects: Objects) -> Walk[G
             raise found
         if not isinstance(found, Group):
             there = ", ".join(link.name for link in here.links[:12]) or "nothing"
-            raise VariableError(
+            raise GroupError(
                 f"no group {'/'.join(parts)!r}", url=file.url, hint=f"Where {name!r} should be there are: {there}"
             )
         here = found
