@@ -178,6 +178,12 @@ def _record(data: bytes, pool: Pool) -> Record:
     if "raw" in table.column_names:
         valid, begins, sizes, inline = _raw(_column(table, "raw"))
         source[valid], offset[valid], length[valid] = INLINE, begins[valid], sizes[valid]
+    if "path" not in table.column_names and not (source == INLINE).any():
+        raise FormatError(f"the columns {', '.join(table.column_names)} hold no references: there is no 'path'")
+    lost = np.flatnonzero((source == UNWRITTEN) & ((offset != 0) | (length != 0)))
+    if len(lost):
+        row = int(lost[0])
+        raise FormatError(f"row {row}: offset {offset[row]} and size {length[row]}, and no path that they belong to")
     return Record(source, offset, length, inline)
 
 
@@ -197,10 +203,22 @@ def _integers(table: Any, name: str, count: int) -> npt.NDArray[np.int64]:
         raise FormatError(f"column {name!r} does not hold integers: {problem}") from None
 
 
+def _is_empty(column: Any, name: str) -> bool:
+    """Whether a column holds nothing: nulls, or the NaN that fastparquet writes for them."""
+    if column.null_count == len(column) or pa.types.is_null(column.type):
+        return True
+    if not pa.types.is_floating(column.type):
+        return False
+    values = np.frombuffer(column.buffers()[1], column.type.to_pandas_dtype())[column.offset :][: len(column)]
+    if (arrow.valid(column) & ~np.isnan(values)).any():
+        raise FormatError(f"column {name!r} holds numbers")
+    return True
+
+
 def _paths(column: Any, pool: Pool) -> npt.NDArray[np.int64]:
     """The number of each row's object; -1 for null."""
     count = len(column)
-    if column.null_count == count or pa.types.is_null(column.type) or pa.types.is_floating(column.type):
+    if _is_empty(column, "path"):
         return np.full(count, -1, np.int64)
     if not isinstance(column, pa.DictionaryArray):
         if not (
@@ -233,7 +251,7 @@ def _raw(column: Any) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64], npt
     count = len(column)
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
-    if column.null_count == count or pa.types.is_null(column.type) or pa.types.is_floating(column.type):
+    if _is_empty(column, "raw"):
         none = np.zeros(count, np.int64)
         return np.zeros(count, bool), none, none, b""
     try:
@@ -289,6 +307,8 @@ def read_parquet(
         table = Paged(f"{root}/{path}", grid, record_size, pool, missing, storage_options)
         return Tile(array.axes, (array.encoding,), table)
 
+    if not documents:
+        raise FormatError("the directory holds no references: 'metadata' is empty", url=root, structure=".zmetadata")
     nodes = nodes_of(documents, leave_out, open_shards=False)
     made = tree(nodes, tile, leave_out, details={"format": "kerchunk"})
     return VirtualGroup(made.arrays, made.groups, made.attributes, made.details, problems)
