@@ -8,9 +8,6 @@ to N: `path`, `offset`, `size`, `raw`. A file of rows is read when a cell of it 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,7 +27,7 @@ from insitu.references import arrow
 from insitu.references.listed import flat
 from insitu.references.pool import Pool
 from insitu.references.recent import Recent
-from insitu.references.target import folder, replaced_directory
+from insitu.references.target import Folder, folder, new_directory
 from insitu.references.urls import Base
 from insitu.references.writing import Block, Writing
 from insitu.sources import open_source, read_all
@@ -321,26 +318,29 @@ def write_parquet(
     if record_size < 1:
         raise ValueError(f"record_size must be positive, not {record_size}")
     path = local_path(url)
-    made = f"{path}.{uuid.uuid4().hex[:8]}.tmp" if path is not None else url
-    try:
-        to = folder(made, storage_options)
-        for name in writing.arrays:
-            for block in writing.blocks(name, record_size):
-                with to.create(f"{name}/refs.{block.begin // record_size}.parq") as file:
-                    pq.write_table(
-                        _table(block, record_size),
-                        file,
-                        compression="zstd",
-                        write_statistics=["offset", "size"],
-                        use_dictionary=["path"],
-                    )
-        with to.create(".zmetadata") as file:
-            file.write(json.dumps({"metadata": writing.documents(), "record_size": record_size}).encode())
-        if path is not None:
-            replaced_directory(path, made)
-    finally:
-        if path is not None and os.path.exists(made):
-            shutil.rmtree(made)
+    if path is not None:
+        with new_directory(path) as to:
+            _write(writing, to, record_size)
+        return
+    to = folder(url, storage_options)
+    # Objects are replaced one by one: without metadata nobody takes new rows for old ones in the meantime.
+    to.remove([".zmetadata"])
+    _write(writing, to, record_size)
+
+
+def _write(writing: Writing, to: Folder, record_size: int) -> None:
+    for name in writing.arrays:
+        for block in writing.blocks(name, record_size):
+            with to.create(f"{name}/refs.{block.begin // record_size}.parq") as file:
+                pq.write_table(
+                    _table(block, record_size),
+                    file,
+                    compression="zstd",
+                    write_statistics=["offset", "size"],
+                    use_dictionary=["path"],
+                )
+    with to.create(".zmetadata") as file:
+        file.write(json.dumps({"metadata": writing.documents(), "record_size": record_size}).encode())
 
 
 def _table(block: Block, record_size: int) -> Any:
