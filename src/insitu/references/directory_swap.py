@@ -16,6 +16,7 @@ import re
 import shutil
 import sys
 import uuid
+from typing import Any
 
 __all__ = ["find_set_aside", "remove_directory", "replace_directory"]
 
@@ -86,11 +87,13 @@ def _put_back(path: str) -> None:
 def _exchange(path: str, other: str) -> bool:
     """Exchange two directories in one step; whether that is possible here."""
     one, two = os.fsencode(os.path.abspath(path)), os.fsencode(os.path.abspath(other))
-    library = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
-    if sys.platform == "darwin" and hasattr(library, "renamex_np"):
-        result = library.renamex_np(one, two, ctypes.c_uint(_EXCHANGE))
-    elif sys.platform == "linux" and hasattr(library, "renameat2"):
+    if sys.platform == "win32":
+        return False
+    library: Any = ctypes.CDLL(None, use_errno=True)
+    if hasattr(library, "renameat2"):  # Linux
         result = library.renameat2(_AT_FDCWD, one, _AT_FDCWD, two, ctypes.c_uint(_EXCHANGE))
+    elif hasattr(library, "renamex_np"):  # macOS
+        result = library.renamex_np(one, two, ctypes.c_uint(_EXCHANGE))
     else:
         return False
     if result == 0:

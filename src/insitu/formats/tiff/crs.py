@@ -7,10 +7,10 @@ rioxarray and GDAL understand too; a system without a number then goes unnamed.
 
 from __future__ import annotations
 
-import importlib
 from functools import lru_cache
 from typing import Any
 
+from insitu.forking import import_before_fork
 from insitu.formats.tiff.wkt import (
     GEOGRAPHIC,
     PRIME_MERIDIAN,
@@ -68,7 +68,7 @@ def _attributes(items: tuple[tuple[int, Any], ...]) -> tuple[tuple[str, Any], ..
     keys = dict(items)
     code = _code(keys)
     try:
-        proj: Any = importlib.import_module("pyproj")
+        proj: Any = import_before_fork("pyproj")
     except ImportError:
         said = {"spatial_ref": code, "crs_wkt": code} if code else {}
         return tuple(said.items())

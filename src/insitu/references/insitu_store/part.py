@@ -7,7 +7,6 @@ files come whole. The files are plain Parquet; any tool can query them.
 from __future__ import annotations
 
 import io
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from insitu.errors import FormatError, NotFoundError, StaleSourceError, TruncatedError
+from insitu.forking import fork_safe_lock
 from insitu.sources import open_source
 
 __all__ = ["GROUP", "Part", "Writer"]
@@ -69,7 +69,7 @@ class Part:
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     known: dict[str, Any] = field(default_factory=dict, repr=False)
     """The footer, and the bytes of a small file, once read."""
-    lock: Any = field(default_factory=threading.Lock, repr=False)
+    lock: Any = field(default_factory=fork_safe_lock, repr=False)
 
     def columns(self, group: int, names: Sequence[str]) -> dict[str, Any]:
         """Columns of one group of rows, as Arrow arrays."""
