@@ -28,7 +28,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 CASES = [
     *[("save", suffix) for suffix in (".insitu", ".json", ".parq", ".parquet", ".icechunk")],
     *[("append", suffix) for suffix in (".insitu", ".icechunk")],
-    *[("refresh", suffix) for suffix in (".insitu", ".json", ".parq", ".parquet", ".icechunk")],
+    # Of changed sources: kerchunk's forms do not say what their sources were, and Icechunk refuses to open with them.
+    ("refresh", ".insitu"),
     *[("resume", suffix) for suffix in (".insitu", ".parq")],
 ]
 
