@@ -22,7 +22,6 @@ import h5py
 import numpy as np
 
 import insitu
-from insitu.errors import InsituError
 from insitu.references import append, directory_swap, open_references, save
 
 MOST = 400
