@@ -7,11 +7,10 @@ of its family and a line here.
 
 from __future__ import annotations
 
-import importlib
-
 from insitu.codecs.form import Form, Make, Step
 from insitu.codecs.registered import registered
 from insitu.errors import CodecError, UnknownCodecError
+from insitu.forking import import_before_fork
 from insitu.model import Codec
 
 __all__ = ["FILTERS", "TABLE", "step"]
@@ -161,7 +160,7 @@ def step(codec: Codec, form: Form) -> Step:
     try:
         if place is not None:
             module, function = place.split(".")
-            make: Make = getattr(importlib.import_module(f"insitu.codecs.{module}"), function)
+            make: Make = getattr(import_before_fork(f"insitu.codecs.{module}"), function)
             return make(codec.configuration, form)
         found = registered(name, codec.configuration, form)
     except CodecError as error:

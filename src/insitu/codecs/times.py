@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from insitu.errors import CodecError, FormatError, UnsupportedError
+from insitu.forking import import_before_fork
 from insitu.model import Kind
 
 __all__ = ["Clock", "decide", "decide_timedelta", "decode", "split_units"]
@@ -105,7 +105,7 @@ def reference(date: str) -> tuple[int, str]:
         number = int(np.datetime64(text, "s").astype(np.int64)) * 10**9 + int(fraction.ljust(9, "0"))
     else:
         # Dates in any other form: what pandas makes of them is what xarray takes.
-        stamp = import_module("pandas").Timestamp(date)
+        stamp = import_before_fork("pandas").Timestamp(date)
         if stamp.tz is not None:
             stamp = stamp.tz_convert("UTC").tz_convert(None)
         exact = np.asarray(stamp.to_datetime64())
@@ -289,7 +289,7 @@ def _kept(reason: str) -> str:
 def _dates(numbers: NDArray[Any], units: str, calendar: str) -> NDArray[Any]:
     """Dates as objects of cftime, by its own arithmetic."""
     try:
-        cftime = import_module("cftime")
+        cftime = import_before_fork("cftime")
     except ImportError as problem:
         raise UnsupportedError(
             f"times in {units!r} ({calendar}) need the package cftime",

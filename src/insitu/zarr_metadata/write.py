@@ -224,6 +224,8 @@ def jsonable(attributes: Mapping[str, Any]) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return [_plain(item) for item in value.tolist()] if value.ndim else _plain(value[()])
+    if isinstance(value, np.longdouble | np.clongdouble):  # whose `item` is of the same type
+        return _plain(complex(value) if isinstance(value, np.clongdouble) else float(value))
     if isinstance(value, np.generic):
         return _plain(value.item()) if value.dtype.kind not in "mMV" else str(value)
     if isinstance(value, bytes):

@@ -85,6 +85,7 @@ class Builder:
                 details["unlimited"] = [d.name for d in node.dimensions if d.unlimited]
             if branch.group.problems:
                 details["unread_attributes"] = branch.group.problems
+                self.problems.leave_out_attributes(branch.path, branch.group.problems)
             if "MATLAB_class" in branch.group.attributes:
                 details["address"] = branch.group.address
             made[id(branch)] = VirtualGroup(
@@ -110,6 +111,8 @@ class Builder:
                 if variable.dataset.problem is not None:
                     raise variable.dataset.problem
                 arrays[variable.name] = self._array(variable)
+                if variable.dataset.problems:
+                    self.problems.leave_out_attributes(branch.join(variable.name), variable.dataset.problems)
             except InsituError as problem:
                 problem.located(
                     url=self.file.url, offset=variable.dataset.address + self.file.base, structure="dataset"

@@ -7,11 +7,11 @@ rioxarray and GDAL understand too; a system without a number then goes unnamed.
 
 from __future__ import annotations
 
-import importlib
 import re
 from functools import lru_cache
 from typing import Any
 
+from insitu.forking import import_before_fork
 from insitu.formats.tiff.geography import REVISION
 from insitu.formats.tiff.units import METRE, UNKNOWN_LENGTH, Unit, linear_unit
 from insitu.formats.tiff.wkt import (
@@ -74,7 +74,7 @@ def _attributes(items: tuple[tuple[int, Any], ...]) -> tuple[tuple[str, Any], ..
     keys = dict(items)
     code = _code(keys)
     try:
-        proj: Any = importlib.import_module("pyproj")
+        proj: Any = import_before_fork("pyproj")
     except ImportError:
         said = {"spatial_ref": code, "crs_wkt": code} if code else {}
         return tuple(said.items())
