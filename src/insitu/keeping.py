@@ -36,7 +36,7 @@ def check(
     allow_local: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Report:
-    """Ask every source of a set of references whether it still is what was scanned.
+    """Ask every source of a set of references whether it still is what was scanned, and look for sources that were added twice.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def check(
     changed: s3://bucket/2020-06.nc: its ETag was "a41…" and is now "0f2…"
     """
     group = _opened(references, allow_local, storage_options)
-    return check_group(group, progress=progress, storage_options=storage_options)
+    return check_group(group, progress=progress, duplicates=True, storage_options=storage_options)
 
 
 def refresh(

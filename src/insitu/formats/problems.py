@@ -9,13 +9,9 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, field
 
-from insitu.errors import InsituError
+from insitu.errors import InsituError, InsituWarning
 
 __all__ = ["InsituWarning", "Problems"]
-
-
-class InsituWarning(UserWarning):
-    """Something was left out, and the rest can be used."""
 
 
 @dataclass(slots=True)

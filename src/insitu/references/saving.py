@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
 import pyarrow as pa
 
 from insitu.errors import FormatError, NotFoundError, UnsupportedError
-from insitu.model import VirtualGroup
+from insitu.model import Source, VirtualGroup
+from insitu.references.appending import AppendReport, Reader, held_changed
+from insitu.references.chunk_places import every_source
 from insitu.references.explicit import explicit
 from insitu.references.flat_parquet import read_flat, write_flat
 from insitu.references.icechunk import append_icechunk, is_repository, open_icechunk, write_icechunk
@@ -29,7 +31,7 @@ from insitu.sources import ByteSource, open_source, read_all
 from insitu.sources.gate import ask_path
 from insitu.sources.listing import local_path
 
-__all__ = ["FORMATS", "append", "format_of", "open_references", "save"]
+__all__ = ["FORMATS", "append", "find_held", "format_of", "open_references", "save"]
 
 FORMATS = ("insitu", "kerchunk-json", "kerchunk-parquet", "flat-parquet", "icechunk")
 _SUFFIXES = (
@@ -296,13 +298,37 @@ def append(
     dim: str,
     *,
     relative: bool = False,
+    read: Reader | None = None,
     storage_options: Mapping[str, Any] | None = None,
-) -> None:
-    """Add a tree to a saved one, along a dimension. Only the insitu store and Icechunk repositories can grow without being written anew."""
+) -> AppendReport:
+    """Add a tree to a saved one, along a dimension. Only the insitu store and Icechunk repositories can grow without being written anew.
+
+    Parameters
+    ----------
+    group, target, dim
+        What, where to, and along which dimension.
+    relative
+        insitu store: write URLs relative to the target.
+    read
+        Reads an array: labels are compared with it, so that overlaps are found. None: labels are not compared.
+    storage_options
+        See `insitu.sources.open_source`.
+
+    Returns
+    -------
+    AppendReport
+        What was added, and what was skipped because it was there already.
+
+    Raises
+    ------
+    StaleSourceError
+        If a file is there already, and has changed since.
+    ModelError
+        If labels are there already, or would be out of order.
+    """
     url = os.fspath(target)
     if (_found(url) or format_of(url)) == "icechunk":
-        append_icechunk(explicit(group, storage_options), url, dim, storage_options=storage_options)
-        return
+        return append_icechunk(explicit(group, storage_options), url, dim, read=read, storage_options=storage_options)
     if _found(url) != "insitu" and format_of(url) != "insitu":
         raise UnsupportedError(
             "only an insitu store or an Icechunk repository can be appended to",
@@ -310,4 +336,30 @@ def append(
             hint="Convert it first: insitu convert REFS TARGET.insitu",
         )
     named: Callable[[str], str] = (lambda source: relative_to(source, url)) if relative else absolute
-    append_store(explicit(group, storage_options), url, dim, named=named, storage_options=storage_options)
+    group = explicit(group, storage_options)
+    return append_store(group, url, dim, named=named, read=read, storage_options=storage_options)
+
+
+def find_held(
+    target: str | os.PathLike[str], urls: Sequence[Any], *, storage_options: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Return the files of a list that a saved set of references holds already, unchanged. None of them is scanned.
+
+    Raises
+    ------
+    StaleSourceError
+        If one is there already, and has changed since.
+    """
+    url = os.fspath(target)
+    group = open_references(url, storage_options=storage_options)
+    wanted = {absolute(name): name for name in urls if isinstance(name, str)}
+    held: dict[str, Source] = {}
+    for source in [] if group is None else every_source(array for _, array in group.all_arrays()):
+        name = absolute(source.url)
+        if name not in wanted or name in held:
+            continue
+        with open_source(source.url, storage_options) as opened:
+            if (reason := source.difference(opened.describe())) is not None:
+                raise held_changed(url, name, reason)
+        held[name] = source
+    return [wanted[name] for name in held]

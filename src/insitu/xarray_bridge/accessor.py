@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray
@@ -13,6 +13,7 @@ import xarray
 from insitu.combining.report import Report, Survey
 from insitu.errors import UnsupportedError
 from insitu.model import VirtualArray, VirtualGroup, byte_ranges, census
+from insitu.reading import read_array
 from insitu.reducing import METHODS as STREAMED
 from insitu.reducing.reductions import Rules
 from insitu.xarray_bridge.distributions import histogram, quantile
@@ -22,6 +23,9 @@ from insitu.xarray_bridge.ordinary import behind
 from insitu.xarray_bridge.reductions import statistics_of, streams
 from insitu.xarray_bridge.saving import decoded_group, encoded_like, stored_group
 from insitu.xarray_bridge.weighing import Weighted
+
+if TYPE_CHECKING:
+    from insitu.references import AppendReport
 
 __all__ = ["InsituAccessor"]
 
@@ -107,8 +111,10 @@ class InsituAccessor:
 
     def append(
         self, target: str | PathLike[str], dim: str, *, storage_options: Mapping[str, Any] | None = None, **how: Any
-    ) -> None:
-        """Add the dataset to a saved one, along a dimension. What was saved is neither read nor written again.
+    ) -> AppendReport:
+        """Add the dataset to a saved one, along a dimension. Of what was saved only labels are read, and nothing is written again.
+
+        Appending is idempotent: steps whose files are there already are skipped, and the report names them.
 
         Parameters
         ----------
@@ -118,22 +124,38 @@ class InsituAccessor:
             Variables that have it grow; the others stay as they are.
         storage_options, **how
             As for `save`.
+
+        Returns
+        -------
+        AppendReport
+            How many steps were added, from which files, and which files were skipped.
+
+        Raises
+        ------
+        StaleSourceError
+            If a file is there already, and has changed since: `insitu.refresh` first.
+        ModelError
+            If labels of the dimension are there already from another file, or would be out of order.
         """
         from insitu import references
 
         options = self._options(storage_options)
         found = references.open_references(fspath(target), storage_options=options)
+
+        def read(array: VirtualArray) -> np.ndarray[Any, Any]:
+            return read_array(array, storage_options=options)
+
         if found is not None and found.details.get("format") == "icechunk":
             stored = stored_group(encoded_like(self._dataset, found))
-            references.append(stored, target, dim, storage_options=options, **how)
-            return
+            return references.append(stored, target, dim, read=read, storage_options=options, **how)
         if found is not None and found.arrays and "coordinates" not in found.details:
             raise UnsupportedError(
                 "this store was not saved from a dataset: its arrays are not decoded",
                 url=fspath(target),
                 hint="Save it anew from a dataset: insitu.open_dataset(store).insitu.save(target)",
             )
-        references.append(decoded_group(self._dataset, found), target, dim, storage_options=options, **how)
+        group = decoded_group(self._dataset, found)
+        return references.append(group, target, dim, read=read, storage_options=options, **how)
 
     def _options(self, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """The given options; else those that the dataset's arrays are read with."""
