@@ -20,11 +20,15 @@ def append(
 ) -> None:
     """Scan new files and add them to a saved archive. Files that are there already, unchanged, are skipped."""
     from insitu.combining.names import found_paths
-    from insitu.references import find_held
+    from insitu.references import find_held, open_references
     from insitu.xarray_bridge import open_mfdataset
 
     files = found_paths(urls)
-    held = find_held(target, files)
+    saved = open_references(target)
+    held = [] if saved is None else find_held(saved, target, files)
+    dims = {name for array in saved.arrays.values() for name in array.dims} if saved is not None else set()
+    if saved is not None and saved.arrays and dim not in dims:
+        raise typer.BadParameter(f"{target} has no dimension {dim!r}, but {', '.join(sorted(dims))}")
     files = [file for file in files if file not in held]
     for file in held:
         problems.print(f"skipped, already there: {file}", markup=False, soft_wrap=True)

@@ -24,6 +24,7 @@ from insitu.references.icechunk import append_icechunk, is_repository, open_icec
 from insitu.references.insitu_store import NAME, append_store, open_store, write_store
 from insitu.references.kerchunk_json import looks_like_references, parse_json, read_json, write_json
 from insitu.references.kerchunk_parquet import RECORD_SIZE, read_parquet, write_parquet
+from insitu.references.recipe import KEY, steps_of
 from insitu.references.target import writable
 from insitu.references.urls import Base, absolute, relative_to
 from insitu.references.writing import Writing
@@ -158,6 +159,11 @@ def _head(path: str) -> bytes:
     with open(path, "rb") as file:
         ask_path(path, file.fileno())
         return file.read(64)
+
+
+def is_store(url: str) -> bool:
+    """Whether an insitu store is meant, by its name or by what lies there."""
+    return (_found(url) or format_of(url)) == "insitu"
 
 
 def matches(url: str) -> bool:
@@ -341,25 +347,27 @@ def append(
 
 
 def find_held(
-    target: str | os.PathLike[str], urls: Sequence[Any], *, storage_options: Mapping[str, Any] | None = None
+    group: VirtualGroup, target: str, urls: Sequence[Any], *, storage_options: Mapping[str, Any] | None = None
 ) -> list[str]:
-    """Return the files of a list that a saved set of references holds already, unchanged. None of them is scanned.
+    """Return the files of a list that an opened insitu store holds already, as a whole and unchanged. None of them is scanned.
 
     Raises
     ------
     StaleSourceError
         If one is there already, and has changed since.
     """
-    url = os.fspath(target)
-    group = open_references(url, storage_options=storage_options)
-    wanted = {absolute(name): name for name in urls if isinstance(name, str)}
+    steps = steps_of(group.details.get(KEY))
+    if isinstance(steps, str):
+        return []  # it may hold parts of files: appending compares step by step
+    made_of = {absolute(name) for step in steps for name in step["urls"]}
+    wanted = {absolute(name): name for name in urls if isinstance(name, str) and absolute(name) in made_of}
     held: dict[str, Source] = {}
-    for source in [] if group is None else every_source(array for _, array in group.all_arrays()):
+    for source in every_source(array for _, array in group.all_arrays()) if wanted else ():
         name = absolute(source.url)
         if name not in wanted or name in held:
             continue
         with open_source(source.url, storage_options) as opened:
             if (reason := source.difference(opened.describe())) is not None:
-                raise held_changed(url, name, reason)
+                raise held_changed(target, name, reason)
         held[name] = source
     return [wanted[name] for name in held]

@@ -20,6 +20,7 @@ from insitu.xarray_bridge.distributions import histogram, quantile
 from insitu.xarray_bridge.grouping import Grouped
 from insitu.xarray_bridge.lazy import LazyArray
 from insitu.xarray_bridge.ordinary import behind
+from insitu.xarray_bridge.provenance import Provenance
 from insitu.xarray_bridge.reductions import statistics_of, streams
 from insitu.xarray_bridge.saving import decoded_group, encoded_like, stored_group
 from insitu.xarray_bridge.weighing import Weighted
@@ -36,6 +37,7 @@ class InsituAccessor:
     def __init__(self, dataset: xarray.Dataset) -> None:
         self._dataset = dataset
         self.survey: Survey | None = None
+        self.provenance: Provenance | None = None
 
     def _lazy(self) -> Iterator[tuple[str, LazyArray]]:
         for name, variable in self._dataset.variables.items():
@@ -105,7 +107,7 @@ class InsituAccessor:
 
         kind = format or references.format_of(fspath(target))
         inline = int(how.get("inline_threshold", 0))
-        group = decoded_group(self._dataset) if kind == "insitu" else stored_group(self._dataset, inline)
+        group = self._decoded() if kind == "insitu" else stored_group(self._dataset, inline)
         options = self._options(storage_options)
         references.save(group, target, format=format, mode=mode, storage_options=options, **how)
 
@@ -154,8 +156,19 @@ class InsituAccessor:
                 url=fspath(target),
                 hint="Save it anew from a dataset: insitu.open_dataset(store).insitu.save(target)",
             )
-        group = decoded_group(self._dataset, found)
+        group = self._decoded(found)
         return references.append(group, target, dim, read=read, storage_options=options, **how)
+
+    def _decoded(self, like: VirtualGroup | None = None) -> VirtualGroup:
+        """The dataset as the insitu store holds it, with how it is made again."""
+        group = decoded_group(self._dataset, like)
+        if self.provenance is None:
+            recipe: dict[str, Any] = {
+                "unknown": "it was not saved from what insitu.open_dataset or open_mfdataset gave"
+            }
+        else:
+            recipe = self.provenance.recipe(self._dataset)
+        return replace(group, details={**group.details, "recipe": recipe})
 
     def _options(self, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """The given options; else those that the dataset's arrays are read with."""

@@ -7,7 +7,7 @@ asked for, sources when one is named.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, overload
 
@@ -37,6 +37,7 @@ from insitu.references.insitu_store.part import GROUP, Part
 from insitu.references.insitu_store.rows import Page, Rows, SparseRows, Stacked, Stored, page_cache
 from insitu.references.insitu_store.values import dtype_from, unpack
 from insitu.references.recent import Recent
+from insitu.references.recipe import KEY, resolve_recipe
 from insitu.references.urls import Base
 from insitu.sources import open_source, read_all
 from insitu.sources.listing import local_path
@@ -121,7 +122,11 @@ class Opened:
     def group(self) -> VirtualGroup:
         """The tree."""
         try:
-            return self._group(mapping(needed(self.document, "tree"), "tree"), "")
+            tree = self._group(mapping(needed(self.document, "tree"), "tree"), "")
+            if KEY not in self.document:
+                return tree
+            recipe = resolve_recipe(self.document[KEY], self.sources.base)
+            return replace(tree, details={**tree.details, KEY: recipe})
         except InsituError as problem:
             raise problem.located(url=self.url, structure=root.NAME) from None
         except (TypeError, ValueError, IndexError, KeyError, AttributeError) as problem:

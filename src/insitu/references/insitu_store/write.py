@@ -40,6 +40,7 @@ from insitu.references.insitu_store.read import Opened
 from insitu.references.insitu_store.rows import Rows, SparseRows, Stacked
 from insitu.references.insitu_store.values import dtype_to, pack
 from insitu.references.listed import Listed
+from insitu.references.recipe import KEY, map_urls
 from insitu.references.target import Folder, folder
 
 __all__ = ["ConflictError", "extend_store", "write_store"]
@@ -66,6 +67,7 @@ def write_store(
     *,
     named: Named | None = None,
     mode: str = "w",
+    expected: bytes | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Save a tree.
@@ -80,6 +82,8 @@ def write_store(
         How a source's URL is written.
     mode
         "w": an old store is replaced. "x": there must be none.
+    expected
+        The root that is replaced; None: whatever lies there.
     storage_options
         See `insitu.sources.open_source`.
 
@@ -89,7 +93,7 @@ def write_store(
         If another writer has changed the store in the meantime; nothing was changed.
     """
     to = folder(url, storage_options)
-    before = to.read(root.NAME)
+    before = to.read(root.NAME) if expected is None else expected
     if before is not None and mode == "x":
         raise SourceError("there is a store already", url=url, hint='Use mode="w" to replace it, or append')
     _Saving(to, before, None, named).save(group)
@@ -178,7 +182,19 @@ class _Saving:
             "sources": self.source_parts,
             "chunks": self.chunk_parts,
             "tree": tree,
+            **self._recipe(group),
         }
+
+    def _recipe(self, group: VirtualGroup) -> dict[str, Any]:
+        """How the dataset is made again; steps that the store holds already keep their URLs as they were written."""
+        recipe = group.details.get(KEY)
+        if recipe is None:
+            return {}
+        written = map_urls(recipe, self.pools.named)
+        held = (self.opened.document.get(KEY) or {}).get("steps") if self.opened is not None else None
+        if isinstance(held, list) and isinstance(written.get("steps"), list):
+            written = {**written, "steps": [*held, *written["steps"][len(held) :]]}
+        return {KEY: written}
 
     def _write(self, kind: str, schema: Any, columns: Mapping[str, Any], delta: Sequence[str] = ()) -> dict[str, Any]:
         name = f"{kind}-{self.mark}.parquet"
@@ -210,7 +226,7 @@ class _Saving:
     def _group(self, group: VirtualGroup) -> dict[str, Any]:
         return {
             "attributes": pack(dict(group.attributes)),
-            "details": pack(dict(group.details)),
+            "details": pack({name: value for name, value in group.details.items() if name != KEY}),
             "problems": dict(group.problems),
             "arrays": {name: self._array(name, array) for name, array in group.arrays.items()},
             "groups": {name: self._group(inner) for name, inner in group.groups.items()},
