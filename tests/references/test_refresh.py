@@ -40,6 +40,7 @@ def make(
     seed: int = 0,
     title: str = "an archive",
     extra: bool = False,
+    x_units: str = "km",
     **attributes: Any,
 ) -> Path:
     """A packed variable and a plain one, along a time of its own."""
@@ -50,6 +51,7 @@ def make(
         time.attrs["units"] = "days since 2000-01-01"
         time.make_scale("time")
         x = file.create_dataset("x", data=np.arange(WIDTH) / 2)
+        x.attrs["units"] = x_units
         x.make_scale("x")
         for name in ("z", "w", *(["more"] if extra else [])):
             data = file.create_dataset(
@@ -78,6 +80,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "length": {"steps": 3},
     "attribute": {"comment": "made anew"},
     "attribute of the file": {"title": "another"},
+    "units of labels": {"x_units": "m"},
     "gains a variable": {"extra": True},
     "loses the packing": {"scale_factor": None, "add_offset": None},
 }
