@@ -28,7 +28,7 @@ def append(
     held = [] if saved is None else find_held(saved, target, files)
     dims = {name for array in saved.arrays.values() for name in array.dims} if saved is not None else set()
     if saved is not None and saved.arrays and dim not in dims:
-        raise typer.BadParameter(f"{target} has no dimension {dim!r}, but {', '.join(sorted(dims))}")
+        raise typer.BadParameter(f"no dimension {dim!r} in what is saved, but {', '.join(sorted(dims))}")
     files = [file for file in files if file not in held]
     for file in held:
         problems.print(f"skipped, already there: {file}", markup=False, soft_wrap=True)
