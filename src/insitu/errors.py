@@ -199,3 +199,7 @@ class ModelError(InsituError, ValueError):
     """Arrays that cannot be joined or shaped that way."""
 
     kind = "model"
+
+
+class InsituWarning(UserWarning):
+    """Something was left out or went wrong on the way, and the result can be used."""

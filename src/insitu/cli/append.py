@@ -18,12 +18,29 @@ def append(
     dim: Annotated[str, typer.Option("--dim", "-d", help="The dimension that grows.")] = "time",
     relative: Annotated[bool, typer.Option("--relative", help="URLs relative to the target.")] = False,
 ) -> None:
-    """Scan new files and add them to a saved archive. What was saved is neither read nor written again."""
+    """Scan new files and add them to a saved archive. Files that are there already, unchanged, are skipped."""
+    from insitu.combining.names import found_paths
+    from insitu.references import find_held, open_references
     from insitu.xarray_bridge import open_mfdataset
 
+    files = found_paths(urls)
+    saved = open_references(target)
+    held = [] if saved is None else find_held(saved, target, files)
+    dims = {name for array in saved.arrays.values() for name in array.dims} if saved is not None else set()
+    if saved is not None and saved.arrays and dim not in dims:
+        raise typer.BadParameter(f"no dimension {dim!r} in what is saved, but {', '.join(sorted(dims))}")
+    files = [file for file in files if file not in held]
+    for file in held:
+        problems.print(f"skipped, already there: {file}", markup=False, soft_wrap=True)
+    if not files:
+        problems.print(f"{target}: nothing new", markup=False, soft_wrap=True)
+        return
     with bar("files") as progress:
-        dataset = open_mfdataset(urls if len(urls) > 1 else urls[0], progress=progress)
+        dataset = open_mfdataset(files, progress=progress)
     if dim not in dataset.sizes:
         raise typer.BadParameter(f"the files have no dimension {dim!r}, but {', '.join(map(str, dataset.sizes))}")
-    dataset.insitu.append(target, dim, relative=relative)
-    problems.print(f"{target}: {plural(int(dataset.sizes[dim]), 'step')} of {dim} more", markup=False)
+    report = dataset.insitu.append(target, dim, relative=relative)
+    for url in report.skipped:
+        problems.print(f"skipped, already there: {url}", markup=False, soft_wrap=True)
+    what = f"{plural(report.steps, 'step')} of {dim} more" if report.steps else "nothing new"
+    problems.print(f"{target}: {what}", markup=False, soft_wrap=True)

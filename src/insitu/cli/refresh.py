@@ -18,7 +18,7 @@ def refresh(
         bool, typer.Option("--allow-local", help="References from elsewhere may name files of this machine.")
     ] = False,
 ) -> None:
-    """Scan again the sources that changed since, and only those, and save the references in their place."""
+    """Make references true again after sources changed: as if the files had been opened and saved anew. What cannot be is refused."""
     from insitu.keeping import refresh as refresh_references
 
     with bar("sources") as progress:

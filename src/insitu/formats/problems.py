@@ -10,13 +10,9 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from insitu.errors import InsituError
+from insitu.errors import InsituError, InsituWarning
 
 __all__ = ["InsituWarning", "Problems"]
-
-
-class InsituWarning(UserWarning):
-    """Something was left out, and the rest can be used."""
 
 
 @dataclass(slots=True)

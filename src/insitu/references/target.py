@@ -19,7 +19,7 @@ from insitu.sources import open_source
 from insitu.sources.gate import ask_path
 from insitu.sources.listing import local_path
 
-__all__ = ["Folder", "LocalFolder", "RemoteFolder", "folder", "new_directory", "writable"]
+__all__ = ["Folder", "LocalFolder", "RemoteFolder", "folder", "lock_directory", "new_directory", "writable"]
 
 
 @contextmanager
@@ -209,6 +209,26 @@ def new_directory(path: str) -> Iterator[Folder]:
         raise _ours(error, path) from error
     finally:
         remove_directory(made)
+
+
+@contextmanager
+def lock_directory(path: str) -> Iterator[None]:
+    """Hold a lock on a directory of this machine, against other writers that ask for it too."""
+    if os.name == "nt":  # pragma: no cover
+        with _alone(f"{path}.lock"):
+            yield
+        return
+    import fcntl
+
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise _ours(error, path) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 @contextmanager

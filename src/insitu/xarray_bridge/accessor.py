@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray
@@ -13,15 +13,20 @@ import xarray
 from insitu.combining.report import Report, Survey
 from insitu.errors import UnsupportedError
 from insitu.model import VirtualArray, VirtualGroup, byte_ranges, census
+from insitu.reading import read_array
 from insitu.reducing import METHODS as STREAMED
 from insitu.reducing.reductions import Rules
 from insitu.xarray_bridge.distributions import histogram, quantile
 from insitu.xarray_bridge.grouping import Grouped
 from insitu.xarray_bridge.lazy import LazyArray
 from insitu.xarray_bridge.ordinary import behind, dataset_name, stored_name
+from insitu.xarray_bridge.provenance import Provenance
 from insitu.xarray_bridge.reductions import statistics_of, streams
 from insitu.xarray_bridge.saving import decoded_group, encoded_like, stored_group
 from insitu.xarray_bridge.weighing import Weighted
+
+if TYPE_CHECKING:
+    from insitu.references import AppendReport
 
 __all__ = ["InsituAccessor"]
 
@@ -32,6 +37,7 @@ class InsituAccessor:
     def __init__(self, dataset: xarray.Dataset) -> None:
         self._dataset = dataset
         self.survey: Survey | None = None
+        self.provenance: Provenance | None = None
 
     def _lazy(self) -> Iterator[tuple[str, LazyArray]]:
         for name, variable in self._dataset.variables.items():
@@ -101,14 +107,16 @@ class InsituAccessor:
 
         kind = format or references.format_of(fspath(target))
         inline = int(how.get("inline_threshold", 0))
-        group = decoded_group(self._dataset) if kind == "insitu" else stored_group(self._dataset, inline)
+        group = self._decoded() if kind == "insitu" else stored_group(self._dataset, inline)
         options = self._options(storage_options)
         references.save(group, target, format=format, mode=mode, storage_options=options, **how)
 
     def append(
         self, target: str | PathLike[str], dim: str, *, storage_options: Mapping[str, Any] | None = None, **how: Any
-    ) -> None:
-        """Add the dataset to a saved one, along a dimension. What was saved is neither read nor written again.
+    ) -> AppendReport:
+        """Add the dataset to a saved one, along a dimension. Of what was saved only labels are read, and nothing is written again.
+
+        Appending is idempotent: steps whose files are there already are skipped, and the report names them.
 
         Parameters
         ----------
@@ -118,22 +126,49 @@ class InsituAccessor:
             Variables that have it grow; the others stay as they are.
         storage_options, **how
             As for `save`.
+
+        Returns
+        -------
+        AppendReport
+            How many steps were added, from which files, and which files were skipped.
+
+        Raises
+        ------
+        StaleSourceError
+            If a file is there already, and has changed since: `insitu.refresh` first.
+        ModelError
+            If labels of the dimension are there already from another file, or would be out of order.
         """
         from insitu import references
 
         options = self._options(storage_options)
         found = references.open_references(fspath(target), storage_options=options)
+
+        def read(array: VirtualArray) -> np.ndarray[Any, Any]:
+            return read_array(array, storage_options=options)
+
         if found is not None and found.details.get("format") == "icechunk":
             stored = stored_group(encoded_like(self._dataset, found))
-            references.append(stored, target, dim, storage_options=options, **how)
-            return
+            return references.append(stored, target, dim, read=read, storage_options=options, **how)
         if found is not None and found.arrays and "coordinates" not in found.details:
             raise UnsupportedError(
                 "this store was not saved from a dataset: its arrays are not decoded",
                 url=fspath(target),
                 hint="Save it anew from a dataset: insitu.open_dataset(store).insitu.save(target)",
             )
-        references.append(decoded_group(self._dataset, found), target, dim, storage_options=options, **how)
+        group = self._decoded(found)
+        return references.append(group, target, dim, read=read, storage_options=options, **how)
+
+    def _decoded(self, like: VirtualGroup | None = None) -> VirtualGroup:
+        """The dataset as the insitu store holds it, with how it is made again."""
+        group = decoded_group(self._dataset, like)
+        if self.provenance is None:
+            recipe: dict[str, Any] = {
+                "unknown": "it was not saved from what insitu.open_dataset or open_mfdataset gave"
+            }
+        else:
+            recipe = self.provenance.recipe(self._dataset)
+        return replace(group, details={**group.details, "recipe": recipe})
 
     def _options(self, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """The given options; else those that the dataset's arrays are read with."""

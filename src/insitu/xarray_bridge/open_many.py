@@ -28,6 +28,7 @@ from insitu.xarray_bridge.dataset import dataset_of, member_from
 from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
 from insitu.xarray_bridge.lazy import Access
 from insitu.xarray_bridge.opening import access_to, chunked, only_groups
+from insitu.xarray_bridge.provenance import Provenance
 
 __all__ = ["open_mfdataset"]
 
@@ -147,6 +148,12 @@ def open_mfdataset(
     if chunks is not None:
         dataset = chunked(dataset, chunks)
     dataset.insitu.survey = survey
+    asked: dict[str, Any] = {
+        "combine": combine, "concat_dim": concat_dim, "compat": compat, "data_vars": data_vars, "coords": coords, "join": join,
+        "combine_attrs": combine_attrs, "attrs_file": attrs_file, "preprocess": preprocess, "variables": variables,
+        "errors": errors, "group": group, "format": format, "allow_local": allow_local or None, **decode,
+    }  # fmt: skip
+    dataset.insitu.provenance = Provenance.of(dataset, "open_mfdataset", urls, asked, places)
     return dataset
 
 

@@ -11,7 +11,7 @@ import xarray
 
 from insitu.combining.conventions import Decoding
 from insitu.combining.member import Member
-from insitu.combining.names import without_secrets
+from insitu.combining.names import absolute_path, without_secrets
 from insitu.combining.scanning import Job, scan_member, scan_tree
 from insitu.errors import UnsupportedError
 from insitu.formats import InsituWarning
@@ -23,6 +23,7 @@ from insitu.sources.address import is_remote
 from insitu.xarray_bridge.dataset import dataset_of
 from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
 from insitu.xarray_bridge.lazy import Access, LazyArray
+from insitu.xarray_bridge.provenance import Provenance
 from insitu.xarray_bridge.values import to_dask
 
 __all__ = ["access_to", "chunked", "only_groups", "open_dataset", "open_datatree", "open_groups"]
@@ -103,7 +104,14 @@ def open_dataset(
         warnings.warn(only_groups(member, group), InsituWarning, stacklevel=2)
     check_complex(member, decode)
     dataset = dataset_of(member, access, indexed=create_default_indexes)
-    return dataset if chunks is None else chunked(dataset, chunks)
+    if chunks is not None:
+        dataset = chunked(dataset, chunks)
+    asked: dict[str, Any] = {
+        "group": group, "variables": variables, "format": format, "errors": errors, "allow_local": allow_local or None, **decode,
+    }  # fmt: skip
+    place = absolute_path(url)
+    dataset.insitu.provenance = Provenance.of(dataset, "open_dataset", [place], asked)
+    return dataset
 
 
 def open_datatree(url: Any, **how: Any) -> xarray.DataTree:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from insitu.errors import InsituError, ModelError
 from insitu.model import VirtualArray, VirtualGroup, concatenate
+from insitu.references.recipe import KEY, extend_recipe
 
 __all__ = ["grown"]
 
@@ -57,4 +58,6 @@ def grown(old: VirtualGroup, new: VirtualGroup, dim: str, path: str = "") -> Vir
     if isinstance(details.get("dims"), Mapping) and dim in details["dims"]:
         lengths = [array.shape[array.dims.index(dim)] for array in arrays.values() if dim in array.dims]
         details["dims"] = {**details["dims"], **({dim: max(lengths)} if lengths else {})}
+    if not path and "coordinates" in details:
+        details[KEY] = extend_recipe(details.get(KEY), new.details.get(KEY), dim)
     return replace(old, arrays=arrays, groups=groups, details=details)

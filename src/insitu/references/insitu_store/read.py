@@ -7,7 +7,7 @@ asked for, sources when one is named.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, overload
 
@@ -44,6 +44,7 @@ from insitu.references.insitu_store.validation import (
 )
 from insitu.references.insitu_store.values import dtype_from, unpack
 from insitu.references.recent import Recent
+from insitu.references.recipe import KEY, resolve_recipe
 from insitu.references.urls import Base
 from insitu.sources import open_source, read_all
 from insitu.sources.listing import local_path
@@ -105,8 +106,9 @@ class StoredSources(Sequence[Source]):
         for which, part in enumerate(self.parts):
             for group in range(-(-part.rows // GROUP)):
                 page = self._page(which, group)
-                for row in range(len(page["url"])):
-                    yield self._source(page, row)
+                # By columns: one value at a time costs thirty times as much.
+                for row in zip(*(page[name].to_pylist() for name in _SOURCE_COLUMNS), strict=True):
+                    yield Source(self.base.resolve(row[0]), row[1], row[2], row[3], bool(row[4]))
 
 
 @dataclass(slots=True, eq=False)
@@ -132,7 +134,10 @@ class Opened:
         try:
             tree = self._group(mapping(needed(self.document, "tree"), "tree"), "")
             self.used.check({_AXES: len(self.axes["extent"])})
-            return tree
+            if KEY not in self.document:
+                return tree
+            recipe = resolve_recipe(self.document[KEY], self.sources.base)
+            return replace(tree, details={**tree.details, KEY: recipe})
         except ModelError as problem:
             raise FormatError(f"the tree is damaged: {problem}", url=self.url, structure=root.NAME) from None
         except InsituError as problem:
@@ -336,12 +341,28 @@ def open_store(
         The root document, if it was read already.
     """
     url = (local_path(url) or url).rstrip("/")
-    if data is None:
+    if data is not None:
+        return _opened(data, url, allow_local, storage_options)
+    data = _root(url, storage_options)
+    while True:
         try:
-            with open_source(f"{url}/{root.NAME}", storage_options) as source:
-                data = read_all(source)
-        except NotFoundError as problem:
-            raise problem.located(structure=root.NAME) from None
+            return _opened(data, url, allow_local, storage_options)
+        except NotFoundError:
+            # A writer may have put another root in place in between, and removed what only the old one named.
+            before, data = data, _root(url, storage_options)
+            if data == before:
+                raise
+
+
+def _root(url: str, storage_options: Mapping[str, Any] | None) -> bytes:
+    try:
+        with open_source(f"{url}/{root.NAME}", storage_options) as source:
+            return read_all(source)
+    except NotFoundError as problem:
+        raise problem.located(structure=root.NAME) from None
+
+
+def _opened(data: bytes, url: str, allow_local: bool, storage_options: Mapping[str, Any] | None) -> Opened:
     document = root.parse(data, url)
     try:
         sources = [root.part_from(row, url, storage_options) for row in needed(document, "sources")]

@@ -47,7 +47,7 @@ def parse(data: bytes, url: str) -> dict[str, Any]:
             hint="A newer insitu may read it",
         )
     try:
-        check_fields(document, FIELDS, "the root", optional=(CHECKSUM,))
+        check_fields(document, FIELDS, "the root", optional=(CHECKSUM, "recipe"))
         text(document["id"], "id")
         whole(document["tiles"], "tiles")
     except FormatError as problem:

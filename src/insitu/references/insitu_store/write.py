@@ -1,12 +1,13 @@
-"""How is a tree saved, and how is more appended to it?
+"""How is a tree saved?
 
 Rows go into new files, block by block in bounded memory; then the root that names them takes the old one's place in one atomic step. A crash before leaves
-the old state; a second writer that comes later is told so and its files are removed. Appending writes only what is new.
+the old state; a second writer that comes later is told so and its files are removed.
 """
 
 from __future__ import annotations
 
 import uuid
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from insitu.errors import InsituError, SourceError, UnsupportedError
+from insitu.errors import InsituError, InsituWarning, SourceError, UnsupportedError
 from insitu.model import (
     ABSENT,
     INLINE,
@@ -33,16 +34,16 @@ from insitu.model.chunks import COLUMN_NAMES
 from insitu.model.derived import Joined
 from insitu.references import arrow
 from insitu.references.insitu_store import root
-from insitu.references.insitu_store.growing import grown
 from insitu.references.insitu_store.part import GROUP, Writer, footer_length
 from insitu.references.insitu_store.pools import AXES, SOURCES, Pools
-from insitu.references.insitu_store.read import Opened, open_store
+from insitu.references.insitu_store.read import Opened
 from insitu.references.insitu_store.rows import Rows, SparseRows, Stacked
 from insitu.references.insitu_store.values import dtype_to, pack
 from insitu.references.listed import Listed
+from insitu.references.recipe import KEY, map_urls
 from insitu.references.target import Folder, folder
 
-__all__ = ["append_store", "write_store"]
+__all__ = ["ConflictError", "extend_store", "write_store"]
 
 _LARGEST = 1 << 34
 """Cells of a grid that are written one by one; what is larger must be sparse."""
@@ -56,12 +57,17 @@ _WIDTHS: dict[str, type[Any]] = {
 Named = Callable[[str], str]
 
 
+class ConflictError(SourceError):
+    """Another writer has changed the store in the meantime."""
+
+
 def write_store(
     group: VirtualGroup,
     url: str,
     *,
     named: Named | None = None,
     mode: str = "w",
+    expected: bytes | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Save a tree.
@@ -76,6 +82,8 @@ def write_store(
         How a source's URL is written.
     mode
         "w": an old store is replaced. "x": there must be none.
+    expected
+        The root that is replaced; None: whatever lies there.
     storage_options
         See `insitu.sources.open_source`.
 
@@ -85,27 +93,21 @@ def write_store(
         If another writer has changed the store in the meantime; nothing was changed.
     """
     to = folder(url, storage_options)
-    before = to.read(root.NAME)
+    before = to.read(root.NAME) if expected is None else expected
     if before is not None and mode == "x":
         raise SourceError("there is a store already", url=url, hint='Use mode="w" to replace it, or append')
     _Saving(to, before, None, named).save(group)
 
 
-def append_store(
-    group: VirtualGroup,
-    url: str,
-    dim: str,
-    *,
-    named: Named | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-) -> None:
-    """Add a tree to a saved one, along a dimension.
+def extend_store(group: VirtualGroup, to: Folder, opened: Opened, named: Named | None = None) -> None:
+    """Save a tree that grew out of an opened store: only what the store does not hold yet is written.
 
-    Arrays that have the dimension grow; the others stay as they are. What was saved is neither read nor written again.
+    Raises
+    ------
+    ConflictError
+        If another writer has changed the store since it was opened; nothing was changed.
     """
-    to = folder(url, storage_options)
-    opened = open_store(url, storage_options=storage_options)
-    _Saving(to, opened.data, opened, named).save(grown(opened.group(), group, dim))
+    _Saving(to, opened.data, opened, named).save(group)
 
 
 class _Saving:
@@ -127,9 +129,8 @@ class _Saving:
         try:
             document = self._document(group)
             ours = root.serialised(document)
-            # A store that took the root but whose answer was lost says no when it is asked once more.
-            if not self.to.swap(root.NAME, ours, self.before) and self.to.read(root.NAME) != ours:
-                raise SourceError(
+            if not self._swapped(ours):
+                raise ConflictError(
                     "another writer has changed the store in the meantime; nothing of this save was kept",
                     url=self.to.url,
                     hint="Open it again and repeat what you did",
@@ -138,6 +139,18 @@ class _Saving:
             self._undo(ours)
             raise
         self._tidy(document)
+
+    def _swapped(self, ours: bytes) -> bool:
+        """Put the root in place; whether it is there now, whatever the answer was."""
+        try:
+            # A store that took the root but whose answer was lost says no when it is asked once more.
+            return self.to.swap(root.NAME, ours, self.before) or self.to.read(root.NAME) == ours
+        except SourceError as problem:
+            if self.to.read(root.NAME) != ours:
+                raise
+            # It was committed: an error would have the caller do the same again.
+            warnings.warn(f"saved, but a step after that failed: {problem}", InsituWarning, stacklevel=2)
+            return True
 
     def _undo(self, ours: bytes | None) -> None:
         """Remove the files of a save that failed; not if its root is in place all the same, for then they are the store."""
@@ -169,7 +182,19 @@ class _Saving:
             "sources": self.source_parts,
             "chunks": self.chunk_parts,
             "tree": tree,
+            **self._recipe(group),
         }
+
+    def _recipe(self, group: VirtualGroup) -> dict[str, Any]:
+        """How the dataset is made again; steps that the store holds already keep their URLs as they were written."""
+        recipe = group.details.get(KEY)
+        if recipe is None:
+            return {}
+        written = map_urls(recipe, self.pools.named)
+        held = (self.opened.document.get(KEY) or {}).get("steps") if self.opened is not None else None
+        if isinstance(held, list) and isinstance(written.get("steps"), list):
+            written = {**written, "steps": [*held, *written["steps"][len(held) :]]}
+        return {KEY: written}
 
     def _write(self, kind: str, schema: Any, columns: Mapping[str, Any], delta: Sequence[str] = ()) -> dict[str, Any]:
         name = f"{kind}-{self.mark}.parquet"
@@ -189,12 +214,19 @@ class _Saving:
             old = root.parse(self.before, self.to.url)
         except InsituError:
             return  # of another version, or damaged: nothing that we may touch
-        self.to.remove(sorted(_files(old) - _files(document)))
+        try:
+            self.to.remove(sorted(_files(old) - _files(document)))
+        except SourceError as problem:
+            warnings.warn(
+                f"saved, but files that are not needed any more could not be removed: {problem}",
+                InsituWarning,
+                stacklevel=2,
+            )
 
     def _group(self, group: VirtualGroup) -> dict[str, Any]:
         return {
             "attributes": pack(dict(group.attributes)),
-            "details": pack(dict(group.details)),
+            "details": pack({name: value for name, value in group.details.items() if name != KEY}),
             "problems": dict(group.problems),
             "arrays": {name: self._array(name, array) for name, array in group.arrays.items()},
             "groups": {name: self._group(inner) for name, inner in group.groups.items()},
