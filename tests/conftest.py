@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from real_files import CORPUS
 
-pytest_plugins = ["plugins.markers", "plugins.every_package", "plugins.absent"]
+pytest_plugins = ["plugins.markers", "plugins.quick", "plugins.absent"]
 
 settings.register_profile("default", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True)
