@@ -36,7 +36,9 @@ def _meant(group: Any, path: str) -> np.ndarray[Any, Any]:
     """The values with scale, zero and blank applied."""
     values = insitu.read(group, path)
     attributes = group.array(path).attributes
-    meant = values * attributes["scale_factor"] + attributes["add_offset"] if "scale_factor" in attributes else values
+    meant = values
+    if "scale_factor" in attributes:  # in double precision, as astropy does it
+        meant = values * np.float64(attributes["scale_factor"]) + np.float64(attributes["add_offset"])
     return np.where(values == attributes["_FillValue"], np.nan, meant) if "_FillValue" in attributes else meant
 
 
