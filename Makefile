@@ -9,32 +9,61 @@ VENV ?= .venv$(if $(filter python3,$(PYTHON)),,-$(notdir $(PYTHON)))
 BIN := $(VENV)/bin
 JOBS ?= 2
 BENCH_PYTHON ?= python3.13
+# Tests start some hundred Python processes: compiled modules halve their start, even where the environment forbids writing them.
+export PYTHONDONTWRITEBYTECODE :=
+# Pins of every package, one file for each Python version; a version without a file gets the newest releases.
+CONSTRAINTS ?= $(wildcard constraints/python$(shell "$(INTERPRETER)" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null).txt)
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(addprefix --constraint ,$(CONSTRAINTS))
+# Work stealing gives each worker whole modules at first, so that their fixtures are made once.
+PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
-.PHONY: setup demo servers test test-remote check format bench docs fuzz clean clients
+.PHONY: setup demo servers quick test test-latest test-remote update-constraints test-files check format bench docs fuzz clean clients hdf4
 
 setup: $(VENV)/ready
 
-$(VENV)/ready: pyproject.toml setup.py
+$(VENV)/ready: pyproject.toml setup.py $(CONSTRAINTS)
 	@test -n "$(INTERPRETER)" || { echo "no interpreter named $(PYTHON): set PYTHON=…"; exit 2; }
 	"$(INTERPRETER)" -m venv "$(VENV)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,check,demo]'
+	$(PIP) --editable '.[test,check,demo]'
 	@touch "$@"
 
 demo: setup
 	$(BIN)/insitu demo
 
-# The codecs apart: once netCDF's own HDF5 filters are loaded in a process, h5py cannot write blosc chunks there any more.
-test: setup servers clients
-	$(BIN)/python -m pytest -q -n $(JOBS) tests/codecs
-	$(BIN)/python -m pytest -q -n $(JOBS) --ignore=tests/codecs
+# The inner loop: a minute and a half on two cores, no server programs, no corpus, no network. tests/quick.txt lists the files.
+quick: setup
+	$(PYTEST) --quick -m "not (slow or servers or corpus or peers or browser)" @tests/quick.txt
+
+# Everything. The log ends with the slowest tests, with what was missing on this machine, and with pytest's count.
+test: setup servers clients hdf4
+	$(PYTEST) --durations=30 --durations-min=1
+
+# The same with the newest releases of everything instead of the pinned ones, in an environment of its own.
+test-latest:
+	rm -f .venv-latest/ready
+	$(MAKE) test VENV=.venv-latest CONSTRAINTS= PIP='.venv-latest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager'
+
+# New pins for this Python version, from a fresh environment with the newest releases (PYTHON=python3.13 make update-constraints for another one).
+update-constraints:
+	rm -rf .venv-latest
+	$(MAKE) setup VENV=.venv-latest CONSTRAINTS=
+	.venv-latest/bin/python scripts/constraints.py write
+
+# Write tests/files again with the writers of this environment (tests/files/README.md).
+test-files: setup clients hdf4
+	$(BIN)/python scripts/test_files
+
+# pyhdf, where PyPI has no wheel for this machine: built against the HDF4 library of Debian; without it the HDF4 tests are skipped.
+hdf4: setup
+	-$(BIN)/python scripts/hdf4.py install
 
 # Real servers for the tests (SeaweedFS, azurite, nginx, Apache, rclone), into .servers; what cannot be had is named, its tests are skipped.
 servers: setup
 	$(BIN)/python scripts/servers.py install
 
 test-remote: setup servers clients
-	$(BIN)/python -m pytest -q -n $(JOBS) tests/remote tests/service
+	$(PYTEST) tests/remote tests/service
 
 # Clients that others wrote (zarrita.js into .clients, Debian's GDAL, PyActiveStorage into .servers); what cannot be had is named, its tests are skipped.
 clients: setup
@@ -62,7 +91,7 @@ fuzz: setup
 	$(BIN)/python tests/fuzz/fuzz_hdf5.py --beside-h5py --minutes $(or $(MINUTES),1)
 
 docs: setup
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(PIP) --editable '.[docs]'
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build
 	@echo "docs/_build/index.html"
 

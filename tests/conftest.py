@@ -1,4 +1,4 @@
-"""What every test stands on: hypothesis profiles, and where real files by other people may lie."""
+"""What every test stands on: hypothesis profiles, markers, and where real files by other people may lie."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import pyproj  # noqa: F401  (before ecCodes, which xarray loads with its engine
 import pytest
 from hypothesis import HealthCheck, settings
 
+from real_files import CORPUS
+
+pytest_plugins = ["plugins.markers", "plugins.quick", "plugins.absent"]
+
 settings.register_profile("default", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
-
-CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus"
 
 
 @pytest.fixture(scope="session")

@@ -53,6 +53,8 @@ def test_kinds_are_distinct() -> None:
         (errors.UnknownCodecError, LookupError),
         (errors.SelectionError, IndexError),
         (errors.VariableError, KeyError),
+        (errors.GroupError, KeyError),
+        (errors.GroupError, OSError),
         (errors.ModelError, ValueError),
     ],
 )

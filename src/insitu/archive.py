@@ -27,13 +27,13 @@ from insitu.combining.scanning import Failure, Job, loader, scan_member, scan_tr
 from insitu.combining.stored_view import stored_view
 from insitu.errors import SelectionError, UnsupportedError, VariableError
 from insitu.maintenance import (
-    Appended,
     append_member,
     check,
     drop,
     known_files,
     nest_groups,
     refresh,
+    report_of_append,
     rollback,
     save_tree,
     saved_recipe,
@@ -49,7 +49,7 @@ from insitu.sources.address import is_remote
 if TYPE_CHECKING:
     import xarray
 
-    from insitu.references import Report
+    from insitu.references import AppendReport, Report
 
 __all__ = ["Archive"]
 
@@ -342,7 +342,7 @@ class Archive:
         relative: bool = False,
         progress: Callable[[int, int], None] | None = None,
         parallel: Any = None,
-    ) -> Appended:
+    ) -> AppendReport:
         """Add files to the saved archive. Files that it has already, unchanged, are left out.
 
         Parameters
@@ -360,7 +360,7 @@ class Archive:
         options = self.job.storage_options
         new, there = known_files(target, found_paths(urls if is_many(urls) else [urls], options), options)
         if not new:
-            return Appended((), tuple(there), dim, 0)
+            return report_of_append(target, dim, there)
         recipe = saved_recipe(target, options)
         files = Archive.open(
             new, parallel=parallel, progress=progress, storage_options=options, **recipe.open_options(dim)

@@ -14,7 +14,8 @@ InsituError                     anything of ours
 │   ├── UnknownCodecError LookupError     nothing here decodes that: install what the message names
 │   └── ChecksumError                     the bytes are damaged
 ├── SelectionError   IndexError           the selection does not fit the array
-├── VariableError    KeyError             no such variable or group
+├── VariableError    KeyError             no such variable
+│   └── GroupError       OSError          no such group (xarray's engines raise OSError, too)
 └── ModelError       ValueError           arrays that cannot be joined or shaped that way
 ```
 
@@ -30,6 +31,7 @@ __all__ = [
     "ChecksumError",
     "CodecError",
     "FormatError",
+    "GroupError",
     "InsituError",
     "ModelError",
     "NotFoundError",
@@ -187,7 +189,17 @@ class VariableError(InsituError, KeyError):
     kind = "variable"
 
 
+class GroupError(VariableError, OSError):
+    """There is no such group."""
+
+    kind = "group"
+
+
 class ModelError(InsituError, ValueError):
     """Arrays that cannot be joined or shaped that way."""
 
     kind = "model"
+
+
+class InsituWarning(UserWarning):
+    """Something was left out or went wrong on the way, and the result can be used."""

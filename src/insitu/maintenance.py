@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from insitu.sources import open_source
 from insitu.sources.listing import local_path
 
 __all__ = [
-    "Appended",
     "append_member",
     "check",
     "convert",
@@ -37,23 +36,13 @@ __all__ = [
     "save_tree",
 ]
 
+if TYPE_CHECKING:
+    from insitu.references import AppendReport, Report
+
 Progress = Callable[[int, int], None]
 ATTEMPTS = 20
 """How often an update is made anew because another writer was faster."""
 COMBINE_ANEW = "Combine the archive anew: insitu.open_mfdataset(...), then save"
-
-
-@dataclass(frozen=True, slots=True)
-class Appended:
-    """What became of an append."""
-
-    added: tuple[str, ...]
-    """Files that are new in the archive."""
-    skipped: tuple[str, ...]
-    """Files that were there already, unchanged."""
-    dim: str
-    length: int
-    """Elements along the dimension that are new."""
 
 
 def save_tree(
@@ -106,7 +95,7 @@ def append_member(
     *,
     relative: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-) -> Appended:
+) -> AppendReport:
     """Add what files hold to a saved archive, along a dimension.
 
     Files that are in the archive already, unchanged, are left out; so a command that runs twice does nothing the second time.
@@ -119,6 +108,7 @@ def append_member(
         If labels along the dimension are in the archive already, or the variables do not fit.
     """
     from insitu import references
+    from insitu.references import AppendReport
 
     kind = references.kind_of(target)
     if kind not in ("insitu", "icechunk"):
@@ -130,20 +120,43 @@ def append_member(
     if dim not in member.sizes:
         raise CombineError(f"the files have no dimension {dim!r}, but {', '.join(map(str, member.sizes)) or 'none'}")
     load = loader(storage_options)
+    if kind == "icechunk":
+        return _append_to_icechunk(member, target, dim, storage_options)
     for _ in range(ATTEMPTS):
         opened = references.open_for_update(target, storage_options=storage_options)
         saved = _saved_member(opened.tree, load, target)
         new, skipped = _without_known(member, opened.tree, dim, target)
         if new is None:
-            return Appended((), skipped, dim, 0)
+            return AppendReport(target, dim, 0, (), skipped)
         _check_labels(saved, new, dim, target)
         added = tuple(source for source in _urls(tree_from_member(new)) if source not in skipped)
         recipe = opened.recipe(Recipe)
         whole = recipe.join_in_order([saved, new], dim, load)
         tree = tree_from_member(whole, opened.tree.groups)
-        if opened.replace(tree, appended=tree_from_member(new), dim=dim, relative=relative):
-            return Appended(added, skipped, dim, new.sizes[dim])
+        if opened.replace(tree, relative=relative):
+            return AppendReport(target, dim, new.sizes[dim], added, skipped)
     raise _overtaken(target)
+
+
+def _append_to_icechunk(
+    member: Member, target: str, dim: str, storage_options: Mapping[str, Any] | None
+) -> AppendReport:
+    """Add what files hold to an Icechunk repository, whose arrays hold stored values: times are counted as they are there."""
+    from insitu.references.explicit import explicit
+    from insitu.references.icechunk import append_icechunk, open_icechunk
+
+    load = loader(storage_options)
+    known = open_icechunk(target, storage_options=storage_options)
+    variables = {}
+    for name, variable in member.variables.items():
+        there = known.arrays.get(name)
+        counted = there is not None and "units" in there.attributes and variable.dtype.kind in "mMO"
+        if there is not None and counted and not isinstance(variable.data, VirtualArray):
+            told = {key: there.attributes[key] for key in ("units", "calendar") if key in there.attributes}
+            variable = replace(variable, encoding={**told, "dtype": there.dtype})
+        variables[name] = variable
+    tree = explicit(zarr_tree(tree_from_member(member.renewed(variables)), load), storage_options)
+    return append_icechunk(tree, target, dim, read=lambda array: load([array])[0], storage_options=storage_options)
 
 
 def drop(
@@ -184,6 +197,13 @@ def drop(
         if opened.replace(tree_from_member(whole, opened.tree.groups)):
             return chosen
     raise _overtaken(target)
+
+
+def report_of_append(target: str, dim: str, skipped: Sequence[str]) -> AppendReport:
+    """Return the report of an append that found nothing new."""
+    from insitu.references import AppendReport
+
+    return AppendReport(target, dim, 0, (), tuple(skipped))
 
 
 def saved_recipe(target: str, storage_options: Mapping[str, Any] | None = None) -> Recipe:
@@ -303,8 +323,8 @@ def check(
     progress: Progress | None = None,
     allow_local: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-) -> Any:
-    """Ask every source of a set of references whether it still is what was scanned.
+) -> Report:
+    """Ask every source of a set of references whether it still is what was scanned, and look for sources that were added twice.
 
     Parameters
     ----------
@@ -324,7 +344,7 @@ def check(
     from insitu.references import check as check_tree
 
     tree = references if isinstance(references, VirtualGroup) else _open(references, allow_local, storage_options)
-    return check_tree(tree, progress=progress, storage_options=storage_options)
+    return check_tree(tree, progress=progress, duplicates=True, storage_options=storage_options)
 
 
 def _open(url: str | os.PathLike[str], allow_local: bool, options: Mapping[str, Any] | None) -> VirtualGroup:
@@ -346,7 +366,7 @@ def refresh(
     progress: Progress | None = None,
     allow_local: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-) -> Any:
+) -> Report:
     """Scan again the sources that changed, and combine them with the rest of the archive as they are now.
 
     Everything that a file says is renewed: where its chunks lie, encodings, packings, attributes, labels, its length.

@@ -73,3 +73,28 @@ def test_append(tmp_path: Path) -> None:
     assert saved.time.values.tolist() == list(range(12))
     assert saved.t.values[:, 0].tolist() == [0, 3, 6, 9, 4, 7, 10, 13, 8, 11, 14, 17]
     assert "no dimension" in insitu("append", tmp_path / "x.insitu", tmp_path / "b.h5", "-d", "z", code=2).stderr
+
+
+def test_append_that_runs_twice(tmp_path: Path) -> None:
+    """A cron job: the same pattern every night."""
+    for name in ("x.insitu", "x.icechunk"):
+        folder = tmp_path / name.partition(".")[2]
+        folder.mkdir()
+        target = tmp_path / name
+        open_dataset(make(folder / "a.h5", 0)).insitu.save(target)
+        make(folder / "b.h5", 4)
+        assert "4 steps" in insitu("append", target, f"{folder}/*.h5", "--dim", "time").stderr
+        done = insitu("append", target, f"{folder}/*.h5", "--dim", "time")
+        assert "nothing new" in done.stderr
+        assert done.stderr.count("skipped, already there: ") == 2
+        make(folder / "c.h5", 8)
+        done = insitu("append", target, f"{folder}/*.h5", "--dim", "time")
+        assert "4 steps" in done.stderr
+        assert f"skipped, already there: {folder}/b.h5" in done.stderr
+        assert open_dataset(target).time.values.tolist() == list(range(12))
+        assert insitu("check", target).returncode == 0
+    make(tmp_path / "insitu" / "b.h5", 5)
+    os.utime(tmp_path / "insitu" / "b.h5", (2e9, 2e9))
+    changed = insitu("append", tmp_path / "x.insitu", tmp_path / "insitu" / "b.h5", code=1)
+    assert "insitu refresh" in " ".join(changed.stderr.split())
+    assert "out of order" in insitu("append", tmp_path / "x.insitu", make(tmp_path / "d.h5", -9), code=1).stderr

@@ -417,4 +417,5 @@ def test_a_file_as_xarray(tmp_path: Any) -> None:
             assert repr(found.attributes) == repr(expected.attrs)
             for key in keys:
                 assert repr(found.encoding.get(key)) == repr(expected.encoding.get(key))
-    assert cf.decoded(group.arrays["colour"]).encoding["dtype"].metadata == {"enum": {"red": 1, "blue": 2}}
+    told = cf.decoded(group.arrays["colour"]).encoding["dtype"].metadata
+    assert told == {"enum": {"red": 1, "blue": 2}, "enum_name": "colours"}

@@ -2,7 +2,7 @@
 
     python tests/oracles/agreement.py [--show wrong|refused|...] [PATH ...]
 
-Without paths: the generated files, and the corpus when it is there.
+Without paths: the generated files, `tests/files`, and the corpus when it is there.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from finding import BAD, ORDER, Finding, verdict_of  # noqa: E402
 from isolation import findings_of, generate  # noqa: E402
 
-CORPUS = HERE.parents[2] / "shared" / "corpus" / "hdf5"
+from real_files import FILES, corpus_files, list_files  # noqa: E402
 
 
 def report(title: str, comparison: str, paths: list[Path], shown: set[str]) -> None:
@@ -62,9 +62,9 @@ def main() -> None:
             ]
         else:
             sets["generated"] = list(generate(Path(folder)).values())
-            if CORPUS.is_dir():
-                sets["corpus"] = sorted(path for path in CORPUS.rglob("*") if path.is_file())
-        for title, paths in sets.items():
+            sets["files"] = list_files(FILES / "hdf5")
+            sets["corpus"] = corpus_files("hdf5")
+        for title, paths in ((title, paths) for title, paths in sets.items() if paths):
             for comparison in comparisons:
                 report(
                     f"{title}, beside {'h5py' if comparison == 'hdf5' else comparison}",

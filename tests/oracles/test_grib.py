@@ -15,13 +15,12 @@ import xarray
 
 import insitu
 from insitu.model import VirtualGroup
+from real_files import parameters
 
 eccodes = pytest.importorskip("eccodes")
 cfgrib = pytest.importorskip("cfgrib")
 
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "grib"
-FILES = sorted(path for path in CORPUS.rglob("*") if path.is_file()) if CORPUS.is_dir() else []
-pytestmark = pytest.mark.skipif(not FILES, reason="the corpus is not here")
+FILES = parameters("grib")
 
 REFUSED = {
     # no whole message
@@ -81,7 +80,7 @@ def _fields(path: Path) -> dict[tuple[int, int], np.ndarray[Any, Any] | None]:
         eccodes.codes_grib_multi_support_off()
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", FILES)
 def test_every_value_is_that_of_eccodes(path: Path) -> None:
     if path.name in HUGE and not EVERYTHING:
         pytest.skip("set INSITU_ALL=1")
@@ -137,9 +136,7 @@ def _groups(tree: VirtualGroup) -> list[str | None]:
     return [name for name in tree.groups if not name.startswith("repeated")]
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in FILES if p.name not in {*REFUSED, *DAMAGED, *NO_ORACLE}], ids=lambda p: p.name
-)
+@pytest.mark.parametrize("path", parameters("grib", without={*REFUSED, *DAMAGED, *NO_ORACLE}))
 def test_datasets_are_those_of_cfgrib(path: Path) -> None:
     if path.name in SLOW and not EVERYTHING:
         pytest.skip("set INSITU_ALL=1")

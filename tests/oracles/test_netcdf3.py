@@ -13,15 +13,14 @@ from equality import different_attributes, different_values
 
 import insitu
 from insitu.errors import InsituError
+from real_files import parameters
 
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "netcdf3"
-FILES = sorted(path for path in CORPUS.rglob("*") if path.is_file()) if CORPUS.is_dir() else []
-pytestmark = pytest.mark.skipif(not FILES, reason="the corpus is not here")
+FILES = parameters("netcdf3")
 
 REFUSED = {"bad_cdf5_begin.nc": "begins in variable"}  # netCDF refuses it too
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", FILES)
 def test_netcdf4_agrees(path: Path) -> None:
     if path.name in REFUSED:
         with pytest.raises(InsituError, match=REFUSED[path.name]):
@@ -40,7 +39,7 @@ def test_netcdf4_agrees(path: Path) -> None:
             assert not different_values(insitu.read(group, str(name)), variable.values)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", FILES)
 def test_scipy_agrees(path: Path) -> None:
     if path.read_bytes()[3] == 5:
         pytest.skip("scipy takes CDF-5 for CDF-1")

@@ -21,10 +21,9 @@ from rasterio.windows import Window
 
 import insitu
 from insitu.errors import InsituError
+from real_files import corpus_files, parameters
 
-ROOT = Path(__file__).parents[3] / "shared" / "corpus"
-FILES = sorted(path for kind in ("tiff", "bigtiff") for path in (ROOT / kind).rglob("*") if path.is_file())
-pytestmark = pytest.mark.skipif(not FILES, reason="the corpus is not here")
+FILES = parameters("tiff", "bigtiff")
 
 MOST_PIXELS = 100_000_000
 REFUSED = {
@@ -96,7 +95,7 @@ def _corners_agree(path: Path, group: Any) -> None:
         assert _equal(ours, _rasterio(path, Window(column, row, columns, rows)))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", FILES)
 def test_values_agree(path: Path) -> None:
     try:
         group = insitu.scan(path, errors="warn")
@@ -126,5 +125,5 @@ def test_values_agree(path: Path) -> None:
             assert _equal(values, theirs), name
 
 
-def test_few_are_refused() -> None:
-    assert len(REFUSED) < 0.05 * len(FILES)
+def test_few_are_refused(corpus: Path) -> None:
+    assert len(REFUSED) < 0.05 * len(corpus_files("tiff", "bigtiff"))

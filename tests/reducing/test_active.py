@@ -242,7 +242,7 @@ def test_the_server_knows_where_chunks_lie(archive: Path, tmp_path: Path) -> Non
 def test_a_remote_archive_is_the_same_with_a_server(archive: Path, tmp_path: Path) -> None:
     handler = functools.partial(_Ranged, directory=str(archive))
     web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=web.serve_forever, daemon=True).start()
+    threading.Thread(target=web.serve_forever, args=(0.02,), daemon=True).start()
     url = f"http://127.0.0.1:{web.server_address[1]}"
     try:
         with serving([f"{url}={archive}"], tmp_path / "log") as server:

@@ -204,7 +204,7 @@ class _Ranged(http.server.SimpleHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def web(root: Path) -> Iterator[str]:
     running = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Ranged, directory=str(root)))
-    threading.Thread(target=running.serve_forever, daemon=True).start()
+    threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True).start()
     yield f"http://127.0.0.1:{running.server_address[1]}"
     running.shutdown()
     running.server_close()

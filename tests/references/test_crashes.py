@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from insitu.errors import SourceError
+from insitu.errors import InsituWarning, SourceError
 from insitu.model import Axis, Columns, Encoding, Kind, Packing, Packings, Source, Tile, VirtualArray, VirtualGroup
 from insitu.references import append, open_references, save
 from insitu.references.target import LocalFolder
@@ -160,10 +160,11 @@ def test_a_disk_that_is_full(tmp_path: Path, kind: str) -> None:
         save(archive(1, 2), target)
         names = {path.name for path in target.iterdir()}
         steps = _Steps(at, lambda: OSError(errno.ENOSPC, "No space left on device"), final=False)
-        with mortal(steps), pytest.raises(SourceError, match="No space left"):
+        with mortal(steps), pytest.raises((SourceError, InsituWarning), match="No space left") as told:
             work(kind, target)()
         found = offsets(target)
-        assert found in (before, after), f"full at step {at}"
+        # An error means that nothing was saved; what goes wrong after the commit is a warning.
+        assert found == (after if isinstance(told.value, InsituWarning) else before), f"full at step {at}"
         if found == before:  # and nothing was left behind
             assert {path.name for path in target.iterdir()} == names, f"step {at}"
 
@@ -209,7 +210,7 @@ def test_an_answer_that_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         return original(self, name, data, before)
 
     monkeypatch.setattr(LocalFolder, "swap", fails)
-    with pytest.raises(SourceError, match="broke"):
+    with pytest.warns(InsituWarning, match="saved, but .*broke"):
         append(archive(2), target, "time")
     assert {n // 1000 for n in offsets(target)} == {1, 2}
     monkeypatch.setattr(LocalFolder, "swap", repeats)

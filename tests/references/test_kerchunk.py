@@ -361,6 +361,15 @@ def test_parquet_rows_are_read_when_needed(tmp_path: Path) -> None:
         {"path": [1, 2, 3], "offset": [0, 0, 0], "size": [1, 1, 1]},
         {"path": ["x"], "offset": [0], "size": [1]},
         {"raw": [1, 2, 3]},
+        # Places without a file: no column of paths, none that is not null, one row of several.
+        {"offset": [0, 4, 8], "size": [4, 4, 4]},
+        {"offset": [0, 0, 0], "size": [0, 0, 0]},
+        {"offset": [0, 4, 8], "size": [4, 4, 4], "raw": pa.array([None, None, b"ab"], pa.binary())},
+        {"path": pa.nulls(3, pa.string()), "offset": [0, 4, 8], "size": [4, 4, 4]},
+        {"path": pa.array([float("nan")] * 3), "offset": [0, 4, 8], "size": [4, 4, 4]},
+        {"path": pa.array([1.5] * 3), "offset": [0, 0, 0], "size": [0, 0, 0]},
+        {"path": ["", "", ""], "offset": [0, 4, 8], "size": [4, 4, 4]},
+        {"path": ["x", None, "x"], "offset": [0, 4, 8], "size": [4, 4, 4]},
     ],
 )
 def test_malformed_rows(tmp_path: Path, table: dict[str, Any]) -> None:
@@ -379,6 +388,7 @@ def test_malformed_directories(tmp_path: Path) -> None:
         '{"record_size": 0, "metadata": {}}',
         '{"record_size": 10, "metadata": []}',
         '{"record_size": "x", "metadata": {}}',
+        '{"record_size": 10, "metadata": {}}',
     ):
         (root / ".zmetadata").write_text(text)
         with pytest.raises(FormatError):
@@ -405,6 +415,37 @@ def test_flat_tables_with_other_names(tmp_path: Path) -> None:
             assert read_array(opened(url).arrays["a"]).tolist() == [2, 3, -1, -1]
     pq.write_table(pa.table({"x": [1]}), tmp_path / "flat.parquet")
     with pytest.raises(FormatError, match="holds no references"):
+        open_references(str(tmp_path / "flat.parquet"))
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"name": ["Alice", "Bob"], "value": [3, 4]},  # somebody's table, with columns of these names
+        {"key": pa.array([], pa.string()), "url": pa.array([], pa.string())},
+        {"key": ["a/0"], "url": ["data.bin"]},
+    ],
+)
+def test_tables_that_hold_no_references(tmp_path: Path, table: dict[str, Any]) -> None:
+    pq.write_table(pa.table(table), tmp_path / "flat.parquet")
+    with pytest.raises(FormatError, match=r"no references.*flat\.parquet"):
+        open_references(str(tmp_path / "flat.parquet"))
+
+
+def test_json_that_holds_no_references(tmp_path: Path) -> None:
+    for refs in ({}, {"a/0": ["data.bin"]}):
+        (tmp_path / "x.json").write_text(json.dumps({"version": 1, "refs": refs}))
+        with pytest.raises(FormatError, match=r"no references.*x\.json"):
+            open_references(str(tmp_path / "x.json"))
+
+
+def test_flat_rows_without_a_url(tmp_path: Path) -> None:
+    refs = reference()
+    rows = {"key": [*refs, "a/0"], "url": [None] * (len(refs) + 1), "offset": [None] * len(refs) + [4]}
+    rows |= {"length": [None] * len(refs) + [4]}
+    rows["raw"] = [value if isinstance(value, str) else json.dumps(value) for value in refs.values()] + [None]
+    pq.write_table(pa.table(rows), tmp_path / "flat.parquet")
+    with pytest.raises(FormatError, match=r"a/0.*no URL"):
         open_references(str(tmp_path / "flat.parquet"))
 
 

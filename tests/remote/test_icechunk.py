@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import obstore
 import pytest
+from obstore.store import S3Store
 
 import insitu
 from insitu.references import append, save
@@ -44,7 +46,13 @@ def test_written_read_and_appended(seaweed, options):
     found = insitu.scan(target, storage_options=options)
     assert found.array("t").sources[0].url == "s3://private/archive.h5"
     np.testing.assert_array_equal(insitu.read(found, "t", storage_options=options), expected)
-    append(group, target, found.array("t").dims[0], storage_options=options)
+    dim = found.array("t").dims[0]
+    again = append(group, target, dim, storage_options=options)  # the same object: it is there already
+    assert (again.steps, again.skipped) == (0, ("s3://private/archive.h5",))
+    np.testing.assert_array_equal(insitu.read(target, "t", storage_options=options), expected)
+    bucket = S3Store("private", config=seaweed.config, client_options={"allow_http": True})
+    obstore.copy(bucket, "archive.h5", "second.h5")
+    append(insitu.scan("s3://private/second.h5", storage_options=options), target, dim, storage_options=options)
     both = np.concatenate([expected, expected])
     np.testing.assert_array_equal(insitu.read(target, "t", storage_options=options), both)
     np.testing.assert_array_equal(theirs(seaweed, "refs/all.icechunk")["t"][:], both)

@@ -185,7 +185,7 @@ class _Redirecting(http.server.BaseHTTPRequestHandler):
 def web() -> Iterator[tuple[str, list[str]]]:
     handler = type("Handler", (_Redirecting,), {"asked": []})
     served = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=served.serve_forever, daemon=True)
+    thread = threading.Thread(target=served.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{served.server_address[1]}", handler.asked
     served.shutdown()

@@ -108,7 +108,7 @@ class _Slow(http.server.BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def slow() -> Iterator[str]:
     served = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Slow)
-    threading.Thread(target=served.serve_forever, daemon=True).start()
+    threading.Thread(target=served.serve_forever, args=(0.02,), daemon=True).start()
     yield f"http://127.0.0.1:{served.server_address[1]}"
     served.shutdown()
     served.server_close()

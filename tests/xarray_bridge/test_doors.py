@@ -132,7 +132,7 @@ def web(tmp_path: Path) -> Iterator[Web]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     server_side.url = f"http://127.0.0.1:{server.server_address[1]}"
     yield server_side

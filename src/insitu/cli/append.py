@@ -30,4 +30,4 @@ def append(
         )
     if done.skipped:
         problems.print(f"{plural(len(done.skipped), 'file')} already in {target}, left out", markup=False)
-    problems.print(f"{target}: {plural(done.length, 'step')} of {dim} more", markup=False)
+    problems.print(f"{target}: {plural(done.steps, 'step')} of {dim} more", markup=False)

@@ -13,7 +13,7 @@ import typer
 from insitu.archive import Archive
 from insitu.cli.access import Options, Verbose, described, storage_options, told
 from insitu.cli.screen import plural, problems, size
-from insitu.cli.values import form_of, show_table, write_csv, write_netcdf, write_npy
+from insitu.cli.values import form_of, show_table, write_csv, write_netcdf, write_npy, write_text
 from insitu.errors import InsituError, SelectionError, VariableError
 from insitu.opening import scan_stored
 from insitu.reading import Tally
@@ -72,7 +72,7 @@ def read(
         typer.echo(np.array2string(values, threshold=1000))
     elif kind == "text":
         assert output is not None
-        output.write_text(np.array2string(values, threshold=values.size + 1) + "\n", encoding="utf-8")
+        write_text(np.array2string(values, threshold=values.size + 1) + "\n", output)
     elif kind == "npy":
         write_npy(values, output)
     elif kind == "csv":

@@ -13,9 +13,11 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from insitu.cli.screen import problems
 from insitu.errors import AccessError
 
 __all__ = ["Journal", "Resuming", "journal_for"]
@@ -31,14 +33,23 @@ def journal_for(target: str, question: str) -> Journal:
 
 
 class Journal:
-    """What was found so far, in a directory of its own."""
+    """What was found so far, in a directory of its own.
+
+    A directory that cannot be written to, or a disk that is full, ends the journal and not the scan: a note says so once.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.found = 0
         """Files that were found here instead of scanned."""
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        about = folder.stat()
+        self.usable = True
+        """Whether anything can be kept."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            about = folder.stat()
+        except OSError as error:
+            self._give_up(error)
+            return
         if os.name == "posix" and (about.st_uid != os.getuid() or about.st_mode & 0o022):
             raise AccessError(
                 "others may write to the directory that keeps interrupted scans",
@@ -52,23 +63,41 @@ class Journal:
         try:
             with open(path, "rb") as file:
                 kept: list[Any] = pickle.load(file)
-        except FileNotFoundError:
-            return None
         except (OSError, EOFError, pickle.UnpicklingError, AttributeError, ImportError, IndexError, TypeError):
-            return None  # of another version, or cut short: it is scanned again
+            return None  # not there, of another version, or cut short: it is scanned again
         self.found += len(batch)
         return kept
 
     def keep(self, batch: Sequence[Any], found: list[Any]) -> None:
-        """Write down what was found, in one step."""
-        handle, name = tempfile.mkstemp(dir=self.folder)
-        with os.fdopen(handle, "wb") as file:
-            pickle.dump(found, file, protocol=pickle.HIGHEST_PROTOCOL)
-        os.replace(name, self.folder / _key(batch))
+        """Write down what was found, in one step, as long as that is possible."""
+        if not self.usable:
+            return
+        name = None
+        try:
+            handle, name = tempfile.mkstemp(dir=self.folder)
+            with os.fdopen(handle, "wb") as file:
+                pickle.dump(found, file, protocol=pickle.HIGHEST_PROTOCOL)
+            os.replace(name, self.folder / _key(batch))
+        except OSError as error:
+            if name is not None:
+                with suppress(OSError):
+                    os.unlink(name)
+            self._give_up(error)
 
     def done(self) -> None:
         """The scan is complete: nothing needs to be kept."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _give_up(self, error: OSError) -> None:
+        if self.usable:
+            self.usable = False
+            problems.print(
+                f"{self.folder}: {error.strerror or error}. The scan goes on; if it is interrupted, it will begin anew. "
+                "XDG_CACHE_HOME says where its journal may lie.",
+                style="yellow",
+                markup=False,
+                soft_wrap=True,
+            )
 
 
 def _key(batch: Sequence[Any]) -> str:

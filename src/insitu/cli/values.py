@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import os
 import sys
+import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,13 +17,51 @@ import typer
 from rich.table import Table
 
 from insitu.cli.screen import plural, results, show
-from insitu.errors import UnsupportedError
+from insitu.errors import InsituError, SourceError, UnsupportedError
 
-__all__ = ["FORMS", "form_of", "rows", "show_table", "write_csv", "write_netcdf", "write_npy"]
+__all__ = [
+    "FORMS",
+    "complete_file",
+    "form_of",
+    "rows",
+    "show_table",
+    "write_csv",
+    "write_netcdf",
+    "write_npy",
+    "write_text",
+]
 
 FORMS = ("text", "table", "csv", "npy", "nc")
 _SUFFIXES = {".npy": "npy", ".nc": "nc", ".nc4": "nc", ".csv": "csv", ".txt": "text"}
 _MOST_ROWS = 40
+
+
+@contextmanager
+def complete_file(output: Path) -> Iterator[Path]:
+    """A path to write to; its file appears at `output` when it is complete, and not at all if something goes wrong.
+
+    Pipes and devices are written to as they are.
+    """
+    if output.exists() and not output.is_file():
+        yield output
+        return
+    target = output.resolve()  # a link stays, and what it leads to is replaced
+    temporary = target.with_name(f".{target.stem}.{uuid.uuid4().hex[:8]}.tmp{target.suffix}")
+    try:
+        yield temporary
+        os.replace(temporary, target)
+    except OSError as error:
+        if isinstance(error, InsituError):
+            raise
+        raise SourceError(f"writing failed: {error.strerror or error}", url=str(output)) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(text: str, output: Path) -> None:
+    """Text, as it is."""
+    with complete_file(output) as path:
+        path.write_text(text, encoding="utf-8")
 
 
 def form_of(asked: str | None, output: Path | None) -> str:
@@ -64,7 +105,7 @@ def write_csv(array: Any, output: Path | None) -> None:
     if output is None:
         _csv(array, sys.stdout)
         return
-    with open(output, "w", newline="", encoding="utf-8") as file:
+    with complete_file(output) as path, open(path, "w", newline="", encoding="utf-8") as file:
         _csv(array, file)
 
 
@@ -93,7 +134,8 @@ def write_npy(values: Any, output: Path | None) -> None:
             raise typer.BadParameter("a terminal cannot show .npy: give a file with -o, or a pipe", param_hint="--as")
         np.save(sys.stdout.buffer, values, allow_pickle=False)
         return
-    np.save(output, values, allow_pickle=False)
+    with complete_file(output) as path, open(path, "wb") as file:
+        np.save(file, values, allow_pickle=False)
 
 
 def write_netcdf(array: Any, output: Path | None) -> None:
@@ -101,6 +143,7 @@ def write_netcdf(array: Any, output: Path | None) -> None:
     if output is None:
         raise typer.BadParameter("NetCDF goes to a file: give -o", param_hint="--as")
     try:
-        array.drop_encoding().to_dataset(name=array.name or "data").to_netcdf(output)
+        with complete_file(output) as path:
+            array.drop_encoding().to_dataset(name=array.name or "data").to_netcdf(path)
     except (ValueError, ImportError, ModuleNotFoundError) as problem:
         raise UnsupportedError(f"xarray cannot write it: {problem}", hint="pip install netCDF4") from None

@@ -23,7 +23,7 @@ from insitu.codecs.packing import decode_text, unpack
 from insitu.errors import FormatError, InsituError, ModelError
 from insitu.model import Kind, Packing, Packings, Tile, VirtualArray
 
-__all__ = ["Decoded", "decoded"]
+__all__ = ["MARKS", "Decoded", "decoded"]
 
 Values = Callable[[], NDArray[Any]]
 MARKS: tuple[str, ...] = ("missing_value", "_FillValue")
@@ -222,6 +222,10 @@ class _Work:
             if len(self.missing) < len(fills):
                 self.steps["missing"] = tuple(value for value in fills if not numbers.has_room(value))
             self.steps["masked"] = numbers.named(dtype)
+            if (
+                "dtype" in self.steps
+            ):  # texts whose length was measured: no text can say that it is missing, an object can
+                self.steps["dtype"] = numbers.named(dtype)
         self.dtype = dtype
 
     def scale(self, datetimes: bool, timedeltas: bool) -> None:
@@ -294,7 +298,7 @@ class _Work:
     def _set(self, clock: times.Clock) -> None:
         """What was decided about times."""
         if clock.warning:
-            self._warn(f": {clock.warning}")
+            self._issue(f"{clock.warning} (variable {self.name!r})")
         self.dtype = np.dtype(clock.dtype)
         self.epoch = clock.number
         self.steps.update(
@@ -328,8 +332,11 @@ class _Work:
             self.dtype = np.dtype(bool)
             self.steps["dtype"] = "bool"
         if "dtype" not in self.encoding:
-            names = self.array.details.enumeration
-            self.encoding["dtype"] = np.dtype(self.original, metadata={"enum": names}) if names else self.original
+            details = self.array.details
+            told: dict[str, Any] = {"enum": details.enumeration} if details.enumeration else {}
+            if told and details.enumeration_name:
+                told["enum_name"] = details.enumeration_name
+            self.encoding["dtype"] = np.dtype(self.original, metadata=told) if told else self.original
         tiles = self.array.tiles
         if self.steps:
             self.steps.setdefault("dtype", numbers.named(self.dtype))
@@ -352,10 +359,14 @@ class _Work:
         self.encoding[key] = value
 
     def _warn(self, what: str) -> None:
+        self._issue(f"variable {self.name!r} {what}")
+
+    @staticmethod
+    def _issue(message: str) -> None:
         # The category that users of xarray filter, where xarray is in use.
         xarray = sys.modules.get("xarray")
         category = RuntimeWarning if xarray is None else xarray.SerializationWarning
-        warnings.warn(f"variable {self.name!r} {what}", category, stacklevel=2)
+        warnings.warn(message, category, stacklevel=3)
 
 
 @lru_cache(maxsize=4096)

@@ -42,10 +42,12 @@ class Descriptors:
     zero: float
     moved: bool
     """Whether the zero only makes integers unsigned."""
+    null: int | None = None
+    """The stored integer that stands for a missing value (TNULL): it becomes NaN."""
 
     @classmethod
     def of(cls, configuration: Configuration) -> Descriptors:
-        """Prepare from the codec's configuration: `letter`, `base`, `wide` (descriptors of 16 bytes), `base_address`, `size`; `scale` and `zero` if there are any."""
+        """Prepare from the codec's configuration: `letter`, `base`, `wide` (descriptors of 16 bytes), `base_address`, `size`; `scale`, `zero` and `null` if there are any."""
         wide = bool(configuration.get("wide"))
         part = ">i8" if wide else ">i4"
         base = np.dtype(configuration["base"])
@@ -60,6 +62,7 @@ class Descriptors:
             float(configuration.get("scale", 1)),
             float(zero),
             moved,
+            int(configuration["null"]) if "null" in configuration else None,
         )
 
     def resolve(self, references: NDArray[Any], fetch: Fetch) -> NDArray[Any]:
@@ -109,11 +112,12 @@ class Descriptors:
         stored = np.frombuffer(data, self.base)
         if self.letter == "L":
             return (stored == b"T") | (stored == b"\x01")  # as astropy wrote them up to 7.2
-        native = stored.astype(self.base.newbyteorder("="))
+        native: NDArray[Any] = stored.astype(self.base.newbyteorder("="))
+        values = native
         if self.moved:
-            return native.view(f"u{self.base.itemsize}") ^ np.array(
-                1 << (8 * self.base.itemsize - 1), f"u{self.base.itemsize}"
-            )
-        if (self.scale, self.zero) != (1, 0):
-            return native * self.scale + self.zero
-        return native
+            kind = np.dtype(f"u{self.base.itemsize}")
+            values = native.view(kind) ^ np.array(1 << (8 * self.base.itemsize - 1), kind)
+        elif (self.scale, self.zero) != (1, 0):
+            # In double precision, like columns of one length.
+            values = native.astype(np.result_type(native, np.float64)) * self.scale + self.zero
+        return values if self.null is None else np.where(native == self.null, np.nan, values.astype(np.float64))

@@ -27,8 +27,8 @@ def zfpy(configuration: Configuration, form: Form) -> Step:
 
     def run(data: Data, out: Octets | None) -> Data:
         stream = octets(data).tobytes()
-        _measure(stream[:12], form)
-        return _checked("zfpy", decode(stream), form)
+        most = _measure(stream[:12], form)
+        return _checked("zfpy", decode(stream + bytes(max(most - len(stream), 0))), form)
 
     return Step("zfpy", run, form.compressed(2))
 
@@ -45,7 +45,7 @@ def zfp(configuration: Configuration, form: Form) -> Step:
     length = MAGIC_BITS + META_BITS + (LONG_MODE_BITS if mode == LONG_MODE else SHORT_MODE_BITS)
     if bits.size < length:
         raise CodecError("the header of zfp in the client values ends too early", codec="zfp")
-    _measure(header.tobytes()[:12], form)
+    most = _measure(header.tobytes()[:12], form)
 
     def run(data: Data, out: Octets | None) -> Data:
         if length % 8:
@@ -53,14 +53,17 @@ def zfp(configuration: Configuration, form: Form) -> Step:
             whole = np.packbits(stream, bitorder="little")
         else:
             whole = np.concatenate([header[: length // 8], octets(data)])
-        # The library reads words of eight bytes.
-        return _checked("zfp", decode(np.concatenate([whole, np.zeros(16, np.uint8)]).tobytes()), form)
+        return _checked("zfp", decode(whole.tobytes() + bytes(max(most - whole.size, 0))), form)
 
     return Step("zfp", run, form.compressed(2))
 
 
-def _measure(header: bytes, form: Form) -> None:
-    """Refuse a header that declares another size than the chunk's: magic, then type, rank and the extents less one (zfp.h)."""
+def _measure(header: bytes, form: Form) -> int:
+    """Refuse a header that declares another size than the chunk's: magic, then type, rank and the extents less one (zfp.h).
+
+    Return the bytes that the library may read at most: it does not look where a stream ends, so that a short one must
+    be followed by as many zeros, else the memory behind it is shown as values.
+    """
     if len(header) < 12 or header[:3] != b"zfp":
         raise CodecError("not a zfp stream")
     meta = int.from_bytes(header[4:11], "little") & (1 << META_BITS) - 1
@@ -70,6 +73,11 @@ def _measure(header: bytes, form: Form) -> None:
     nbytes = math.prod(extents) * (4, 8, 4, 8)[meta & 3]
     if nbytes > form.limit:
         raise CodecError(f"the data declares {nbytes} bytes, more than {form.limit}")
+    # Each block of 4 to the rank: every bit plane with a bit for each value and one for each test, and its exponent.
+    blocks = math.prod(-(-extent // 4) for extent in extents)
+    size = (4, 8, 4, 8)[meta & 3]
+    values = int(4**rank)
+    return blocks * (values * (2 * size + 1) + 16) + 64
 
 
 def pcodec(configuration: Configuration, form: Form) -> Step:

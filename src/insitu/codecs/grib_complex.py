@@ -31,7 +31,7 @@ def grouped(packing: bytes, data: Octets, count: int) -> NDArray[np.float64] | N
     Parameters
     ----------
     packing
-        Section 5, of a width that is not zero.
+        Section 5; its number of bits, the width of the references, may be zero.
     data
         Section 7 without its head.
     count
@@ -52,6 +52,8 @@ def grouped(packing: bytes, data: Octets, count: int) -> NDArray[np.float64] | N
         if order not in (1, 2) or not 0 < size <= 4 or count <= order:
             raise CodecError(f"differences of order {order} with {size} bytes")
     at = (order + 1) * size if order else 0
+    if not groups:  # ecCodes takes it for a field of one value
+        return None
     if not 0 < groups <= count or max(bits, packing[36], packing[46]) > MOST_BITS:
         raise CodecError(f"{count} values in {groups} groups")
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from insitu.codecs.aec import AEC_BIG, AEC_SIGNED, AEC_THREE_BYTES, aec_decoder, has_aec
 from insitu.codecs.form import Octets
 from insitu.codecs.library import find
 from insitu.errors import CodecError
@@ -25,7 +26,6 @@ GREY, COLOURS, WITH_ALPHA = 0, 2, 6
 """Colour types of PNG: numbers of three and four bytes are shown as colours."""
 MOST_DEPTH = 23
 """Of JPEG 2000, less one: no more than 24 bits have been compared with ecCodes."""
-AEC_SIGNED, AEC_THREE_BYTES, AEC_BIG = 1, 2, 4
 _IHDR = struct.Struct(">IIBB")
 _SIZ = struct.Struct(">IIII16xHBBB")
 
@@ -106,21 +106,15 @@ def _stream(packing: bytes, data: Octets, bits: int, count: int) -> NDArray[np.f
     if len(packing) < 25:
         raise CodecError(f"section 5 of template {CCSDS} has {len(packing)} bytes")
     flags, block, interval = packing[21], packing[22], int.from_bytes(packing[23:25], "big")
-    decode = find("imagecodecs", "aec_decode")
-    if decode is None or flags & AEC_SIGNED or block not in (8, 16, 32, 64) or not 0 < interval <= 4096:
+    if not has_aec() or flags & AEC_SIGNED or block not in (8, 16, 32, 64) or not 0 < interval <= 4096:
         return None
     # In machine words, as ecCodes takes them.
     kind = np.dtype({1: np.uint8, 2: np.uint16}.get(-(-bits // 8), np.uint32))
     flags &= ~(AEC_THREE_BYTES | AEC_BIG)
     if sys.byteorder == "big":
         flags |= AEC_BIG
-    # The library goes on to the end of what is coded together, and one further, where the last byte is not full.
-    together = block * interval
-    room = np.empty((-(-count // together) + 1) * together, kind)
     try:
-        found = decode(data.tobytes(), bitspersample=bits, flags=flags, blocksize=block, rsi=interval, out=room)
+        found = aec_decoder("grib", bits, flags, block, interval)(data, count * kind.itemsize)
     except RuntimeError:
         return None
-    if len(found) < count:
-        raise CodecError(f"a CCSDS stream of {len(found)} numbers, not {count}")
-    return room[:count].astype(np.float64)
+    return found.view(kind).astype(np.float64)

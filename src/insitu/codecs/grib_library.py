@@ -5,8 +5,6 @@ With a lock where it was not built for threads, and not about grids of which it 
 
 from __future__ import annotations
 
-import importlib
-import threading
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from typing import Any
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 
 from insitu.codecs.library import find
 from insitu.errors import CodecError, UnknownCodecError
+from insitu.forking import fork_safe_rlock, import_before_fork
 
 __all__ = ["MISSING", "decoded", "eccodes", "exclusive", "incomputable", "plain", "rowless"]
 
@@ -25,7 +24,7 @@ FARTHEST = 1080
 """Degrees of longitude; more than once around is odd, but not senseless."""
 MOST_GAUSSIAN = 1 << 14
 """Latitudes between a pole and the equator: their places are found one by one."""
-_LOCK = threading.RLock()
+_LOCK = fork_safe_rlock()
 
 
 @cache
@@ -39,7 +38,7 @@ def eccodes() -> Any:
     """
     # ecCodes' wheel shows its own PROJ to the whole process: pyproj, imported behind it, takes that one and crashes when the process ends.
     with suppress(ImportError):
-        importlib.import_module("pyproj")
+        import_before_fork("pyproj")
     try:
         import eccodes as library
     except (ImportError, RuntimeError, OSError) as problem:  # RuntimeError: the package is there, the C library is not

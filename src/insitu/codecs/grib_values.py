@@ -78,7 +78,8 @@ def values_of(parts: Parts, count: int) -> NDArray[np.float64] | None:
 def _numbers(parts: Parts, told: Packed, wanted: int) -> NDArray[np.float64] | None:
     if told.template == IEEE:
         return _ieee(parts, wanted)
-    if told.bits == 0:  # without scales, as ecCodes has it
+    # Not so in complex packing: there it is the width of the groups' references, and the groups hold numbers all the same.
+    if told.bits == 0 and told.template not in (COMPLEX, DIFFERENCES):  # without scales, as ecCodes has it
         return np.full(wanted, told.reference)
     if max(abs(told.binary), abs(told.decimal)) > SCALES or told.bits > MOST_BITS:
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from insitu.codecs.form import Configuration, Data, Form, Octets, Step, octets
-from insitu.codecs.library import need
+from insitu.codecs.szip import PARAMETERS, szip_decoder
 from insitu.errors import CodecError
 
 __all__ = ["hdf4_huffman", "hdf4_nbit", "hdf4_rle", "hdf4_szip"]
@@ -69,11 +69,10 @@ def hdf4_nbit(configuration: Configuration, form: Form) -> Step:
 
 def hdf4_szip(configuration: Configuration, form: Form) -> Step:
     """Prepare for szip, with HDF4's preamble: `options_mask`, `pixels_per_block`, `bits_per_pixel`, `pixels_per_scanline`."""
-    names = ("options_mask", "pixels_per_block", "bits_per_pixel", "pixels_per_scanline")
-    parameters = {name: int(configuration[name]) for name in names}
+    parameters = {name: int(configuration[name]) for name in PARAMETERS}
     preamble = bool(parameters["options_mask"] & WITH_PREAMBLE)
     parameters["options_mask"] &= ~WITH_PREAMBLE
-    decode = need("szip", ("imagecodecs", "szip_decode"))
+    decode = szip_decoder(parameters)
     limit = form.limit
 
     def run(data: Data, out: Octets | None) -> Data:
@@ -88,7 +87,7 @@ def hdf4_szip(configuration: Configuration, form: Form) -> Step:
             raw = raw[:good]
             if plain:
                 return raw
-        return decode(raw.data, out=np.empty(limit, np.uint8), **parameters)  # type: ignore[no-any-return]
+        return decode(raw, limit)
 
     return Step("hdf4_szip", run, form.compressed())
 

@@ -6,7 +6,6 @@ given buffer. What it lacks on some platform, others do.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from insitu.codecs.form import Data, Octets
 from insitu.errors import CodecError, UnknownCodecError
+from insitu.forking import import_before_fork
 
 __all__ = ["find", "grow", "need"]
 
@@ -31,7 +31,7 @@ def find(module: str, name: str) -> Function | None:
         The function. Imagecodecs lists functions that its build lacks: those count as missing.
     """
     try:
-        library = importlib.import_module(module)
+        library: Any = import_before_fork(module)
         if module == "imagecodecs" and not getattr(library, name.split("_")[0].upper()).available:
             return None
         function: Function = getattr(library, name)

@@ -1,19 +1,70 @@
-"""How is HDF5's szip (extended Rice coding) decoded?
+"""Decoder of szip (extended Rice coding), as HDF5 and HDF4 keep it.
 
-By libaec's szip interface in imagecodecs. HDF5 puts the decoded size before the data, 4 bytes little-endian.
+By libaec (see `aec`). Its szip interface is not used: where scan lines are padded it counts bytes that a damaged
+stream never yielded, so that uninitialised memory is shown as values. What that interface does besides (padding,
+byte planes of wide numbers) is done here.
+HDF5 puts the decoded size before the data, 4 bytes little-endian.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 
+from insitu.codecs.aec import AEC_ANY_BLOCK, AEC_BIG, AEC_PREPROCESS, aec_decoder
 from insitu.codecs.form import Configuration, Data, Form, Octets, Step, octets
-from insitu.codecs.library import need
 from insitu.errors import CodecError
 
-__all__ = ["szip"]
+__all__ = ["PARAMETERS", "szip", "szip_decoder"]
 
 PARAMETERS = ("options_mask", "pixels_per_block", "bits_per_pixel", "pixels_per_scanline")
+NEAREST_NEIGHBOUR, MOST_SIGNIFICANT_FIRST = 32, 16
+"""Of szip's options (szlib.h)."""
+WIDE = (32, 64)
+"""Bits of numbers whose bytes are coded as planes, one after the other."""
+MOST_PIXELS = 1 << 16
+
+
+def szip_decoder(parameters: Mapping[str, int]) -> Callable[[Octets, int], Octets]:
+    """Return a function that decodes a stream to so many bytes.
+
+    Parameters
+    ----------
+    parameters
+        `options_mask`, `pixels_per_block`, `bits_per_pixel`, `pixels_per_scanline`.
+
+    Raises
+    ------
+    CodecError
+        If there cannot be such parameters; the function: if the stream is damaged or yields less.
+    """
+    mask, block, bits, line = (parameters[name] for name in PARAMETERS)
+    if not 0 < block <= line <= MOST_PIXELS or not (0 < bits <= 24 or bits in WIDE):
+        raise CodecError(f"szip of {bits} bits in blocks of {block} and lines of {line}", codec="szip")
+    interval = -(-line // block)
+    flags = AEC_ANY_BLOCK
+    flags |= AEC_PREPROCESS if mask & NEAREST_NEIGHBOUR else 0
+    flags |= AEC_BIG if mask & MOST_SIGNIFICANT_FIRST else 0
+    planes = bits // 8 if bits in WIDE else 1
+    coded = 8 if bits in WIDE else bits
+    pixel = 1 if coded <= 8 else 2 if coded <= 16 else 4
+    decode = aec_decoder("szip", coded, flags, block, interval)
+
+    def run(raw: Octets, size: int) -> Octets:
+        if size % (planes if planes > 1 else pixel):
+            raise CodecError(f"{size} bytes are no whole numbers of {bits} bits", codec="szip")
+        if not size:
+            return np.zeros(0, np.uint8)
+        padded = interval * block * pixel
+        lines = -(-size // (line * pixel))
+        needed = size if line % block == 0 else lines * padded
+        whole = decode(raw, needed)
+        if needed != size:
+            whole = whole.reshape(lines, padded)[:, : line * pixel].reshape(-1)[:size]
+        return whole if planes == 1 else np.ascontiguousarray(whole.reshape(planes, -1).T).reshape(-1)
+
+    return run
 
 
 def szip(configuration: Configuration, form: Form) -> Step:
@@ -22,18 +73,16 @@ def szip(configuration: Configuration, form: Form) -> Step:
         parameters = {name: int(configuration[name]) for name in PARAMETERS}
     except KeyError as error:
         raise CodecError(f"szip needs {error.args[0]}", codec="szip") from error
-    decode = need("szip", ("imagecodecs", "szip_decode"))
+    decode = szip_decoder(parameters)
     limit = form.limit
 
     def run(data: Data, out: Octets | None) -> Data:
-        view = octets(data).data
-        if view.nbytes < 4:
+        raw = octets(data)
+        if raw.size < 4:
             raise CodecError("the data ends before its length is given")
-        size = int.from_bytes(view[:4], "little")
+        size = int.from_bytes(raw[:4].tobytes(), "little")
         if size > limit:
             raise CodecError(f"the data declares {size} bytes, more than {limit}")
-        room = out if out is not None and size == limit else np.empty(size, np.uint8)
-        filled: Data = decode(view[4:], out=room, **parameters)
-        return room if len(filled) == size else filled
+        return decode(raw[4:], size)
 
-    return Step("szip", run, form.compressed(), fills=form.exact)
+    return Step("szip", run, form.compressed())

@@ -7,11 +7,10 @@ of its family and a line here.
 
 from __future__ import annotations
 
-import importlib
-
 from insitu.codecs.form import Form, Make, Step
 from insitu.codecs.registered import registered
 from insitu.errors import CodecError, UnknownCodecError
+from insitu.forking import import_before_fork
 from insitu.model import Codec
 
 __all__ = ["FILTERS", "TABLE", "step"]
@@ -41,6 +40,7 @@ TABLE: dict[str, str] = {
     "fits_logical": "fits_cells.fits_logical",
     "fits_plio": "plio.plio",
     "fits_quantized": "quantized.fits_quantized",
+    "fits_scaled": "fits_cells.fits_scaled",
     "fits_text": "fits_cells.fits_text",
     "fletcher32": "checksums.fletcher32",
     "grib": "grib.grib",
@@ -160,7 +160,7 @@ def step(codec: Codec, form: Form) -> Step:
     try:
         if place is not None:
             module, function = place.split(".")
-            make: Make = getattr(importlib.import_module(f"insitu.codecs.{module}"), function)
+            make: Make = getattr(import_before_fork(f"insitu.codecs.{module}"), function)
             return make(codec.configuration, form)
         found = registered(name, codec.configuration, form)
     except CodecError as error:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from insitu.errors import CodecError, FormatError, UnsupportedError
+from insitu.forking import import_before_fork
 from insitu.model import Kind
 
 __all__ = ["Clock", "decide", "decide_timedelta", "decode", "split_units"]
@@ -105,7 +105,7 @@ def reference(date: str) -> tuple[int, str]:
         number = int(np.datetime64(text, "s").astype(np.int64)) * 10**9 + int(fraction.ljust(9, "0"))
     else:
         # Dates in any other form: what pandas makes of them is what xarray takes.
-        stamp = import_module("pandas").Timestamp(date)
+        stamp = import_before_fork("pandas").Timestamp(date)
         if stamp.tz is not None:
             stamp = stamp.tz_convert("UTC").tz_convert(None)
         exact = np.asarray(stamp.to_datetime64())
@@ -183,7 +183,7 @@ def _by_numpy(numbers: NDArray[Any], unit: str, date: str, calendar: str, time_u
         if fine != base:
             clock = replace(
                 clock, dtype=f"datetime64[{fine}]", fine=fine, number=counted(*moment, fine),
-                warning=f"times have a fraction of {base}: decoded as datetime64[{fine}]",
+                warning=f"Can't decode floating point datetimes to {base!r} without precision loss: decoded as datetime64[{fine}]",
             )  # fmt: skip
     _ticks(numbers, clock.unit, base, clock.fine, clock.number)
     return clock
@@ -279,13 +279,17 @@ def _understood(units: str, calendar: str) -> None:
 
 
 def _kept(reason: str) -> str:
-    return f"times are decoded as objects of cftime: they lie {reason}. use_cftime=True says that this is meant"
+    # The first words of this and the other warnings are xarray's: filters of warnings match those.
+    return (
+        "Unable to decode time axis into full numpy.datetime64 objects: there are dates "
+        f"{reason}. They stay objects of cftime; use_cftime=True silences this warning"
+    )
 
 
 def _dates(numbers: NDArray[Any], units: str, calendar: str) -> NDArray[Any]:
     """Dates as objects of cftime, by its own arithmetic."""
     try:
-        cftime = import_module("cftime")
+        cftime = import_before_fork("cftime")
     except ImportError as problem:
         raise UnsupportedError(
             f"times in {units!r} ({calendar}) need the package cftime",
@@ -326,7 +330,9 @@ def decide_timedelta(numbers: NDArray[Any] | None, unit: str, time_unit: str = "
         result = _finest(fine, time_unit)
     warning = None
     if numbers.dtype.kind == "f" and fine != base and NANOSECONDS[time_unit] > NANOSECONDS[fine]:
-        warning = f"differences of time have a fraction of {base}: decoded as timedelta64[{fine}]"
+        warning = (
+            f"Can't decode floating point timedelta to {base!r} without precision loss: decoded as timedelta64[{fine}]"
+        )
     return Clock(f"timedelta64[{result}]", own, base=base, fine=fine, warning=warning)
 
 

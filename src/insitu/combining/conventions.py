@@ -112,12 +112,21 @@ def needs_values(name: str, array: VirtualArray, attributes: Mapping[str, Any]) 
     return isinstance(units, str) and ("since" in units or "dtype" in attributes)
 
 
-def stackable(arrays: Mapping[str, VirtualArray]) -> set[str]:
-    """The dimensions that hold the characters of texts and nothing else."""
+def stackable(arrays: Mapping[str, VirtualArray], texts: bool = False) -> set[str]:
+    """The dimensions that hold the characters of texts and nothing else.
+
+    Parameters
+    ----------
+    arrays
+        All variables of a group.
+    texts
+        Whether bytes of a fixed length above 1 are whole texts, as netCDF-4 has it, and no characters.
+    """
     good: dict[str, bool] = {}
     for array in arrays.values():
         for dim in array.dims:
-            fits = array.dtype.kind == "S" and dim == array.dims[-1] and dim not in arrays
+            characters = array.dtype.kind == "S" and not (texts and array.dtype.itemsize > 1)
+            fits = characters and dim == array.dims[-1] and dim not in arrays
             good[dim] = good.get(dim, True) and fits
     return {dim for dim, fits in good.items() if fits}
 

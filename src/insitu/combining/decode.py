@@ -6,6 +6,7 @@ takes the same packing, the same attributes, the same encoding, and, if its byte
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -13,24 +14,24 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import xarray
 
 from insitu.codecs import prepare
-from insitu.codecs.cf import decoded
+from insitu.codecs.cf import MARKS, decoded
+from insitu.codecs.numbers import fill_values
 from insitu.codecs.packing import unpack
 from insitu.combining.bands import by_bands, differ
 from insitu.combining.conventions import Decoding, coordinates, needs_values, referred, stackable, with_bounds
 from insitu.combining.gaps import filled_gaps
 from insitu.combining.member import Load, Member, Variable
 from insitu.combining.small import Blocks, fetched, stored_values
+from insitu.combining.stored_encoding import NETCDF, stored_encoding
 from insitu.errors import CodecError, InsituError, UnknownCodecError
-from insitu.model import Encoding, Packing, Packings, Tile, VirtualArray, VirtualGroup
+from insitu.model import Encoding, Kind, Packing, Packings, Tile, VirtualArray, VirtualGroup
 from insitu.sources import ByteSource
 from insitu.zarr_metadata.typed_attributes import with_types
 
 __all__ = ["Memory", "member_of", "undecodable", "unreadable"]
-
-NETCDF = ("hdf5", "dmrpp")
-"""Formats that xarray's netCDF engines read."""
 
 
 @dataclass(slots=True)
@@ -93,13 +94,13 @@ def member_of(
     wanted = group.arrays if only is None else _needed(group, only)
     arrays = {name: filled_gaps(array) for name, array in wanted.items()}
     given = with_bounds(arrays) if how.decode_times else {name: array.attributes for name, array in arrays.items()}
-    stacks = stackable(arrays)
+    format = group.details.format
+    stacks = stackable(arrays, texts=format in NETCDF)
     arrays = {name: array for name, array in arrays.items() if name not in how.drop_variables}
     small = {name: array for name, array in arrays.items() if needs_values(name, array, given[name])}
     blocks = fetched(small, source) if source is not None else {}
     known = dict(zip(small, load(list(small.values())), strict=True)) if source is None else {}
     found: dict[str, Variable] = {}
-    format = group.details.format
     for name, array in arrays.items():
         file = _Given(
             name, array, with_types(given[name]), format, blocks.get(name), known.get(name), name in small, how, load
@@ -240,12 +241,13 @@ def _same_for_all_values(seen: _Seen) -> bool:
 def _decided(file: _Given, join: bool, memory: Memory) -> Variable:
     """The variable by its attributes, and by its values where they decide."""
     array, name = file.array, file.name
+    encoding, attributes = stored_encoding(array, file.attributes, file.format)
     if array.dtype.kind == "S" and array.dtype.itemsize > 1 and file.format in NETCDF:
-        return _text(file)
-    given = array if file.attributes is array.attributes else replace(array, attributes=file.attributes)
-    options = {"name": name, "encoding": stored_encoding(array, file.format), **file.how.of_variable(name)}
-    if file.format == "tiff" and options["mask_and_scale"] and differ(array, file.attributes):
-        result = by_bands(given, file.attributes, lambda band: decoded(band, **options))
+        return _text(file, attributes)
+    given = array if attributes is array.attributes else replace(array, attributes=attributes)
+    options = {"name": name, "encoding": encoding, **file.how.of_variable(name)}
+    if file.format == "tiff" and options["mask_and_scale"] and differ(array, attributes):
+        result = by_bands(given, attributes, lambda band: decoded(band, **options))
         kept = replace(result.array, attributes={}, fill_value=None)
         return Variable(kept.dims, kept, result.attributes, result.encoding)
     result = decoded(given, stack_char_dim=join, values=file.values, **options)
@@ -282,11 +284,20 @@ def _shown(file: _Given, packing: Packing, dtype: np.dtype[Any]) -> npt.NDArray[
     return values if values.dtype == dtype and values.flags.writeable else values.astype(dtype)
 
 
-def _text(file: _Given) -> Variable:
+def _text(file: _Given, attributes: Mapping[str, Any]) -> Variable:
     """HDF5's texts of fixed length, which netCDF-4 shows as texts of varying length; their type is known with the values."""
     texts = np.char.decode(file.values(), "utf-8", "surrogateescape")
     width = max(int(np.char.str_len(texts).max(initial=1)), 1)
-    return Variable(file.array.dims, texts.astype(f"U{width}"), dict(file.attributes), {"dtype": np.dtype(f"U{width}")})
+    dtype = np.dtype(f"U{width}")
+    marks = {key: attributes[key] for key in MARKS if key in attributes}
+    if not marks or not file.how.of_variable(file.name)["mask_and_scale"]:
+        return Variable(file.array.dims, texts.astype(dtype), dict(attributes), {"dtype": dtype})
+    kept, missing, notes = fill_values(marks, dtype)
+    for note in notes:
+        warnings.warn(f"variable {file.name!r} {note}", xarray.SerializationWarning, stacklevel=2)
+    data = unpack(texts.astype(object), Packing(kind=Kind(dtype="object", masked="object", missing=tuple(missing))))
+    rest = {key: value for key, value in attributes.items() if key not in marks}
+    return Variable(file.array.dims, data, rest, {**kept, "dtype": dtype})
 
 
 def _coordinates(found: Mapping[str, Variable], how: Decoding, memory: Memory) -> set[str]:
@@ -325,25 +336,3 @@ def _equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
         return one == other and list(map(type, one.values())) == list(map(type, other.values()))
     except ValueError:  # arrays among them
         return False
-
-
-def stored_encoding(array: VirtualArray, format: str | None) -> dict[str, Any]:
-    """How a variable is stored, in the words of xarray's engine for the format, so that writing it again gives the like."""
-    found: dict[str, Any] = {}
-    if not array.tiles or not array.details.is_chunking_known:
-        return found
-    chunks = array.details.chunks
-    if format not in NETCDF:
-        if chunks is not None:
-            found = {"chunks": tuple(chunks), "preferred_chunks": dict(zip(array.dims, chunks, strict=False))}
-        return found
-    names = {codec.name: codec.configuration for codec in array.tiles[0].encodings[0].codecs}
-    for name in ("zlib", "szip", "zstd", "bzip2", "blosc", "shuffle", "fletcher32"):
-        found[name] = name in names
-    level = names.get("zlib", {}).get("level", 0)
-    found["complevel"] = int(level) if isinstance(level, (int, np.integer)) else 0
-    found["contiguous"] = chunks is None
-    found["chunksizes"] = None if chunks is None else tuple(chunks)
-    if chunks is not None:
-        found["preferred_chunks"] = dict(zip(array.dims, chunks, strict=False))
-    return found

@@ -17,7 +17,7 @@ from insitu.combining.member import CombineError
 from insitu.formats.archives import expand_members, names_member
 from insitu.sources import detach_secrets
 
-__all__ = ["FromNames", "found_paths", "labels_from_names", "without_secrets"]
+__all__ = ["FromNames", "absolute_path", "found_paths", "labels_from_names", "without_secrets"]
 
 FromNames = Mapping[str, str | Callable[[str], Any] | Sequence[Any]]
 """New dimension: how a file's name gives its label (a pattern whose first group it is, looked for in the
@@ -34,15 +34,16 @@ def found_paths(paths: Any, storage_options: Mapping[str, Any] | None = None) ->
             else:
                 found += found_paths(part, storage_options)
         return found
-    return [_absolute(path) for path in expand_members(paths, storage_options)]
+    return [absolute_path(path) for path in expand_members(paths, storage_options)]
 
 
-def _absolute(path: Any) -> Any:
+def absolute_path(path: Any) -> Any:
+    """A path as it is meant from everywhere; URLs and open files stay as they are."""
     if isinstance(path, os.PathLike):
         path = os.fspath(path)
     place = names_member(path)
     if place is not None and "://" not in path:
-        return f"{_absolute(place.archive)}::{path.partition('::')[2]}"
+        return f"{absolute_path(place.archive)}::{path.partition('::')[2]}"
     if isinstance(path, str) and "://" not in path and "::" not in path:
         slash = "/" if path.endswith("/") else ""  # which may mean a store, where the bare name is nothing
         return os.path.abspath(os.path.expanduser(path)) + slash

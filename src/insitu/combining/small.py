@@ -97,4 +97,7 @@ def stored_values(array: VirtualArray, blocks: Blocks) -> npt.NDArray[Any]:
             decode(block, encoding, shape, filter_mask=int(mask)) for block, mask in zip(blocks, masks, strict=True)
         ]
         joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    return joined[tuple(slice(0, axis.length) for axis in tile.axes)].reshape(array.shape)
+    # With the ellipsis one element stays an array: as a scalar, bytes lose their NULs, and so their type.
+    shown: Any = (*(slice(0, axis.length) for axis in tile.axes), ...)
+    values: npt.NDArray[Any] = joined[shown].reshape(array.shape)
+    return values

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.codecs import numbers
+from insitu.codecs.cf import MARKS
 from insitu.combining.member import Load, in_memory
 from insitu.errors import UnsupportedError
 from insitu.model import INLINE, Packing, Packings, Tile, VirtualArray, VirtualGroup
@@ -162,11 +163,29 @@ def _encode_again(array: VirtualArray, name: str | None, load: Load) -> VirtualA
     from xarray.conventions import encode_cf_variable
 
     values = load([array])[0]
-    encoded = encode_cf_variable(xarray.Variable(array.dims, values, array.attributes, dict(array.encoding)), name=name)
-    held = in_memory(np.asarray(encoded.values))
+    variable = xarray.Variable(array.dims, values, array.attributes, dict(array.encoding))
+    _mark_missing_texts(variable)
+    encoded = encode_cf_variable(variable, name=name)
+    stored = np.asarray(encoded.values)
+    held = in_memory(stored.astype(str) if stored.dtype.kind == "O" else stored)
     if held is None:
         raise UnsupportedError(f"values of {array.dtype} have no stored form", variable=name)
-    return replace(held, dims=array.dims, attributes=dict(encoded.attrs))
+    digits = {key: array.encoding[key] for key in ("least_significant_digit",) if key in array.encoding}
+    return replace(held, dims=array.dims, attributes={**encoded.attrs, **digits})
+
+
+def _mark_missing_texts(variable: Any) -> None:
+    """Give texts some of which are missing a `_FillValue` that none of them is: without one xarray would write them as empty."""
+    if variable.dtype.kind != "O":
+        return
+    values = variable.values.reshape(-1).tolist()
+    texts = {value for value in values if isinstance(value, str)}
+    rest = [value for value in values if not isinstance(value, str)]
+    if not texts or not rest or not all(value is None or value != value for value in rest):
+        return
+    known = [mark for key in MARKS if isinstance(mark := variable.encoding.pop(key, None), str)]
+    fill = next((mark for mark in [*known, ""] if mark not in texts), None)
+    variable.encoding["_FillValue"] = "_" * (max(map(len, texts)) + 1) if fill is None else fill
 
 
 def _check_one_packing(array: VirtualArray, name: str | None) -> None:

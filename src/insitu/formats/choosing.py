@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from insitu.errors import VariableError
+from insitu.errors import GroupError, VariableError
 from insitu.model import VirtualGroup
 
 __all__ = ["below", "chosen", "no_groups", "picked"]
@@ -55,7 +55,7 @@ def chosen(dims: Mapping[str, Sequence[str]], variables: Collection[str] | None,
 def no_groups(group: str | None, *, url: str) -> None:
     """Refuse a group of a format that has none but the root."""
     if group is not None and group.strip("/"):
-        raise VariableError(f"no group {group!r}", url=url, hint="Files of this format have no groups")
+        raise GroupError(f"no group {group!r}", url=url, hint="Files of this format have no groups")
 
 
 def picked(tree: VirtualGroup, variables: Collection[str] | None, *, url: str) -> VirtualGroup:
@@ -87,7 +87,7 @@ def below(tree: VirtualGroup, group: str | None, *, url: str) -> VirtualGroup:
     node = tree
     for name in path.split("/"):
         if name not in node.groups:
-            raise VariableError(f"no group {group!r}", url=url, hint=f"There are: {', '.join(node.groups) or 'none'}")
+            raise GroupError(f"no group {group!r}", url=url, hint=f"There are: {', '.join(node.groups) or 'none'}")
         node = node.groups[name]
     problems = {
         place.removeprefix(f"{path}/"): why for place, why in tree.problems.items() if place.startswith(f"{path}/")

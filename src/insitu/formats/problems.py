@@ -7,15 +7,12 @@ in the group's `problems`. Nothing is ever dropped in silence. `errors="keep"`: 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from insitu.errors import InsituError
+from insitu.errors import InsituError, InsituWarning
 
 __all__ = ["InsituWarning", "Problems"]
-
-
-class InsituWarning(UserWarning):
-    """Something was left out, and the rest can be used."""
 
 
 @dataclass(slots=True)
@@ -39,6 +36,24 @@ class Problems:
         self.note(path, str(reason))
         if self.errors == "warn":
             warnings.warn(f"left out: {reason}", InsituWarning, stacklevel=2)
+
+    def leave_out_attributes(self, path: str, reasons: Mapping[str, str]) -> None:
+        """Warn of attributes that have no value here: the variable or group is whole without them, so this never raises.
+
+        Parameters
+        ----------
+        path
+            Of the variable or group; empty: the root.
+        reasons
+            By the attribute's name.
+        """
+        if self.errors == "keep":
+            return
+        for name, reason in reasons.items():
+            # Without the file's name: the files of an archive have the same attributes, and one warning is enough.
+            warnings.warn(
+                f"left out: attribute {name!r} of {path or 'the root'}: {reason}", InsituWarning, stacklevel=2
+            )
 
     def note(self, path: str, reason: str) -> None:
         """Remember a thing that is no variable at all (a link that leads nowhere)."""

@@ -29,7 +29,7 @@ RELATIONS = (
 """Attributes that name other variables, which decoding may move to the encoding."""
 NO_DETAILS = ArrayDetails()
 USED_UP = (
-    "_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "_Encoding", *RELATIONS
+    "_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "_Encoding", "least_significant_digit", *RELATIONS
 )  # fmt: skip
 """Attributes that decoding may move to the encoding."""
 

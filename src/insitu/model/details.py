@@ -19,6 +19,8 @@ class ArrayDetails:
     """Whether the format says whether and how the array is chunked."""
     enumeration: Mapping[str, int] | None = None
     """Names of values."""
+    enumeration_name: str | None = None
+    """Of the type that has these names."""
     charset: str | None = None
     """Of texts."""
     varying: str | None = None

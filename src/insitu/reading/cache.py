@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.forking import renew_after_fork
+
 __all__ = ["ChunkCache"]
 
 Chunk = npt.NDArray[Any]
@@ -56,9 +58,15 @@ class ChunkCache:
         self.nbytes = 0
         self.hits = 0
         self.misses = 0
-        self._lock = threading.Lock()
         self._kept: OrderedDict[Hashable, Chunk] = OrderedDict()
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Set up what a forked child does not share: nobody there goes on with what other threads were decoding."""
+        self._lock = threading.Lock()
         self._flights: dict[Hashable, _Flight] = {}
+        self.nbytes = sum(chunk.nbytes for chunk in self._kept.values())
 
     def get(self, key: Hashable, make: Callable[[], Chunk]) -> Chunk:
         """The chunk of a key, made if it is not here; of several threads that want it, one makes it and the others wait.
@@ -95,7 +103,7 @@ class ChunkCache:
             return chunk
         finally:
             with self._lock:
-                del self._flights[key]
+                self._flights.pop(key, None)
             flight.landed.set()
 
     def __contains__(self, key: Hashable) -> bool:

@@ -10,12 +10,10 @@ from __future__ import annotations
 import io
 import json
 import random
-import threading
 import time
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,6 +23,7 @@ from urllib3 import exceptions as failures
 
 from insitu import errors
 from insitu.errors import InsituError, SourceError, TimedOutError, UnsupportedError
+from insitu.forking import fork_safe_lock, import_before_fork
 from insitu.sources import tracing
 from insitu.sources.redact import displayed
 
@@ -76,7 +75,7 @@ class Client:
         self.url = f"{parts.scheme}://{where}{parts.path.rstrip('/')}"
         self.token = token or parts.password
         self.traffic = Traffic()
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         self._pool: urllib3.PoolManager | None = None
         self._down = 0.0
 
@@ -177,7 +176,7 @@ class _PassingError(Exception):
 
 
 _clients: dict[tuple[str, str | None], Client] = {}
-_guard = threading.Lock()
+_guard = fork_safe_lock()
 
 
 def client_of(url: str, token: str | None = None) -> Client:
@@ -220,7 +219,7 @@ def _sequence(data: bytes) -> Iterator[Any]:
 
 def _cbor() -> Any:
     try:
-        return import_module("cbor2")
+        return import_before_fork("cbor2")
     except ImportError:
         raise UnsupportedError("talking to a server needs cbor2", hint="pip install 'insitu[serve]'") from None
 

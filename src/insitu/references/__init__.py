@@ -1,5 +1,6 @@
 """KEEP what was scanned: kerchunk's JSON and Parquet, flat tables, Icechunk, and the insitu store; read, written, checked."""
 
+from insitu.references.appending import AppendReport
 from insitu.references.check import Report, check
 from insitu.references.icechunk import exists as is_repository
 from insitu.references.rename import Renaming, renamed, unverified
@@ -17,6 +18,7 @@ from insitu.references.updating import open_for_update, recipe_of, rollback_stor
 
 __all__ = [
     "FORMATS",
+    "AppendReport",
     "Renaming",
     "Report",
     "check",

@@ -15,6 +15,7 @@ import numpy as np
 
 from insitu.errors import NotFoundError, SourceError, StaleSourceError
 from insitu.model import Source, VirtualGroup
+from insitu.references.duplicates import Duplicate, find_duplicates
 from insitu.sources import open_source
 from insitu.sources.threads import gather
 
@@ -42,11 +43,13 @@ class Report:
     """What became of the sources."""
 
     findings: tuple[Finding, ...]
+    duplicates: tuple[Duplicate, ...] = ()
+    """Sources whose chunks are shown twice."""
 
     @property
     def ok(self) -> bool:
-        """Whether all sources are what they were."""
-        return all(finding.status == "ok" for finding in self.findings)
+        """Whether all sources are what they were, and each is there once."""
+        return not self.stale and not self.duplicates
 
     @property
     def stale(self) -> tuple[Finding, ...]:
@@ -55,7 +58,7 @@ class Report:
 
     def raise_stale(self) -> None:
         """Raise `StaleSourceError` if some source is not what it was."""
-        if self.ok:
+        if not self.stale:
             return
         first = self.stale[0]
         more = f" (and {len(self.stale) - 1} more sources)" if len(self.stale) > 1 else ""
@@ -74,6 +77,9 @@ class Report:
         lines += [f"{finding.status}: {finding.source.url}: {finding.reason}" for finding in self.stale[:20]]
         if len(self.stale) > 20:
             lines.append(f"and {len(self.stale) - 20} more")
+        lines += [f"duplicated: {duplicate.url}: {duplicate.reason}" for duplicate in self.duplicates[:20]]
+        if len(self.duplicates) > 20:
+            lines.append(f"and {len(self.duplicates) - 20} more duplicated")
         return "\n".join(lines)
 
 
@@ -82,6 +88,7 @@ def check(
     *,
     progress: Progress | None = None,
     width: int = 32,
+    duplicates: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Report:
     """Ask every source of a tree whether it is still what was scanned.
@@ -94,6 +101,8 @@ def check(
         Called after each source with how many are done, and how many there are.
     width
         Sources asked at once.
+    duplicates
+        Whether to look for sources that are there twice.
     storage_options
         See `insitu.sources.open_source`.
     """
@@ -111,7 +120,7 @@ def check(
                 progress(done, len(sources))
         return finding
 
-    return Report(tuple(gather(look, sources, width=width)))
+    return Report(tuple(gather(look, sources, width=width)), find_duplicates(group) if duplicates else ())
 
 
 def _reach(group: VirtualGroup) -> dict[Source, int]:

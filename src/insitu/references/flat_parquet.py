@@ -71,6 +71,12 @@ def _references(rows: Any, base: Base) -> Iterator[tuple[str, Any]]:
             yield key, raw
         elif url:
             yield key, [url] if offset is None and length is None else [url, offset or 0, length]
+        elif offset or length:
+            raise FormatError(
+                f"{key}: offset {offset} and length {length}, and no URL that they belong to",
+                url=base.url,
+                structure="references",
+            )
 
 
 def write_flat(writing: Writing, file: IO[bytes]) -> None:

@@ -114,6 +114,12 @@ def from_references(
             names, values = folders[folder]
             names.append(name)
             values.append(value)
+    if not documents:
+        raise FormatError(
+            f"there are no references: none of {len(refs)} keys is Zarr metadata, such as .zgroup or zarr.json",
+            url=base.url,
+            structure="references",
+        )
     if ".zmetadata" in documents and ".zgroup" not in documents and "zarr.json" not in documents:
         documents |= consolidated(_parsed(documents[".zmetadata"])) or {}
     problems: dict[str, str] = {}

@@ -8,9 +8,6 @@ to N: `path`, `offset`, `size`, `raw`. A file of rows is read when a cell of it 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,7 +27,7 @@ from insitu.references import arrow
 from insitu.references.listed import flat
 from insitu.references.pool import Pool
 from insitu.references.recent import Recent
-from insitu.references.target import folder, replaced_directory
+from insitu.references.target import Folder, folder, new_directory
 from insitu.references.urls import Base
 from insitu.references.writing import Block, Writing
 from insitu.sources import open_source, read_all
@@ -178,6 +175,12 @@ def _record(data: bytes, pool: Pool) -> Record:
     if "raw" in table.column_names:
         valid, begins, sizes, inline = _raw(_column(table, "raw"))
         source[valid], offset[valid], length[valid] = INLINE, begins[valid], sizes[valid]
+    if "path" not in table.column_names and not (source == INLINE).any():
+        raise FormatError(f"the columns {', '.join(table.column_names)} hold no references: there is no 'path'")
+    lost = np.flatnonzero((source == UNWRITTEN) & ((offset != 0) | (length != 0)))
+    if len(lost):
+        row = int(lost[0])
+        raise FormatError(f"row {row}: offset {offset[row]} and size {length[row]}, and no path that they belong to")
     return Record(source, offset, length, inline)
 
 
@@ -197,10 +200,22 @@ def _integers(table: Any, name: str, count: int) -> npt.NDArray[np.int64]:
         raise FormatError(f"column {name!r} does not hold integers: {problem}") from None
 
 
+def _is_empty(column: Any, name: str) -> bool:
+    """Whether a column holds nothing: nulls, or the NaN that fastparquet writes for them."""
+    if column.null_count == len(column) or pa.types.is_null(column.type):
+        return True
+    if not pa.types.is_floating(column.type):
+        return False
+    values = np.frombuffer(column.buffers()[1], column.type.to_pandas_dtype())[column.offset :][: len(column)]
+    if (arrow.valid(column) & ~np.isnan(values)).any():
+        raise FormatError(f"column {name!r} holds numbers")
+    return True
+
+
 def _paths(column: Any, pool: Pool) -> npt.NDArray[np.int64]:
     """The number of each row's object; -1 for null."""
     count = len(column)
-    if column.null_count == count or pa.types.is_null(column.type) or pa.types.is_floating(column.type):
+    if _is_empty(column, "path"):
         return np.full(count, -1, np.int64)
     if not isinstance(column, pa.DictionaryArray):
         if not (
@@ -233,7 +248,7 @@ def _raw(column: Any) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64], npt
     count = len(column)
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
-    if column.null_count == count or pa.types.is_null(column.type) or pa.types.is_floating(column.type):
+    if _is_empty(column, "raw"):
         none = np.zeros(count, np.int64)
         return np.zeros(count, bool), none, none, b""
     try:
@@ -289,6 +304,8 @@ def read_parquet(
         table = Paged(f"{root}/{path}", grid, record_size, pool, missing, storage_options)
         return Tile(array.axes, (array.encoding,), table)
 
+    if not documents:
+        raise FormatError("the directory holds no references: 'metadata' is empty", url=root, structure=".zmetadata")
     nodes = nodes_of(documents, leave_out, open_shards=False)
     made = tree(nodes, tile, leave_out, details=GroupDetails("kerchunk"))
     return replace(made, problems=problems)
@@ -301,26 +318,29 @@ def write_parquet(
     if record_size < 1:
         raise ValueError(f"record_size must be positive, not {record_size}")
     path = local_path(url)
-    made = f"{path}.{uuid.uuid4().hex[:8]}.tmp" if path is not None else url
-    try:
-        to = folder(made, storage_options)
-        for name in writing.arrays:
-            for block in writing.blocks(name, record_size):
-                with to.create(f"{name}/refs.{block.begin // record_size}.parq") as file:
-                    pq.write_table(
-                        _table(block, record_size),
-                        file,
-                        compression="zstd",
-                        write_statistics=["offset", "size"],
-                        use_dictionary=["path"],
-                    )
-        with to.create(".zmetadata") as file:
-            file.write(json.dumps({"metadata": writing.documents(), "record_size": record_size}).encode())
-        if path is not None:
-            replaced_directory(path, made)
-    finally:
-        if path is not None and os.path.exists(made):
-            shutil.rmtree(made)
+    if path is not None:
+        with new_directory(path) as to:
+            _write(writing, to, record_size)
+        return
+    to = folder(url, storage_options)
+    # Objects are replaced one by one: without metadata nobody takes new rows for old ones in the meantime.
+    to.remove([".zmetadata"])
+    _write(writing, to, record_size)
+
+
+def _write(writing: Writing, to: Folder, record_size: int) -> None:
+    for name in writing.arrays:
+        for block in writing.blocks(name, record_size):
+            with to.create(f"{name}/refs.{block.begin // record_size}.parq") as file:
+                pq.write_table(
+                    _table(block, record_size),
+                    file,
+                    compression="zstd",
+                    write_statistics=["offset", "size"],
+                    use_dictionary=["path"],
+                )
+    with to.create(".zmetadata") as file:
+        file.write(json.dumps({"metadata": writing.documents(), "record_size": record_size}).encode())
 
 
 def _table(block: Block, record_size: int) -> Any:

@@ -5,13 +5,13 @@ Each object once, numbered in the order in which it is met. Pages of a reference
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from insitu.forking import fork_safe_lock
 from insitu.model import Source
 from insitu.references.urls import Base
 
@@ -23,7 +23,7 @@ class Pool:
 
     def __init__(self, base: Base) -> None:
         self._base = base
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         self._numbers: dict[str, int] = {}
         self.sources: list[Source] = []
         """Grows; what is in it stays where it is."""

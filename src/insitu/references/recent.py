@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
+
+from insitu.forking import fork_safe_lock
 
 __all__ = ["Recent"]
 
@@ -25,7 +26,7 @@ class Recent(Generic[Page]):
 
     def __init__(self, weigh: Callable[[Page], int], limit: int = 64 << 20) -> None:
         self._weigh, self._limit = weigh, limit
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         self._pages: OrderedDict[Any, Page] = OrderedDict()
         self._size = 0
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from insitu.errors import FormatError, NotFoundError, UnsupportedError
 from insitu.model import VirtualGroup
+from insitu.references.directory_swap import find_set_aside
 from insitu.references.explicit import explicit
 from insitu.references.flat_parquet import read_flat, write_flat
 from insitu.references.icechunk import is_repository, open_icechunk, write_icechunk
@@ -96,6 +97,8 @@ def open_references(
         raise ValueError(f"no format {kind!r}; there are: {', '.join(FORMATS)}")
     if kind == "icechunk":
         return open_icechunk(url, errors=errors, allow_local=allow_local, storage_options=storage_options)
+    if kind == "kerchunk-parquet":
+        url = _set_aside(url) or url
     base = Base(local_path(url) or url, allow_local)
     if kind == "insitu":
         return open_store(url, allow_local=allow_local, storage_options=storage_options).group()
@@ -143,6 +146,8 @@ def _found(url: str) -> str | None:
     path = local_path(url.partition("?")[0] if named == "icechunk" else url)
     if path is None or named == "icechunk":
         return named
+    if named == "kerchunk-parquet":
+        path = _set_aside(url) or path
     if os.path.isdir(path):
         if is_repository(path):
             return "icechunk"
@@ -157,6 +162,12 @@ def _found(url: str) -> str | None:
     if named == "kerchunk-json" and head.startswith(_MAGIC):
         return "kerchunk-json"
     return "kerchunk-json" if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{" else None
+
+
+def _set_aside(url: str) -> str | None:
+    """The directory of references that a writer moved aside before it died."""
+    path = local_path(url)
+    return None if path is None else find_set_aside(path.rstrip(os.sep) or path)
 
 
 def _head(path: str) -> bytes:
@@ -299,7 +310,7 @@ def is_there(url: str, storage_options: Mapping[str, Any] | None) -> bool:
     """Whether something lies at a target."""
     path = local_path(url)
     if path is not None:
-        return os.path.exists(path)
+        return os.path.exists(path) or _set_aside(url) is not None
     name = {"insitu": f"/{NAME}", "kerchunk-parquet": "/.zmetadata"}.get(format_of(url) or "", "")
     try:
         source: ByteSource

@@ -7,7 +7,6 @@ one atomic step, and only if nobody else has put another there in between. The s
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
@@ -15,11 +14,12 @@ from contextlib import contextmanager
 from typing import IO, Any, Protocol
 
 from insitu.errors import AccessError, NotFoundError, SourceError, UnsupportedError
+from insitu.references.directory_swap import remove_directory, replace_directory
 from insitu.sources import open_source
 from insitu.sources.gate import ask_path
 from insitu.sources.listing import local_path
 
-__all__ = ["Folder", "LocalFolder", "RemoteFolder", "folder", "writable"]
+__all__ = ["Folder", "LocalFolder", "RemoteFolder", "folder", "lock_directory", "new_directory", "writable"]
 
 
 @contextmanager
@@ -195,20 +195,40 @@ class RemoteFolder:
             return source.size()
 
 
-def replaced_directory(path: str, made: str) -> None:
-    """Put a directory that is complete in the place of another."""
-    old = None
+@contextmanager
+def new_directory(path: str) -> Iterator[Folder]:
+    """A directory that appears at `path` when it is complete, in one step, and not at all if something goes wrong."""
+    path = path.rstrip("/") or path
+    made = f"{path}.{uuid.uuid4().hex[:8]}.tmp"
     try:
-        if os.path.exists(path):
-            old = f"{path}.{uuid.uuid4().hex[:8]}.old"
-            os.rename(path, old)
-        os.rename(made, path)
+        yield LocalFolder(made)
+        for folder, _, _ in os.walk(made, topdown=False):
+            _sync(folder)
+        replace_directory(path, made)
     except OSError as error:
-        if old is not None and not os.path.exists(path):
-            os.rename(old, path)
         raise _ours(error, path) from error
-    if old is not None:
-        shutil.rmtree(old) if os.path.isdir(old) else os.unlink(old)
+    finally:
+        remove_directory(made)
+
+
+@contextmanager
+def lock_directory(path: str) -> Iterator[None]:
+    """Hold a lock on a directory of this machine, against other writers that ask for it too."""
+    if os.name == "nt":  # pragma: no cover
+        with _alone(f"{path}.lock"):
+            yield
+        return
+    import fcntl
+
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise _ours(error, path) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 @contextmanager

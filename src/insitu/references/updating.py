@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from insitu.errors import UnsupportedError
 from insitu.model import VirtualGroup
 from insitu.references.explicit import explicit
-from insitu.references.icechunk import append_icechunk, open_icechunk
 from insitu.references.insitu_store import StoreUpdate, open_store, restore_previous
 from insitu.references.saving import kind_of
 from insitu.references.urls import absolute, relative_to
 
 __all__ = ["Update", "open_for_update", "recipe_of", "rollback_store"]
-
-R = TypeVar("R")
 
 
 @dataclass(slots=True, eq=False)
@@ -25,8 +22,7 @@ class Update:
 
     url: str
     tree: VirtualGroup
-    store: StoreUpdate | None
-    """Of an insitu store; None: an Icechunk repository, which grows by itself."""
+    store: StoreUpdate
     storage_options: Mapping[str, Any] | None = None
     recipe_document: Mapping[str, Any] | None = None
 
@@ -34,42 +30,18 @@ class Update:
         """Return how the files were combined, as an object of the class that keeps such things."""
         return kind() if self.recipe_document is None else kind.from_document(self.recipe_document)
 
-    def replace(
-        self,
-        tree: VirtualGroup,
-        *,
-        appended: VirtualGroup | None = None,
-        dim: str | None = None,
-        relative: bool = False,
-    ) -> bool:
+    def replace(self, tree: VirtualGroup, *, relative: bool = False) -> bool:
         """Put another tree in place; False if another writer was faster, and nothing was changed.
 
-        Parameters
-        ----------
-        tree
-            The whole. Rows of chunk tables that the store has already are not written again.
-        appended, dim
-            What of it is new, and along which dimension: all that an Icechunk repository takes.
-        relative
-            Whether URLs are written relative to the target.
+        Rows of chunk tables that the store has already are not written again. With `relative` URLs are written relative to the target.
         """
-        if self.store is None:
-            if appended is None or dim is None:
-                raise UnsupportedError("an Icechunk repository can be appended to, not cut", url=self.url)
-            append_icechunk(
-                explicit(appended, self.storage_options), self.url, dim, storage_options=self.storage_options
-            )
-            return True
         named: Callable[[str], str] = (lambda source: relative_to(source, self.url)) if relative else absolute
         return self.store.replace(explicit(tree, self.storage_options), named)
 
 
 def open_for_update(url: str, *, storage_options: Mapping[str, Any] | None = None) -> Update:
     """Open saved references that can be changed in place."""
-    kind = kind_of(url)
-    if kind == "icechunk":
-        return Update(url, open_icechunk(url, storage_options=storage_options), None, storage_options)
-    if kind != "insitu":
+    if kind_of(url) != "insitu":
         raise UnsupportedError(
             "only an insitu store can be changed in place",
             url=url,

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 from insitu.errors import AccessError, FormatError
 from insitu.sources.listing import local_path
 
-__all__ = ["Base", "absolute", "relative_to"]
+__all__ = ["Base", "absolute", "is_relative", "relative_to"]
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 _LOCAL = re.compile(r"(file|local)://", re.IGNORECASE)
@@ -88,6 +88,11 @@ def _joined(base: str, url: str, directory: bool) -> str:
 def absolute(url: str) -> str:
     """A URL that means the same wherever the reference file lies."""
     return url if _SCHEME.match(url) else os.path.abspath(url)
+
+
+def is_relative(url: str) -> bool:
+    """Whether a URL in a reference file is meant relative to that file."""
+    return not (_SCHEME.match(url) or url.startswith("/") or _DRIVE.match(url))
 
 
 def relative_to(url: str, target: str) -> str:

@@ -61,6 +61,7 @@ STATUS = {
     "not-found": 404,
     "access": 401,
     "variable": 404,
+    "group": 404,
     "selection": 400,
     "model": 400,
     "codec": 422,

@@ -12,10 +12,11 @@ from __future__ import annotations
 import io
 import itertools
 import os
+import secrets
 import stat
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
@@ -116,7 +117,8 @@ def _url_of(file: FileLike) -> str:
             return url
     name = getattr(file, "name", None)
     label = f"/{os.path.basename(name)}" if isinstance(name, str) and name else ""
-    url = f"{SCHEME}://{next(_numbers)}{label}"
+    # A random part: a dataset that travels to another process must not find that one's file of the same number.
+    url = f"{SCHEME}://{next(_numbers)}-{secrets.token_hex(4)}{label}"
     with suppress(TypeError):  # a class without weak references is readable, only not found again
         _files[url] = file
     return url
@@ -199,5 +201,16 @@ class FileLikeSource:
     ) -> None:
         self.close()
 
+    def __reduce__(self) -> tuple[Callable[[FileLike, str], FileLikeSource], tuple[FileLike, str]]:
+        # Files of fsspec travel; those of Python do not, and say so.
+        return _restored, (self._file, self._url)
+
     def __repr__(self) -> str:
         return f"FileLikeSource({self._url!r})"
+
+
+def _restored(file: FileLike, url: str) -> FileLikeSource:
+    """The source again, after travelling; where it started from, on the same file."""
+    with suppress(TypeError):
+        file = _files.setdefault(url, file)
+    return FileLikeSource(file)

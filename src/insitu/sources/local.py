@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import threading
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import TracebackType
@@ -18,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 
 from insitu.errors import AccessError, NotFoundError, SourceError
+from insitu.forking import fork_safe_lock
 from insitu.model import Source
 from insitu.sources import tracing
 from insitu.sources.gate import ask_path
@@ -105,7 +105,7 @@ class LocalSource:
 
     def _look(self, number: int) -> None:
         self._open: _Descriptor | None = _Descriptor(number)
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         facts = os.fstat(number)
         self._size, self._modified = facts.st_size, facts.st_mtime
         # Neither inode nor device: the same file seen from another machine, or restored, is the same file.

@@ -7,8 +7,9 @@ be followed in the same process.
 from __future__ import annotations
 
 import itertools
+import secrets
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -44,7 +45,8 @@ class MemorySource:
 
     def __init__(self, data: Buffer, name: str | None = None) -> None:
         self._view = memoryview(data).cast("B")
-        self._url = f"memory://{next(_numbers) if name is None else name}"
+        # A random part: a dataset that travels to another process must not find that one's object of the same number.
+        self._url = f"memory://{f'{next(_numbers)}-{secrets.token_hex(4)}' if name is None else name}"
         _alive[self._url] = self
 
     @staticmethod
@@ -95,8 +97,14 @@ class MemorySource:
     ) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[type[MemorySource], tuple[bytes, str]]:
-        return MemorySource, (bytes(self._view), self._url.removeprefix("memory://"))
+    def __reduce__(self) -> tuple[Callable[[bytes, str], MemorySource], tuple[bytes, str]]:
+        return _restored, (bytes(self._view), self._url.removeprefix("memory://"))
 
     def __repr__(self) -> str:
         return f"MemorySource({self._url!r}, {self._view.nbytes} bytes)"
+
+
+def _restored(data: bytes, name: str) -> MemorySource:
+    """The source again, after travelling; where it started from, the same object: two of one name would hide each other."""
+    known = _alive.get(f"memory://{name}")
+    return known if known is not None and known._view == data else MemorySource(data, name)

@@ -20,6 +20,7 @@ from insitu.sources.deadline import Deadline
 from insitu.sources.exchange import Exchange, PassingError, Response, failure
 from insitu.sources.patience import Patience, patience_for, retry_after
 from insitu.sources.signed import base_of, is_anonymous, signed_question
+from insitu.sources.xml_prolog import declares_doctype
 
 if TYPE_CHECKING:
     from insitu.sources.bucket import Bucket
@@ -145,7 +146,7 @@ def _read(data: bytes, kind: str, name: str) -> tuple[Page, str]:
     >>> _read(page, "s3", "s3://x")
     (Page(folders=['a/c/'], files=[('a/b', 3)]), '')
     """
-    if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
+    if declares_doctype(data):
         raise SourceError("the store's listing is not one", url=name)
     try:
         root = ElementTree.fromstring(data)

@@ -8,12 +8,12 @@ again: there the pool is made anew, and so are the locks of whoever asked for it
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from typing import TypeVar
+
+from insitu.forking import renew_after_fork
 
 __all__ = ["WIDTH", "gather", "renew_after_fork"]
 
@@ -22,13 +22,6 @@ WIDTH = 96
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-class Renewable(Protocol):
-    """Something that a forked child has to set up again."""
-
-    def renew(self) -> None:
-        """Make new locks; drop what is shared with the parent."""
 
 
 class _Pool:
@@ -47,21 +40,6 @@ class _Pool:
 
 
 _pool = _Pool()
-_renewables: weakref.WeakSet[Renewable] = weakref.WeakSet()
-
-
-def renew_after_fork(thing: Renewable) -> None:
-    """Have `thing.renew()` called in forked children, for as long as `thing` lives."""
-    _renewables.add(thing)
-
-
-def _in_child() -> None:
-    for thing in list(_renewables):
-        thing.renew()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
 renew_after_fork(_pool)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from insitu.sources.threads import renew_after_fork
+from insitu.forking import fork_safe_lock, renew_after_fork
 
 __all__ = ["Histogram", "Place", "Request", "Trace", "hit", "listening", "missed", "retried", "trace"]
 
@@ -218,7 +218,7 @@ def trace() -> Iterator[Trace]:
         made.seconds = time.perf_counter() - made._began
 
 
-_lock = threading.Lock()
+_lock = fork_safe_lock()
 
 
 def _set(traces: tuple[Trace, ...]) -> None:

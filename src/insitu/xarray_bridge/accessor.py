@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray
@@ -13,7 +13,7 @@ import xarray
 from insitu.archive import Archive
 from insitu.combining.report import Report, Survey
 from insitu.combining.saved import tree_from_member
-from insitu.maintenance import Appended, append_member, save_tree
+from insitu.maintenance import append_member, save_tree
 from insitu.model import VirtualArray, VirtualGroup, byte_ranges, census
 from insitu.reducing import METHODS as STREAMED
 from insitu.reducing.reductions import Rules
@@ -21,9 +21,12 @@ from insitu.xarray_bridge.dataset import member_from
 from insitu.xarray_bridge.distributions import histogram, quantile
 from insitu.xarray_bridge.grouping import Grouped
 from insitu.xarray_bridge.lazy import LazyArray
-from insitu.xarray_bridge.ordinary import behind
+from insitu.xarray_bridge.ordinary import behind, dataset_name, stored_name
 from insitu.xarray_bridge.reductions import statistics_of, streams
 from insitu.xarray_bridge.weighing import Weighted
+
+if TYPE_CHECKING:
+    from insitu.references import AppendReport
 
 __all__ = ["InsituAccessor", "InsituArrayAccessor"]
 
@@ -40,7 +43,7 @@ class InsituAccessor:
     def _lazy(self) -> Iterator[tuple[str, LazyArray]]:
         for name, variable in self._dataset.variables.items():
             if (array := behind(variable)) is not None:
-                yield str(name), array
+                yield stored_name(name), array
 
     @property
     def virtual(self) -> list[str]:
@@ -68,7 +71,7 @@ class InsituAccessor:
         for name, lazy in self._lazy():
             if lazy.steps:
                 raise ValueError(f"variable {name!r} is computed from what is stored: load() it, or drop it")
-            variable = self._dataset.variables[name]
+            variable = self._dataset.variables[dataset_name(name)]
             arrays[name] = _named(lazy.array, tuple(map(str, variable.dims)), dict(variable.attrs))
         return VirtualGroup(arrays, attributes=dict(self._dataset.attrs))
 
@@ -107,8 +110,10 @@ class InsituAccessor:
 
     def append(
         self, target: str | PathLike[str], dim: str, *, storage_options: Mapping[str, Any] | None = None, **how: Any
-    ) -> Appended:
-        """Add the dataset to a saved one, along a dimension. What was saved is neither read nor written again.
+    ) -> AppendReport:
+        """Add the dataset to a saved one, along a dimension. Of what was saved only labels are read, and nothing is written again.
+
+        Appending is idempotent: files that are there already, unchanged, are left out, and the report names them.
 
         Parameters
         ----------

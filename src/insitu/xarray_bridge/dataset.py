@@ -13,25 +13,36 @@ from insitu.combining.member import Member, Variable
 from insitu.model import VirtualArray
 from insitu.xarray_bridge.chunk_manager import register
 from insitu.xarray_bridge.lazy import Access, LazyArray
-from insitu.xarray_bridge.ordinary import behind, cached
+from insitu.xarray_bridge.ordinary import behind, cached, dataset_name, stored_name
 from insitu.xarray_bridge.values import to_dask
 
 __all__ = ["dataset_of", "is_dask", "member_from"]
 
 
-def dataset_of(member: Member, access: Access | None = None) -> xarray.Dataset:
-    """The dataset that a member makes: virtual arrays where values are not known yet."""
+def dataset_of(member: Member, access: Access | None = None, *, indexed: bool = True) -> xarray.Dataset:
+    """The dataset that a member makes: virtual arrays where values are not known yet.
+
+    Parameters
+    ----------
+    member
+        What was found.
+    access
+        How its values are reached.
+    indexed
+        Whether the labels of dimensions become indexes.
+    """
     register()
     access = access or Access()
-    coords: dict[str, xarray.Variable] = {}
-    data: dict[str, xarray.Variable] = {}
+    coords: dict[Any, xarray.Variable] = {}
+    data: dict[Any, xarray.Variable] = {}
     for name, variable in member.variables.items():
         made = _variable(name, variable, access, name in member.coords)
         if member.source is not None:
             made.encoding = {"original_shape": variable.shape, **made.encoding, "source": member.source}
-        (coords if name in member.coords else data)[name] = made
-    plain = {name: coords.pop(name) for name in member.unindexed if name in coords}
-    dataset = xarray.Dataset(data, coords=coords, attrs=dict(member.attributes))
+        (coords if name in member.coords else data)[dataset_name(name)] = made
+    plain = {name: coords.pop(name) for name in member.unindexed if indexed and name in coords}
+    labels: Any = coords if indexed else xarray.Coordinates(coords, indexes={})
+    dataset = xarray.Dataset(data, coords=labels, attrs=dict(member.attributes))
     if plain:
         dataset = dataset.assign_coords(xarray.Coordinates(plain, indexes={}))
     dataset.encoding = dict(member.encoding)
@@ -62,17 +73,15 @@ def member_from(dataset: xarray.Dataset, source: str | None = None, limit: int |
     """
     variables: dict[str, Variable] = {}
     for name, variable in dataset.variables.items():
-        variables[str(name)] = Variable(
+        variables[stored_name(name)] = Variable(
             tuple(str(dim) for dim in variable.dims),
             _data(variable, limit),
             dict(variable.attrs),
             dict(variable.encoding),
         )
-    indexed = {str(name) for name in dataset.xindexes}
-    unindexed = frozenset(
-        str(n) for n in dataset.coords if variables[str(n)].dims == (str(n),) and str(n) not in indexed
-    )
-    coords = frozenset(str(name) for name in dataset.coords)
+    indexed = {stored_name(name) for name in dataset.xindexes}
+    unindexed = frozenset(n for n in map(stored_name, dataset.coords) if variables[n].dims == (n,) and n not in indexed)
+    coords = frozenset(stored_name(name) for name in dataset.coords)
     return Member(variables, coords, dict(dataset.attrs), dict(dataset.encoding), source, unindexed)
 
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from inspect import signature
 from os import PathLike, fspath
 from typing import Any
 
 import xarray
 from xarray.backends import BackendEntrypoint
 
+from insitu.xarray_bridge.engine_keywords import ENGINE_KEYWORDS
 from insitu.xarray_bridge.opening import open_dataset, open_groups
 from insitu.xarray_bridge.ordinary import ordinary
 
 __all__ = ["InsituBackendEntrypoint"]
+
+XARRAY_INDEXES = "create_default_indexes" in signature(xarray.open_dataset).parameters
+"""Whether xarray makes the indexes itself, and may be asked not to."""
 
 
 class InsituBackendEntrypoint(BackendEntrypoint):
@@ -32,6 +37,8 @@ class InsituBackendEntrypoint(BackendEntrypoint):
         "group",
         "errors",
         "storage_options",
+        "format",
+        *ENGINE_KEYWORDS,
     )
     supports_groups = True
 
@@ -49,8 +56,10 @@ class InsituBackendEntrypoint(BackendEntrypoint):
         decode_coords: Any = None,
         use_cftime: Any = None,
         decode_timedelta: Any = None,
+        format: str | None = None,
+        **engine: Any,
     ) -> xarray.Dataset:
-        """Open one group."""
+        """Open one group. `engine`: keywords of xarray's netCDF engines."""
         decode = {
             "drop_variables": drop_variables,
             "mask_and_scale": mask_and_scale,
@@ -60,12 +69,14 @@ class InsituBackendEntrypoint(BackendEntrypoint):
             "use_cftime": use_cftime,
             "decode_timedelta": decode_timedelta,
         }
-        how: dict[str, Any] = {"group": group, "errors": errors, "storage_options": storage_options}
-        return ordinary(open_dataset(filename_or_obj, **how, **decode))
+        how: dict[str, Any] = {"group": group, "errors": errors, "storage_options": storage_options, "format": format}
+        how["create_default_indexes"] = not XARRAY_INDEXES
+        return ordinary(open_dataset(filename_or_obj, **how, **decode, **engine))
 
     def open_groups_as_dict(self, filename_or_obj: Any, **given: Any) -> dict[str, xarray.Dataset]:
         """Open every group."""
-        return {path: ordinary(dataset) for path, dataset in open_groups(filename_or_obj, **given).items()}
+        groups = open_groups(filename_or_obj, create_default_indexes=not XARRAY_INDEXES, **given)
+        return {path: ordinary(dataset) for path, dataset in groups.items()}
 
     def open_datatree(self, filename_or_obj: Any, **given: Any) -> xarray.DataTree:
         """Open the tree of groups."""

@@ -141,10 +141,6 @@ class LazyArray(Methods, NDArrayOperatorsMixin, ExplicitlyIndexed):
         values = self.read()
         return values if dtype is None else values.astype(dtype, copy=False)
 
-    def item(self) -> Any:
-        """The one element."""
-        return self.read().item()
-
     def __float__(self) -> float:
         return float(self.read())
 
@@ -180,7 +176,8 @@ class LazyArray(Methods, NDArrayOperatorsMixin, ExplicitlyIndexed):
         selected = self._orthogonal(tuple(k for k in _spelled(keys, self.ndim) if k is not None))
         for axis in new:
             selected = selected.expand_dims(axis)
-        return selected
+        # One object (a text, a date) is what xarray looks at to find out of which type they are.
+        return selected.read().item() if selected.dtype.hasobject and not selected.ndim and self.ndim else selected
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write to the array: its values are read, and it carries them from then on. Copies are not affected."""
@@ -278,10 +275,14 @@ class LazyArray(Methods, NDArrayOperatorsMixin, ExplicitlyIndexed):
             self, shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, np.integer)) else shape, order
         )
 
-    def astype(self, dtype: npt.DTypeLike, copy: bool = True, **kwargs: Any) -> LazyArray:
+    def astype(
+        self, dtype: npt.DTypeLike, order: Any = "K", casting: Any = "unsafe", subok: bool = True, copy: bool = True
+    ) -> LazyArray:
         """In another type, as NumPy casts."""
         to = np.dtype(dtype)
-        if to == self.dtype:
+        if not np.can_cast(self.dtype, to, casting):
+            raise TypeError(f"Cannot cast array data from {self.dtype!r} to {to!r} according to the rule {casting!r}")
+        if to == self.dtype and to.metadata == self.dtype.metadata:  # xarray writes enumerations by their metadata
             return self
         if not self.steps and np.can_cast(self.dtype, to, "safe") and self.dtype.kind in "biufc" and to.kind in "iufc":
             return LazyArray(replace(self.array, dtype=to), self.access)  # a place is cast as it is filled
@@ -294,35 +295,6 @@ class LazyArray(Methods, NDArrayOperatorsMixin, ExplicitlyIndexed):
     def compute(self, *data: Any, **kwargs: Any) -> Any:
         """The values."""
         return self.read()
-
-    # Reductions as methods, for code that calls them so.
-
-    def _reduce(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        return getattr(np, name)(self, *args, **kwargs)
-
-    def sum(self, *args: Any, **kwargs: Any) -> Any:
-        """As `numpy.sum`."""
-        return self._reduce("sum", *args, **kwargs)
-
-    def mean(self, *args: Any, **kwargs: Any) -> Any:
-        """As `numpy.mean`."""
-        return self._reduce("mean", *args, **kwargs)
-
-    def min(self, *args: Any, **kwargs: Any) -> Any:
-        """As `numpy.min`."""
-        return self._reduce("min", *args, **kwargs)
-
-    def max(self, *args: Any, **kwargs: Any) -> Any:
-        """As `numpy.max`."""
-        return self._reduce("max", *args, **kwargs)
-
-    def any(self, *args: Any, **kwargs: Any) -> Any:
-        """As `numpy.any`."""
-        return self._reduce("any", *args, **kwargs)
-
-    def all(self, *args: Any, **kwargs: Any) -> Any:
-        """As `numpy.all`."""
-        return self._reduce("all", *args, **kwargs)
 
     # Travelling and showing.
 

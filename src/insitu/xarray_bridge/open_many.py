@@ -20,6 +20,7 @@ from insitu.opening import Verify
 from insitu.reading import ChunkCache
 from insitu.xarray_bridge.computed import COMPUTED, combined_by_xarray, computes
 from insitu.xarray_bridge.dataset import dataset_of, member_from
+from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
 from insitu.xarray_bridge.lazy import Access
 from insitu.xarray_bridge.opening import access_to, chunked, only_groups
 
@@ -98,6 +99,8 @@ def open_mfdataset(
         raise ValueError(f"{combine!r} is an invalid option for the keyword argument combine")
     paths = found_paths(paths, storage_options)
     computed: list[xarray.Dataset] = []
+    kept = without_engine_keywords({"format": format, **decode})
+    format = kept.pop("format", None)
 
     def combine_found(found: Found, places: Sequence[Position], urls: Sequence[Any]) -> Member:
         rules = archive_recipe.rules(loader(storage_options))
@@ -134,6 +137,8 @@ def open_mfdataset(
         **how,
         **decode,
     )
+    if not computed:
+        check_complex(archive.member(), decode)
     dataset = computed[0] if computed else dataset_of(archive.member(), access_to(archive))
     if attrs_file is not None:
         dataset.attrs = dict(_attributes_of(attrs_file, archive))

@@ -16,6 +16,7 @@ from insitu.opening import Verify
 from insitu.reading import ChunkCache
 from insitu.sources import displayed
 from insitu.xarray_bridge.dataset import dataset_of
+from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
 from insitu.xarray_bridge.lazy import Access, LazyArray
 from insitu.xarray_bridge.values import to_dask
 
@@ -46,6 +47,7 @@ def open_dataset(
     active_required: bool = False,
     verify: Verify = "read",
     allow_local: bool = False,
+    create_default_indexes: bool = True,
     storage_options: Mapping[str, Any] | None = None,
     **decode: Any,
 ) -> xarray.Dataset:
@@ -79,11 +81,13 @@ def open_dataset(
     verify, allow_local
         When to find out whether sources are what was scanned, and whether references from elsewhere may name files of this machine: see
         `insitu.scan`.
+    create_default_indexes
+        Whether the labels of dimensions become indexes, as in `xarray.open_dataset`.
     storage_options
         Credentials and endpoints: see `insitu.scan`.
     **decode
         xarray's: `decode_cf`, `mask_and_scale`, `decode_times`, `decode_timedelta`, `use_cftime`, `concat_characters`, `decode_coords`,
-        `drop_variables`.
+        `drop_variables`. Keywords of xarray's netCDF engines (`auto_complex`, `lock`, …) are taken too, and change nothing.
 
     Returns
     -------
@@ -95,12 +99,14 @@ def open_dataset(
     >>> ds = insitu.open_dataset("era5.nc")  # doctest: +SKIP
     >>> ds.t2m.sel(time="2020-06").mean("time")  # doctest: +SKIP
     """
+    if group is not None and not isinstance(group, str):
+        raise ValueError(f"group must be a string or None, not {group!r}")
+    kept = without_engine_keywords({"format": format, **decode})
     archive = Archive.open(
         url,
         many=False,
         group=group,
         variables=variables,
-        format=format,
         errors=errors,
         cache=cache,
         active=active,
@@ -108,19 +114,27 @@ def open_dataset(
         verify=verify,
         allow_local=allow_local,
         storage_options=storage_options,
-        **decode,
+        **kept,
     )
     member = archive.member()
     if member.groups:
         warnings.warn(only_groups(member, group), InsituWarning, stacklevel=2)
-    return dataset_from_archive(archive, chunks=chunks, inline_array=inline_array)
+    check_complex(member, decode)
+    return dataset_from_archive(
+        archive, chunks=chunks, inline_array=inline_array, create_default_indexes=create_default_indexes
+    )
 
 
 def dataset_from_archive(
-    archive: Archive, *, group: str = "", chunks: Any = None, inline_array: bool = False
+    archive: Archive,
+    *,
+    group: str = "",
+    chunks: Any = None,
+    inline_array: bool = False,
+    create_default_indexes: bool = True,
 ) -> xarray.Dataset:
     """Return one group of an archive as a dataset of virtual arrays, or of Dask arrays."""
-    dataset = dataset_of(archive.member(group), access_to(archive))
+    dataset = dataset_of(archive.member(group), access_to(archive), indexed=create_default_indexes)
     dataset = dataset if chunks is None else chunked(dataset, chunks, inline_array)
     dataset.insitu.archive = archive
     return dataset
@@ -151,6 +165,7 @@ def open_groups(
     active_required: bool = False,
     verify: Verify = "read",
     allow_local: bool = False,
+    create_default_indexes: bool = True,
     storage_options: Mapping[str, Any] | None = None,
     **decode: Any,
 ) -> dict[str, xarray.Dataset]:
@@ -172,7 +187,8 @@ def open_groups(
     access = access_to(archive)
     found: dict[str, xarray.Dataset] = {}
     for path, member in archive.all_members():
-        dataset = dataset_of(member, access)
+        check_complex(member, decode)
+        dataset = dataset_of(member, access, indexed=create_default_indexes)
         found[f"/{path}"] = dataset if chunks is None else chunked(dataset, chunks)
     return found
 

@@ -6,6 +6,7 @@ that is read once and then stays is what everybody expects. (It also may stand b
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy.typing as npt
@@ -15,7 +16,20 @@ from xarray.core import indexing
 
 from insitu.xarray_bridge.lazy import LazyArray
 
-__all__ = ["InsituArray", "behind", "cached", "ordinary"]
+__all__ = ["InsituArray", "behind", "cached", "dataset_name", "ordinary", "stored_name"]
+
+NO_NAME = "__values__"
+"""The name that xarray's engines give in a file to a variable that has none."""
+
+
+def dataset_name(stored: str) -> Any:
+    """Return the name that a variable of a file has in a dataset: None for the one that xarray wrote without a name."""
+    return None if stored == NO_NAME else stored
+
+
+def stored_name(name: Hashable) -> str:
+    """Return the name that a variable of a dataset has in a file."""
+    return NO_NAME if name is None else str(name)
 
 
 class InsituArray(BackendArray):

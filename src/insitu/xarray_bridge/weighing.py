@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 import time
 from collections import OrderedDict
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray
 
+from insitu.forking import fork_safe_lock
 from insitu.model import VirtualArray
 from insitu.reducing.active_groups import Weights
 from insitu.reducing.contractions import weigh_array
@@ -110,7 +110,7 @@ class _Waiting:
     """Answers to what xarray will ask next."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = fork_safe_lock()
         self.kept: OrderedDict[Any, tuple[float, VirtualArray, npt.NDArray[Any]]] = OrderedDict()
 
     def put(self, key: Any, array: VirtualArray, answer: npt.NDArray[Any]) -> None:

@@ -103,8 +103,8 @@ def _structure(value: Mapping[str, Any], dtype: np.dtype[Any]) -> bytes:
 
 
 def of_text(value: Any) -> bytes | None:
-    """The fill of texts of varying length: kept as UTF-8; the 0 of old writers means an empty text."""
-    return None if value in (None, 0, "") and not isinstance(value, bool) else str(value).encode()
+    """The fill of texts of varying length: kept as UTF-8. A number is its digits, 0 too, as zarr-python has it."""
+    return None if value is None or value == "" else str(value).encode()
 
 
 def to_json(fill: bytes | None, dtype: np.dtype[Any], *, zarr_format: int, text_values: bool = True) -> Any:

@@ -46,7 +46,11 @@ def array_v3(said: Said) -> dict[str, Any]:
     attributes = stored_attributes(said)
     text_values = _text(encoding)
     raw = _missing_fill(said, encoding)
-    if "_FillValue" in attributes:
+    if isinstance(attributes.get("_FillValue"), str) and encoding.dtype.kind in "OU":
+        # xarray writes such a fill value into V3 stores, but opens none that has one; under this name it masks too.
+        marks = [attributes.pop("_FillValue"), *np.ravel(attributes.get("missing_value", [])).tolist()]
+        attributes["missing_value"] = marks if len(set(marks)) > 1 else marks[0]
+    elif "_FillValue" in attributes:
         attributes["_FillValue"] = _coded(attributes["_FillValue"], encoding.dtype)
     return {
         "zarr_format": 3,
@@ -220,6 +224,8 @@ def jsonable(attributes: Mapping[str, Any]) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return [_plain(item) for item in value.tolist()] if value.ndim else _plain(value[()])
+    if isinstance(value, np.longdouble | np.clongdouble):  # whose `item` is of the same type
+        return _plain(complex(value) if isinstance(value, np.clongdouble) else float(value))
     if isinstance(value, np.generic):
         return _plain(value.item()) if value.dtype.kind not in "mMV" else str(value)
     if isinstance(value, bytes):

@@ -13,6 +13,7 @@ import pytest
 
 import insitu
 from insitu.errors import FormatError, InsituError, UnsupportedError
+from insitu.formats import InsituWarning
 from insitu.model import Stored, VirtualGroup
 from insitu.sources import MemorySource
 
@@ -311,6 +312,15 @@ def test_enumerations_attributes_and_dimensions() -> None:
     assert (attributes["one"], attributes["box.in"]) == (7, "t")
     assert attributes["two"][0] == 1.5
     assert np.isnan(attributes["two"][1])
+
+
+def test_attributes_that_hold_no_values_are_named() -> None:
+    inside = (
+        '<Int8 name="v"><Attribute name="more" type="OtherXML"><x><y/></x></Attribute><Attribute name="none" type="String"/>'
+        "<dmrpp:compact>BQ==</dmrpp:compact></Int8>"
+    )
+    with pytest.warns(InsituWarning, match="attribute 'more': it holds <x>"):
+        assert _open(inside).arrays["v"].attributes == {"none": ""}
 
 
 def test_fill_values_of_texts() -> None:

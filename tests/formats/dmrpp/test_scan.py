@@ -249,6 +249,17 @@ def test_entities_are_refused() -> None:
         insitu.scan(MemorySource(bomb))
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"])
+def test_entities_are_refused_in_any_encoding(encoding: str) -> None:
+    """The bytes of a document type depend on the encoding, and the document chooses it."""
+    entities = '<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;">'
+    text = _wrapped("").decode()
+    start = text.index(">", text.index("<Dataset")) + 1
+    text = f"<!DOCTYPE x [{entities}]>{text[:start]}<Int8 name='v'><Attribute name='t' type='String'><Value>&b;</Value></Attribute></Int8></Dataset>"
+    with pytest.raises(FormatError, match="entities"):
+        insitu.scan(MemorySource(text.encode(encoding)), format="dmrpp")
+
+
 def test_flipped_bytes_do_no_harm(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("v", data=np.arange(40.0).reshape(8, 5), chunks=(4, 5), compression="gzip")

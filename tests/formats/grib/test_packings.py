@@ -11,6 +11,7 @@ import pytest
 from insitu.codecs.form import octets
 from insitu.codecs.grib_sections import parts_of
 from insitu.codecs.grib_values import values_of
+from insitu.errors import CodecError
 
 eccodes = pytest.importorskip("eccodes")
 pytest.importorskip("imagecodecs")
@@ -64,7 +65,7 @@ def rough(seed: int, size: int = POINTS) -> Any:
 
 
 @pytest.mark.parametrize("packing", PACKINGS)
-@pytest.mark.parametrize("bits", [1, 5, 8, 9, 12, 16, 17, 24])
+@pytest.mark.parametrize("bits", [0, 1, 5, 8, 9, 12, 16, 17, 24])
 @pytest.mark.parametrize("gaps", [False, True])
 def test_bits_and_bitmaps(packing: str, bits: int, gaps: bool) -> None:
     values = rough(bits)
@@ -140,3 +141,121 @@ def test_groups_with_missing_values(seed: int, missing: int, order: int) -> None
         left -= length
     extra = random.bytes(2 * (order + 1)) if order else b""
     same(packed(bits, groups, missing, order, extra))
+
+
+def is_same_or_left_to_eccodes(message: bytes) -> bool:
+    """Compare the values with ecCodes' own; return whether they were decoded here."""
+    found = values_of(parts_of(octets(message)), POINTS)
+    if found is not None:
+        np.testing.assert_array_equal(found, expected(message))
+    return found is not None
+
+
+@pytest.mark.parametrize("bits", [0, 1, 2, 8, 24, 30, 31, 32])
+@pytest.mark.parametrize("missing", [0, 1, 2])
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_groups_of_every_width_and_references_of_every_width(bits: int, missing: int, order: int) -> None:
+    """`bitsPerValue` is the width of the references: 0 does not mean one value, and the groups may mark missing values."""
+    for widest in (0, 1, 8, 30, 31, 32):
+        random = np.random.default_rng(widest)
+        groups, left = [], POINTS
+        while left:
+            length, width = min(left, int(random.integers(1, 40))), int(random.choice([0, min(1, widest), widest]))
+            top = (1 << width) - 1
+            numbers = random.integers(0, top + 1, length)
+            numbers[random.random(length) < 0.2] = top
+            numbers[random.random(length) < 0.1] = max(top - 1, 0)
+            reference = int(random.choice([(1 << bits) - 1, max((1 << bits) - 2, 0), random.integers(0, 1 << bits)]))
+            groups.append((reference, width, numbers.tolist()))
+            left -= length
+        extra = random.bytes(2 * (order + 1)) if order else b""
+        decoded_here = is_same_or_left_to_eccodes(packed(bits, groups, missing, order, extra))
+        assert decoded_here or (missing and max(bits, widest) > 30)
+
+
+def test_missing_values_without_references(grib_file: Any) -> None:
+    """One group of width 0 and reference 0, in which all numbers are missing: NaN, not the reference value."""
+    message = packed(0, [(0, 0, [0] * 100), (0, 1, [0, 1] * ((POINTS - 100) // 2))], 1)
+    found = grib_file(message)
+    assert np.isnan(found[:100]).all()
+    np.testing.assert_array_equal(found, expected(message).astype(found.dtype))
+
+
+@pytest.fixture
+def grib_file(tmp_path: Any) -> Any:
+    """Return what `insitu.read` finds in a file of one message."""
+    import insitu
+
+    def read(message: bytes) -> Any:
+        (tmp_path / "a.grib2").write_bytes(message)
+        group = insitu.scan(tmp_path / "a.grib2")
+        (name,) = [name for name, array in group.arrays.items() if array.size == POINTS and array.ndim == 2]
+        return insitu.read(group, name).reshape(-1)
+
+    return read
+
+
+@pytest.mark.parametrize("bits", [0, 1, 2, 7, 8, 15, 16, 24, 25, 31, 32])
+@pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.parametrize("constant", [False, True])
+def test_first_edition(bits: int, gaps: bool, constant: bool) -> None:
+    values = np.full(POINTS, 273.16) if constant else rough(bits)
+    if gaps:
+        values[np.random.default_rng(1).random(POINTS) < 0.3] = GAP
+    handle = eccodes.codes_grib_new_from_samples("regular_ll_pl_grib1")
+    eccodes.codes_set(handle, "bitsPerValue", bits)
+    if gaps:
+        eccodes.codes_set(handle, "missingValue", GAP)
+        eccodes.codes_set(handle, "bitmapPresent", 1)
+    eccodes.codes_set_values(handle, values)
+    message = bytes(eccodes.codes_get_message(handle))
+    eccodes.codes_release(handle)
+    same(message)
+
+
+@pytest.mark.parametrize("packing", ["grid_simple", "grid_ccsds", "grid_png"])
+@pytest.mark.parametrize("bits", [25, 30, 31, 32])
+@pytest.mark.parametrize("gaps", [False, True])
+def test_wide_numbers(packing: str, bits: int, gaps: bool) -> None:
+    """Wide JPEG 2000 is left out: ecCodes ends the process when it writes 32 bits."""
+    values = rough(bits)
+    if gaps:
+        values[np.random.default_rng(1).random(POINTS) < 0.3] = GAP
+    is_same_or_left_to_eccodes(written(packing, bits, values))
+
+
+@pytest.mark.parametrize("packing", PACKINGS[:-1])
+@pytest.mark.parametrize("gaps", [False, True])
+def test_one_value_with_scales(packing: str, gaps: bool) -> None:
+    """Fields of one value with scale factors in their header: ecCodes applies them in complex packing only."""
+    values = np.full(POINTS, 273.16)
+    if gaps:
+        values[np.random.default_rng(1).random(POINTS) < 0.3] = GAP
+    message = bytearray(written(packing, 12, values))
+    at = 16
+    while message[at + 4] != 5:
+        at += int.from_bytes(message[at : at + 4], "big")
+    message[at + 15 : at + 19] = struct.pack(">HH", 2, 3)
+    is_same_or_left_to_eccodes(bytes(message))
+
+
+def test_no_groups_at_all(grib_file: Any) -> None:
+    """ecCodes takes such a field for one value, and so it is read."""
+    message = bytearray(packed(0, [(0, 0, [0] * POINTS)], 0))
+    at = 16
+    while message[at + 4] != 5:
+        at += int.from_bytes(message[at : at + 4], "big")
+    message[at + 31 : at + 35] = bytes(4)
+    found = grib_file(bytes(message))
+    np.testing.assert_array_equal(found, expected(bytes(message)).astype(found.dtype))
+
+
+@pytest.mark.parametrize("bits", [8, 12, 16, 20])
+@pytest.mark.parametrize("part", [0.3, 0.6, 0.9])
+def test_a_stream_that_ends_too_early_is_an_error(bits: int, part: float) -> None:
+    """Memory that the decoder never wrote was taken for numbers of more than one byte."""
+    message = written("grid_ccsds", bits, rough(bits))
+    parts = parts_of(octets(message))
+    short = parts._replace(data=parts.data[: int(parts.data.size * part)])
+    with pytest.raises(CodecError, match="ends after"):
+        values_of(short, POINTS)

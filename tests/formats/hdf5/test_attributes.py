@@ -10,7 +10,9 @@ import netCDF4
 import numpy as np
 import pytest
 
+import insitu
 from insitu.errors import FormatError
+from insitu.formats import InsituWarning
 
 
 def _same(mine: Any, theirs: Any) -> None:
@@ -124,9 +126,41 @@ def test_a_type_that_is_not_read_is_told(tmp_path: Path, scan) -> None:
     with h5py.File(path, "w") as file:
         dataset = file.create_dataset("x", (1,), "f4")
         h5py.h5a.create(dataset.id, b"odd", wide, h5py.h5s.create(h5py.h5s.SCALAR))
-    array = scan(path).arrays["x"]
+    with pytest.warns(InsituWarning, match="attribute 'odd' of x: integers of"):
+        array = scan(path).arrays["x"]
     assert "odd" not in array.attributes
     assert "integers of" in array.details["unread_attributes"]["odd"]
+
+
+def test_attributes_that_are_left_out_are_named(tmp_path: Path) -> None:
+    """In variables, groups and the file; by whichever way it is opened; other attributes are there."""
+    path = tmp_path / "x.h5"
+    wide = h5py.h5t.STD_I64LE.copy()
+    wide.set_size(16)
+    record = h5py.h5t.create(h5py.h5t.COMPOUND, 20)
+    record.insert(b"n", 0, wide)
+    record.insert(b"m", 16, h5py.h5t.STD_I32LE)
+    scalar = h5py.h5s.create(h5py.h5s.SCALAR)
+    with h5py.File(path, "w") as file:
+        dataset = file.create_dataset("g/x", data=np.arange(2.0))
+        dataset.attrs["units"] = "m"
+        for thing, name in ((dataset, b"one"), (file["g"], b"two"), (file, b"three")):
+            h5py.h5a.create(thing.id, name, wide, scalar)
+        h5py.h5a.create(dataset.id, b"record", record, scalar)
+        h5py.h5a.create(dataset.id, b"nowhere", h5py.h5t.STD_REF_OBJ, h5py.h5s.create(h5py.h5s.NULL))
+    for errors in ("raise", "warn"):
+        with pytest.warns(InsituWarning) as told:
+            group = insitu.scan(path, errors=errors)
+        named = {str(warning.message).split(":")[1] for warning in told}
+        assert named == {
+            " attribute 'one' of g/x", " attribute 'record' of g/x", " attribute 'nowhere' of g/x",
+            " attribute 'two' of g", " attribute 'three' of the root",
+        }  # fmt: skip
+        assert group.array("g/x").attributes == {"units": "m"}
+    for way in (insitu.open_dataset, insitu.open_mfdataset):
+        with pytest.warns(InsituWarning) as told:
+            assert way(path, group="g").x.attrs == {"units": "m"}
+        assert any("attribute 'one' of x" in str(warning.message) for warning in told)
 
 
 def test_values_of_varying_length_inside_of_others(tmp_path: Path, scan) -> None:

@@ -18,8 +18,6 @@ from insitu.formats.hdf5.walk import Exact, run
 from insitu.formats.hdf5.window import Window
 from insitu.sources import MemorySource
 
-CORPUS = Path(__file__).parents[4] / "shared" / "corpus" / "hdf5"
-
 
 def _number(value: int, width: int = 8) -> bytes:
     return value.to_bytes(width, "little")
@@ -74,9 +72,8 @@ def test_damage(place: int, value: int) -> None:
         run(read_cache_image(file, message), Window(MemorySource(bytes(data))))
 
 
-@pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not here")
-def test_a_file_of_the_library() -> None:
-    (path,) = CORPUS.rglob("h5clear_mdc_image.h5")
+def test_a_file_of_the_library(corpus: Path) -> None:
+    (path,) = (corpus / "hdf5").rglob("h5clear_mdc_image.h5")
     arrays = insitu.scan(path).arrays
     assert arrays
     for name in arrays:

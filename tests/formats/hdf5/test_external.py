@@ -101,3 +101,14 @@ def test_files_that_link_to_each_other(tmp_path: Path) -> None:
                 file[f"x_{other}"] = h5py.ExternalLink(f"{other}.h5", f"/x_{name}")
     group = insitu.scan(tmp_path / "a.h5", errors="warn")
     assert {"x", "to_b/x", "to_b/to_c/x", "to_c/x", "to_c/to_b/x"} == {name for name, _ in group.all_arrays()}
+
+
+@pytest.mark.parametrize(("target", "path"), [("/.", "link/g/x"), (".", "link/g/x"), ("/g/.", "link/x"), ("/./g", "link/x"), ("g/./x", "link"), ("/g//x", "link")])  # fmt: skip
+def test_dots_in_the_path_of_a_link(tmp_path: Path, target: str, path: str) -> None:
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["g/x"] = np.arange(3)
+    with h5py.File(tmp_path / "main.h5", "w") as file:
+        file["link"] = h5py.ExternalLink("other.h5", target)
+    with h5py.File(tmp_path / "main.h5") as file:
+        expected = file[path][:]
+    np.testing.assert_array_equal(insitu.read(tmp_path / "main.h5", path), expected)

@@ -12,6 +12,7 @@ import pytest
 
 import insitu
 from insitu.errors import FormatError, InsituError
+from insitu.formats import InsituWarning
 from insitu.sources import MemorySource
 
 MOST_MEMORY = 64 << 20
@@ -96,7 +97,20 @@ def test_entities_are_not_expanded() -> None:
     bomb = b'<!DOCTYPE a [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;">]><GDALMetadata><Item name="x">&b;</Item></GDALMetadata>\0'
     data = _big(*IMAGE, (273, 16, 1, 240), (279, 16, 1, 64), (42112, 2, len(bomb), 310), room=0).ljust(310, b"\1")
     source = MemorySource(data + bomb)
-    assert "x" not in insitu.scan(source).arrays["band_data"].attributes
+    with pytest.warns(InsituWarning, match="document type"):
+        assert "x" not in insitu.scan(source).arrays["band_data"].attributes
+
+
+def test_metadata_that_cannot_be_read_are_told() -> None:
+    """They may hold the scale and offset of the values."""
+
+    def attributes(text: bytes) -> Any:
+        data = _big(*IMAGE, (273, 16, 1, 240), (279, 16, 1, 64), (42112, 2, len(text), 310), room=0).ljust(310, b"\1")
+        return insitu.scan(MemorySource(data + text)).arrays["band_data"].attributes
+
+    with pytest.warns(InsituWarning, match=r"GDAL's metadata.*cannot be read"):
+        attributes(b'<GDALMetadata><Item name="x">1\0')
+    assert attributes(b'<GDALMetadata><!-- a comment --><Item name="x">1</Item></GDALMetadata>\0')["x"] == 1
 
 
 def test_a_header_of_nothing() -> None:

@@ -43,6 +43,7 @@ from insitu.model import (
     VirtualGroup,
     scatter,
 )
+from insitu.sources.xml_prolog import declares_doctype
 
 __all__ = ["is_dmrpp", "scan_dmrpp"]
 
@@ -99,7 +100,7 @@ class _Document:
         data = window.head
         if len(data) < window.size:
             data += window.source.read(len(data), window.size - len(data))
-        if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
+        if declares_doctype(data):
             self.fail("declares entities, which no DMR++ does")
         self.chunks: dict[int, Chunks] = {}
         self.failed: dict[str, InsituError] = {}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+import warnings
 import zlib
 from typing import Any
 
 import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
+from insitu.formats.problems import InsituWarning
 
 __all__ = [
     "NUMBERS",
@@ -122,6 +124,10 @@ def attributes_of(element: Any) -> dict[str, Any]:
             found.update(inner if name in GLOBAL else {f"{name}.{key}": value for key, value in inner.items()})
         else:
             texts = [value.get("value", value.text or "") for value in child if local_name(value) == "Value"]
+            if not texts and "value" not in child.attrib and len(child):
+                reason = f"it holds <{local_name(child[0])}>, not values"
+                warnings.warn(f"left out: attribute {name!r}: {reason}", InsituWarning, stacklevel=2)
+                continue
             found[name] = _attribute(texts or ([child.get("value")] if "value" in child.attrib else []), kind)
     return found
 

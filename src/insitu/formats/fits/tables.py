@@ -109,7 +109,7 @@ def _varying(unit: Unit, number: int, column: Column) -> Column:
     width, rows = unit.axes
     begin = unit.whole("THEAP", width * rows)
     base = np.dtype("u1" if form[2] == "X" else "S1" if form[2] in "AL" else TYPES[form[2]])
-    scale, zero = (unit.cards.get(f"{word}{number}") for word in ("TSCAL", "TZERO"))
+    scale, zero, null = (unit.cards.get(f"{word}{number}") for word in ("TSCAL", "TZERO", "TNULL"))
     said: dict[str, Any] = {
         "kind": "fits",
         "letter": form[2],
@@ -118,8 +118,10 @@ def _varying(unit: Unit, number: int, column: Column) -> Column:
         "base_address": unit.data + begin,
         "size": max(unit.nbytes - begin, 0),
     }
-    if base.kind in "iuf":
+    if base.kind in "iufc":
         said |= {key: value for key, value in (("scale", scale), ("zero", zero)) if isinstance(value, (int, float))}
+    if form[2] in "BIJK" and isinstance(null, int) and not isinstance(null, bool):
+        said["null"] = null
     return replace(column, dtype=np.dtype(object), codecs=(Codec("hdf5_vlen", said),))
 
 

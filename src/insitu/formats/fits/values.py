@@ -39,6 +39,10 @@ def numbers_of(stored: np.dtype[Any], scale: Any, zero: Any, blank: Any) -> Numb
     if moved is not None and scale == 1 and zero == moved[0]:
         dtype, codecs = np.dtype(f">{moved[1]}"), (Codec("offset_binary"),)
         shift = int(zero)
+    elif (scale, zero) != (1, 0) and stored.kind == "c":
+        # CF's scale_factor is for real numbers only. Scale and zero have no imaginary part (section 7.3.2).
+        dtype = np.dtype("c16")
+        codecs = (Codec("fits_scaled", {"base": stored.str, "scale": float(scale), "zero": float(zero)}),)
     elif (scale, zero) != (1, 0) and stored.kind in "iuf":
         attributes = {"scale_factor": float(scale), "add_offset": float(zero)}
     if stored.kind in "iu" and isinstance(blank, int) and not isinstance(blank, bool):

@@ -7,7 +7,6 @@ projected and rotated grids have both axes; all others lie in one row of points.
 from __future__ import annotations
 
 import math
-import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError, InsituError
+from insitu.forking import fork_safe_lock
 from insitu.formats.grib.sections import Field
 from insitu.formats.grib.told import Asked
 from insitu.formats.grib.vocabulary import COORDINATES, ROWS_AND_COLUMNS
@@ -89,7 +89,7 @@ class Geography:
 
 
 _memory: dict[bytes, Geography] = {}
-_lock = threading.Lock()
+_lock = fork_safe_lock()
 
 
 def geography_of(first: Field, geometry: bytes) -> Geography:

@@ -34,6 +34,8 @@ class Dataset(NamedTuple):
     unlimited: bool
     url: str
     """The file."""
+    default_fill: bytes
+    """The library's own fill value, for want of `_FillValue`."""
 
     def is_bare_scale(self, name: str) -> bool:
         """Whether it only carries the attributes of a dimension, without labels."""
@@ -41,16 +43,16 @@ class Dataset(NamedTuple):
 
 
 def in_odd_pieces(stored: Pieces, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
-    """Whether the blocks of a dataset that is not compressed hold parts of rows."""
+    """Whether the blocks of a dataset that is not compressed hold parts of rows, or some were never written."""
     row = math.prod(shape[1:]) * dtype.itemsize
-    if len(stored.ranges) < 2 or stored.codec is not None or not row:
+    if stored.codec is not None or not row or not stored.ranges:
         return False
-    return any(length % row for _, length in stored.ranges)
+    return stored.has_holes or (len(stored.ranges) > 1 and any(length % row for _, length in stored.ranges))
 
 
 def array_of(dataset: Dataset, source: Source) -> VirtualArray:
     """The array of a dataset."""
-    stored, fill = dataset.stored, _fill(dataset.attributes, dataset.dtype)
+    stored, fill = dataset.stored, _fill(dataset)
     if isinstance(stored, Chunked):
         tile = _chunked(dataset, stored, fill, source)
     else:
@@ -58,7 +60,7 @@ def array_of(dataset: Dataset, source: Source) -> VirtualArray:
     return VirtualArray.of(tile, dims=dataset.dims, attributes=dataset.attributes)
 
 
-def _chunked(dataset: Dataset, stored: Chunked, fill: bytes | None, source: Source) -> Tile:
+def _chunked(dataset: Dataset, stored: Chunked, fill: bytes, source: Source) -> Tile:
     dtype = dataset.dtype
     axes = tuple(Axis.regular(n, cut) for n, cut in zip(dataset.shape, stored.chunk, strict=True))
     grid = tuple(axis.count for axis in axes)
@@ -86,12 +88,12 @@ def _chunked(dataset: Dataset, stored: Chunked, fill: bytes | None, source: Sour
     return Tile(axes, encodings, table)
 
 
-def _pieces(dataset: Dataset, stored: Pieces | None, fill: bytes | None, source: Source) -> Tile:
+def _pieces(dataset: Dataset, stored: Pieces | None, fill: bytes, source: Source) -> Tile:
     """One cell, or one for each block if whole rows lie in it."""
     shape, dtype = dataset.shape, dataset.dtype
     axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
     grid = tuple(axis.count for axis in axes)
-    if stored is None or not stored.ranges or 0 in grid:
+    if stored is None or not stored.size or 0 in grid:
         return Tile(axes, (Encoding(dtype, fill=fill),), Columns.unwritten(grid))
     codecs = (stored.codec,) if stored.codec else ()
     encodings = (Encoding(dtype, codecs, fill=fill),)
@@ -129,8 +131,10 @@ def _beside(url: str, name: str) -> str:
     return places[0]
 
 
-def _fill(attributes: dict[str, Any], dtype: np.dtype[Any]) -> bytes | None:
-    said = attributes.get("_FillValue")
+def _fill(dataset: Dataset) -> bytes:
+    said, dtype = dataset.attributes.get("_FillValue"), dataset.dtype
+    if isinstance(said, str) and dtype.kind == "S":
+        said = said.encode("utf-8", "replace")
     if said is None or isinstance(said, str) or np.size(said) != 1:
-        return None
+        return dataset.default_fill
     return np.asarray(said).astype(dtype).tobytes()

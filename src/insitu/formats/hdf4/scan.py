@@ -39,6 +39,12 @@ __all__ = ["is_hdf4", "scan_hdf4"]
 VGROUP, NUMERIC_GROUP, DIMENSIONS, NUMBER_TYPE = 1965, 720, 701, 106
 LITTLE_ENDIAN = 4
 LARGEST = 2**62
+CHARACTER_TYPES = (3, 4)
+"""Filled by NUL, FILL_CHAR."""
+FILL_INTEGER = {1: -127, 2: -32767, 4: -2147483647}
+"""FILL_BYTE, FILL_SHORT, FILL_LONG, by their bytes."""
+FILL_FLOAT = 9.9692099683868690e36
+"""FILL_FLOAT and FILL_DOUBLE."""
 
 
 def is_hdf4(window: Window) -> bool:
@@ -153,11 +159,14 @@ def _dataset(found: Descriptors, group: Vgroup, groups: dict[int, Vgroup], table
         for tag, ref in group.members
         if tag == VGROUP and ref in groups and groups[ref].kind in ("Dim0.0", "UDim0.0")
     ]
-    dataset: Dataset = yield from _numeric(found, refs[0], [dim.name for dim in dims], attributes)
-    return dataset._replace(unlimited=dataset.unlimited or bool(dims and dims[0].kind == "UDim0.0"))
+    unlimited = bool(dims and dims[0].kind == "UDim0.0")
+    dataset: Dataset = yield from _numeric(found, refs[0], [dim.name for dim in dims], attributes, unlimited)
+    return dataset
 
 
-def _numeric(found: Descriptors, ref: int, dims: list[str], attributes: dict[str, Any]) -> Walk[Dataset]:
+def _numeric(
+    found: Descriptors, ref: int, dims: list[str], attributes: dict[str, Any], unlimited: bool = False
+) -> Walk[Dataset]:
     """A numeric data group: dimensions, type, data."""
     place = found.find(NUMERIC_GROUP, ref)
     if place is None:
@@ -184,10 +193,13 @@ def _numeric(found: Descriptors, ref: int, dims: list[str], attributes: dict[str
     dtype = _dtype(told, found, kind.offset)
     values = found.find(DATA, members.get(DATA, 0))
     stored = None if values is None else (yield from read_storage(found, values))
-    unlimited = bool(rank and not shape[0])
-    if unlimited and isinstance(stored, Pieces):  # as many as were written
+    unlimited = bool(rank) and (unlimited or not shape[0])
+    if unlimited and not isinstance(stored, Chunked):
+        # As many as were written. The record of dimensions is not renewed by rows that are appended later; the library
+        # counts by the length of the data, too (mfhdf, hdf_read_vars).
         row = math.prod(shape[1:]) * dtype.itemsize
-        shape = (sum(length for _, length in stored.ranges) // row if row else 0, *shape[1:])
+        rows = stored.size // row if row and stored is not None and stored.codec is None else shape[0] if stored else 0
+        shape = (rows, *shape[1:])
     if isinstance(stored, Pieces) and in_odd_pieces(stored, tuple(shape), dtype):
         stored = stored._replace(joined=(yield from joined_pieces(found, stored.ranges)))
     if isinstance(stored, Chunked):
@@ -195,7 +207,9 @@ def _numeric(found: Descriptors, ref: int, dims: list[str], attributes: dict[str
     if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize > LARGEST:
         raise FormatError(f"a dataset of {shape}", url=found.url, offset=record.offset, structure="dimensions")
     names = [*dims, *(f"fakeDim{number}" for number in range(len(dims), rank))][:rank]
-    return Dataset(_unique(names), tuple(shape), dtype, attributes, stored, unlimited, found.url)
+    return Dataset(
+        _unique(names), tuple(shape), dtype, attributes, stored, unlimited, found.url, _default_fill(told[1], dtype)
+    )
 
 
 def _unique(names: list[str]) -> tuple[str, ...]:
@@ -207,6 +221,17 @@ def _unique(names: list[str]) -> tuple[str, ...]:
             free, number = f"{name}_{number}", number + 1
         found.append(free)
     return tuple(found)
+
+
+def _default_fill(number_type: int, dtype: np.dtype[Any]) -> bytes:
+    """Return what the library shows where nothing was written and no `_FillValue` is given (netcdf.h of mfhdf)."""
+    if number_type in CHARACTER_TYPES:
+        return bytes(dtype.itemsize)
+    if dtype.kind == "f":
+        return np.array(FILL_FLOAT, dtype).tobytes()
+    # The one of the signed type, in the unsigned type too; there are none for 64 bits.
+    signed = np.array(FILL_INTEGER.get(dtype.itemsize, 0), f"i{dtype.itemsize}")
+    return signed.astype(signed.dtype.newbyteorder(dtype.byteorder)).tobytes()
 
 
 def _dtype(told: bytes, found: Descriptors, offset: int) -> np.dtype[Any]:

@@ -29,6 +29,8 @@ LARGEST_JOINED = 1 << 24
 """Bytes of compressed data that lies in several pieces: it is read, and kept."""
 LARGEST_TABLE = 1 << 28
 BLOCKS_LIMIT = 1 << 20
+HOLE = -1
+"""The offset of a linked block that was never written."""
 
 
 class Pieces(NamedTuple):
@@ -40,6 +42,16 @@ class Pieces(NamedTuple):
     """Compressed data that lies in several pieces, put together."""
     elsewhere: str | None = None
     """The name of another file, if the ranges are in that."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all ranges, holes included."""
+        return sum(length for _, length in self.ranges)
+
+    @property
+    def has_holes(self) -> bool:
+        """Whether blocks in the middle were never written: the library reads them as zeros, whatever the fill value."""
+        return any(offset == HOLE for offset, _ in self.ranges)
 
 
 class Chunked(NamedTuple):
@@ -105,8 +117,15 @@ def joined_pieces(found: Descriptors, ranges: list[tuple[int, int]]) -> Walk[byt
             url=found.url,
             structure="linked blocks",
         )
-    blocks = yield Exact(ranges)
-    return b"".join(blocks)
+    data: bytes = yield from _joined(ranges)
+    return data
+
+
+def _joined(ranges: list[tuple[int, int]]) -> Walk[bytes]:
+    """Read ranges one after the other, zeros where a block was never written."""
+    blocks = yield Exact([(offset, length) for offset, length in ranges if offset != HOLE])
+    written = iter(blocks)
+    return b"".join(bytes(length) if offset == HOLE else next(written) for offset, length in ranges)
 
 
 def read_bytes(found: Descriptors, place: Place) -> Walk[bytes]:
@@ -114,8 +133,8 @@ def read_bytes(found: Descriptors, place: Place) -> Walk[bytes]:
     ranges = yield from _plain(found, place)
     if sum(length for _, length in ranges) > LARGEST_TABLE:
         raise FormatError("a table is too large", url=found.url, offset=place.offset, structure="Vdata")
-    blocks = yield Exact(ranges)
-    return b"".join(blocks)
+    data: bytes = yield from _joined(ranges)
+    return data
 
 
 def _plain(found: Descriptors, place: Place) -> Walk[list[tuple[int, int]]]:
@@ -165,7 +184,7 @@ def _compression(head: bytes, url: str, offset: int) -> tuple[int, Codec | None]
 
 def _linked(found: Descriptors, head: bytes) -> Walk[list[tuple[int, int]]]:
     """Blocks of data, listed by tables that are chained."""
-    total, _, count, ref = struct.unpack_from(">iiiH", head, 2)
+    total, usual, count, ref = struct.unpack_from(">iiiH", head, 2)
     if not 0 < count <= BLOCKS_LIMIT:
         raise FormatError(f"tables of {count} blocks", url=found.url, structure="linked blocks")
     ranges: list[tuple[int, int]] = []
@@ -179,17 +198,24 @@ def _linked(found: Descriptors, head: bytes) -> Walk[list[tuple[int, int]]]:
         refs = struct.unpack_from(f">{min(count, len(data) // 2 - 1)}H", data, 2)
         (ref,) = struct.unpack_from(">H", data)
         for number in refs:
-            if not number or total <= 0:
+            if total <= 0:
+                break
+            if not number:
+                length = min(max(usual, 1), total)
+                ranges.append((HOLE, length))
+                total -= length
                 continue
             block = found.find(LINK, number)
             if block is None:
                 raise FormatError("a block is missing", url=found.url, structure="linked blocks")
             length = min(block.length, total)
-            if ranges and sum(ranges[-1]) == block.offset:
+            if ranges and ranges[-1][0] != HOLE and sum(ranges[-1]) == block.offset:
                 ranges[-1] = (ranges[-1][0], ranges[-1][1] + length)
             else:
                 ranges.append((block.offset, length))
             total -= length
+    if total > 0:  # what lies behind the last table was never written
+        ranges.append((HOLE, total))
     return ranges
 
 

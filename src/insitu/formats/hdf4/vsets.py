@@ -15,8 +15,8 @@ from insitu.errors import FormatError
 __all__ = ["TYPES", "Vdata", "Vgroup", "parse_vdata", "parse_vgroup", "value_of"]
 
 TYPES = {
-    # DFNT_* of hntdefs.h
-    3: "S1", 4: "S1", 5: "f4", 6: "f8", 20: "i1", 21: "u1", 22: "i2", 23: "u2", 24: "i4", 25: "u4", 26: "i8", 27: "u8",
+    # DFNT_* of hntdefs.h; 3, unsigned characters, are numbers to netCDF-4 and pyhdf alike.
+    3: "u1", 4: "S1", 5: "f4", 6: "f8", 20: "i1", 21: "u1", 22: "i2", 23: "u2", 24: "i4", 25: "u4", 26: "i8", 27: "u8",
 }  # fmt: skip
 LITTLE, NATIVE = 0x4000, 0x1000
 

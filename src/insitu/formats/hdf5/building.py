@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from insitu.errors import FormatError, InsituError
+from insitu.formats.hdf5.datatype import Datatype, parse_datatype
 from insitu.formats.hdf5.file import File
+from insitu.formats.hdf5.memo import remembered
 from insitu.formats.hdf5.neighbours import Neighbours
 from insitu.formats.hdf5.netcdf4 import Node, Variable, shown_attributes, variable_name
 from insitu.formats.hdf5.objects import Dataset
@@ -77,6 +79,8 @@ class Builder:
             groups = {name: made[id(child)] for name, child in branch.children}
             for name, place in branch.outside:
                 self._graft(branch, name, place, arrays[id(branch)], groups, above, scan)
+            if branch.group.problems:
+                self.problems.leave_out_attributes(branch.path, branch.group.problems)
             details = GroupDetails(
                 "hdf5",
                 dims={d.name: d.length for d in node.dimensions},
@@ -107,6 +111,8 @@ class Builder:
                 if variable.dataset.problem is not None:
                     raise variable.dataset.problem
                 arrays[variable.name] = self._array(variable)
+                if variable.dataset.problems:
+                    self.problems.leave_out_attributes(branch.join(variable.name), variable.dataset.problems)
             except InsituError as problem:
                 problem.located(
                     url=self.file.url, offset=variable.dataset.address + self.file.base, structure="dataset"
@@ -127,7 +133,19 @@ class Builder:
             dims = [f"{variable.name}_null"]
         dims += [f"{variable.name}_element_{axis}" for axis in range(len(dataset.datatype.shape))]
         attributes = shown_attributes(dataset.attributes, self.named)
-        return array_of(self.neighbours, self.window, self.file, dataset, tuple(shape), tuple(dims), attributes)
+        made = array_of(self.neighbours, self.window, self.file, dataset, tuple(shape), tuple(dims), attributes)
+        if made.details.enumeration is not None and (name := self._type_name(dataset.datatype)) is not None:
+            made = dataclasses.replace(made, details=dataclasses.replace(made.details, enumeration_name=name))
+        return made
+
+    def _type_name(self, datatype: Datatype) -> str | None:
+        """The name of the committed datatype that is equal to a dataset's, as netCDF finds it; None if none was met."""
+        for address, body in self.file.named_types.items():
+            named = remembered(parse_datatype, body)
+            if (named.kind, named.dtype, named.names) == (datatype.kind, datatype.dtype, datatype.names):
+                path = self.named(address)
+                return path.rpartition("/")[2] if path.startswith("/") else None
+        return None
 
     def _graft(
         self,
@@ -148,6 +166,8 @@ class Builder:
                 self.problems.note(path, f"the link leads nowhere ({place.file}:{place.path})")
                 return
             opened, target, inner = found
+            # A dot is the group itself, as in the paths of files.
+            inner = "/".join(part for part in inner.split("/") if part not in ("", "."))
             if (opened.window.url, target.address) in above:
                 self.problems.note(path, f"the link leads back to a group above it ({place.file}:{place.path})")
                 return
@@ -155,7 +175,7 @@ class Builder:
             asked = None if branch.asked is None else {n[len(path) + 1 :] for n in branch.asked if below(n, path)}
             problems = Problems(self.problems.errors)
             if isinstance(target, Dataset):
-                folder, _, leaf = inner.rstrip("/").rpartition("/")
+                folder, _, leaf = inner.rpartition("/")
                 group = scan(Place(opened.window, folder, {leaf}), problems, above)
                 if variable_name(leaf) in group.arrays:
                     arrays[name] = _apart(group.arrays[variable_name(leaf)], name, arrays)

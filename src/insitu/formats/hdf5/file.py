@@ -49,6 +49,8 @@ class File:
     """Whether global heaps lie in a cache image: values in them cannot be found by those who read data."""
     near: Callable[[int, int], bytes | None] = field(default=_nothing_near, repr=False)
     """The bytes of an absolute range if they are in memory: what a walk need not wait for, it need not ask for."""
+    named_types: dict[int, bytes] = field(default_factory=dict, repr=False)
+    """The datatype messages of committed datatypes that were met, by the address of the object."""
     undefined: int = field(init=False, default=0)
     """The address that means: nowhere."""
 

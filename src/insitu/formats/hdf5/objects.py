@@ -137,6 +137,8 @@ def read_object(
             for child in new:
                 objects[child] = None  # claimed: nobody else waits for it
             yield Side([read_object(file, child, objects, indexed, follow) for child in new])
+        elif DATATYPE in kinds:
+            file.named_types[address] = next(m.body for m in messages if m.kind == DATATYPE)
     except (InsituError, *DAMAGE) as problem:
         objects[address] = damaged(problem, offset=address + file.base, structure="object header")
 
@@ -244,8 +246,8 @@ def _values(file: File, messages: list[Message]) -> Walk[tuple[dict[str, Any], l
                 heaped.append((attribute.name, datatype, heap_records(file, attribute.data)))
             else:
                 del values[attribute.name]
-                if attribute.problem:
-                    problems[attribute.name] = attribute.problem
+                if attribute.name not in BOOKKEEPING:
+                    problems[attribute.name] = attribute.problem or "a reference to nothing"
     if heaped:
         found = yield from read_heap_values(file, [record for _, _, records in heaped for record in records])
         at = 0
@@ -257,6 +259,8 @@ def _values(file: File, messages: list[Message]) -> Walk[tuple[dict[str, Any], l
                 scales = [_addresses(file, value, datatype) for value in heap]
             if values[name] is NOTHING:
                 del values[name]
+                if name not in BOOKKEEPING:
+                    problems[name] = "a reference to nothing"
     return values, scales, problems
 
 

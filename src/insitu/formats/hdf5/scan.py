@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 
-from insitu.errors import FormatError, InsituError, UnsupportedError, VariableError
+from insitu.errors import FormatError, GroupError, InsituError, UnsupportedError, VariableError
 from insitu.formats.hdf5.building import Builder, Place, below
 from insitu.formats.hdf5.eos5 import INFORMATION, Structure, named_fields, read_structure
 from insitu.formats.hdf5.file import File
@@ -70,14 +70,14 @@ def _scan(neighbours: Neighbours, place: Place, problems: Problems, above: tuple
     if isinstance(picked, Outside):
         there = neighbours.open_beside(window, picked.file)
         if there is None or len(above) > LINKS_LIMIT:
-            raise VariableError(f"no group {place.group!r}: it is in {picked.file}", url=window.url)
+            raise GroupError(f"no group {place.group!r}: it is in {picked.file}", url=window.url)
         prefix = place.group.strip("/") + "/"
         names = None if place.names is None else {name.removeprefix(prefix) for name in place.names}
         return _scan(neighbours, Place(there, picked.path, names), problems, (*above, (there.url, -1)))
     builder = Builder(neighbours, window, file, problems, picked.wanted, picked.paths.path)
     graft = partial(_scan, neighbours)
     built = builder.build(picked.top, picked.nodes, (*above, (window.url, picked.top.group.address)), graft)
-    path = tuple(part for part in place.group.split("/") if part)
+    path = tuple(part for part in place.group.split("/") if part not in ("", "."))
     if any(link.name == INFORMATION for link in picked.top.group.links) if not path else path[0] == "HDFEOS":
         text = read_structure(neighbours, window)
         built = named_fields(built, Structure.of(text), path) if text else built
@@ -113,7 +113,7 @@ def _read(file: File, path: str, names: set[str] | None, settled: Callable[[Obje
     superblock = yield from begin(file)
     objects: Objects = {}
     indexed = names is None
-    parts = [part for part in path.split("/") if part]
+    parts = [part for part in path.split("/") if part not in ("", ".")]
     if not parts:
         yield from read_object(file, superblock.root, objects, indexed, _all_children)
         top = root = _group(objects, superblock.root)
@@ -187,7 +187,7 @@ def _locate(file: File, root: int, parts: list[str], objects: Objects) -> Walk[G
             raise found
         if not isinstance(found, Group):
             there = ", ".join(link.name for link in here.links[:12]) or "nothing"
-            raise VariableError(
+            raise GroupError(
                 f"no group {'/'.join(parts)!r}", url=file.url, hint=f"Where {name!r} should be there are: {there}"
             )
         here = found

@@ -90,12 +90,20 @@ def _whereabouts(image: Image, grid: tuple[int, ...]) -> tuple[npt.NDArray[np.in
     if offsets is None and counts is None:
         return None
     total = grid[0] * grid[1] * grid[2]
-    if offsets is None or offsets.size < total or offsets.dtype.kind != "u":
+    if offsets is None or offsets.size < total or offsets.dtype.kind not in "iu":
         tags.fail(f"{0 if offsets is None else offsets.size} strips or tiles where {total} should be", "StripOffsets")
+    if offsets.dtype.kind == "i" and offsets[:total].size and int(offsets[:total].min()) < 0:
+        tags.fail("a strip or tile lies before the file", "StripOffsets")
     # Only now: a hostile header may declare more strips than memory has room for.
     expected = _expected(image, grid) if image.compression == "none" else None
-    if counts is None and expected is not None:
-        counts = np.broadcast_to(expected, grid).transpose(2, 0, 1).reshape(-1)
+    if (
+        expected is not None
+        and (counts is None or counts.size < total)
+        and (counts is None or counts.dtype.kind in "iu")
+    ):
+        # Where nothing is compressed, counts that are left out can be computed.
+        computed = np.broadcast_to(expected, grid).transpose(2, 0, 1).reshape(-1)
+        counts = computed if counts is None else np.concatenate([counts.astype(np.int64), computed[counts.size :]])
     if counts is None or counts.size < total or counts.dtype.kind not in "iu":
         tags.fail(f"{0 if counts is None else counts.size} byte counts where {total} should be", "StripByteCounts")
     offset, length = (_by_place(column[:total], grid) for column in (offsets, counts))

@@ -7,10 +7,13 @@ rioxarray and GDAL understand too; a system without a number then goes unnamed.
 
 from __future__ import annotations
 
-import importlib
+import re
 from functools import lru_cache
 from typing import Any
 
+from insitu.forking import import_before_fork
+from insitu.formats.tiff.geography import REVISION
+from insitu.formats.tiff.units import METRE, UNKNOWN_LENGTH, Unit, linear_unit
 from insitu.formats.tiff.wkt import (
     GEOGRAPHIC,
     PRIME_MERIDIAN,
@@ -19,6 +22,8 @@ from insitu.formats.tiff.wkt import (
     ellipsoid_of,
     geographic_text,
     known,
+    local_text,
+    vertical_text,
     with_geographic,
 )
 
@@ -26,7 +31,8 @@ __all__ = ["crs_attributes"]
 
 MODEL_TYPE, CITATION = 1024, 1026
 PROJECTED, PROJECTED_CITATION, PROJECTION, METHOD, LINEAR_UNIT, VERTICAL = 3072, 3073, 3074, 3075, 3076, 4096
-UNITS = {9001: ("metre", 1.0), 9002: ("foot", 0.3048), 9003: ("US survey foot", 12 / 39.37)}
+VERTICAL_CITATION, VERTICAL_DATUM, VERTICAL_UNIT = 4097, 4098, 4099
+WITH_ELLIPSOIDAL_HEIGHT = 4979
 PE_STRING = "ESRI PE String = "
 
 METHODS: dict[int, tuple[str, dict[str, tuple[int, ...]]]] = {
@@ -68,7 +74,7 @@ def _attributes(items: tuple[tuple[int, Any], ...]) -> tuple[tuple[str, Any], ..
     keys = dict(items)
     code = _code(keys)
     try:
-        proj: Any = importlib.import_module("pyproj")
+        proj: Any = import_before_fork("pyproj")
     except ImportError:
         said = {"spatial_ref": code, "crs_wkt": code} if code else {}
         return tuple(said.items())
@@ -84,20 +90,57 @@ def _attributes(items: tuple[tuple[int, Any], ...]) -> tuple[tuple[str, Any], ..
 
 
 def _text(proj: Any, keys: dict[int, Any], code: str) -> str:
-    """The system as GDAL writes it: a number's by what PROJ knows of it, else by its parts; empty if it is not known."""
+    """The system as GDAL writes it: a number's by what PROJ knows of it, else by its parts, the heights too."""
+    if code:
+        try:
+            whole = _numbered_text(proj, keys, code)
+        except proj.exceptions.CRSError:  # no number of EPSG's
+            whole = _described_text(proj, keys)
+    else:
+        whole = _described_text(proj, keys)
+    return _with_heights(proj, keys, whole)
+
+
+def _numbered_text(proj: Any, keys: dict[int, Any], code: str) -> str:
     if keys.get(MODEL_TYPE) == 2 and SEMI_MAJOR in keys and "+" not in code:
         return geographic_text(proj, keys)
-    if code:
-        return _wkt(proj, _by_number(proj, keys, code))
-    named = keys.get(PROJECTED_CITATION)
+    return _wkt(proj, _by_number(proj, keys, code))
+
+
+def _described_text(proj: Any, keys: dict[int, Any]) -> str:
+    """A system without a number: geographic, projected, or local coordinates of which only the unit is known."""
+    model, named = keys.get(MODEL_TYPE), keys.get(PROJECTED_CITATION)
+    if model == 2:
+        return geographic_text(proj, {**keys, GEOGRAPHIC: USER_DEFINED})
     if isinstance(named, str) and named.startswith(PE_STRING):
         return _wkt(proj, proj.CRS.from_wkt(named.removeprefix(PE_STRING)))
-    crs = _projected(proj, keys) if keys.get(MODEL_TYPE) == 1 else None
-    if crs is None:
-        return ""
     name = named if isinstance(named, str) and named else keys.get(CITATION)
     name = name.strip("|") if isinstance(name, str) else None
-    return with_geographic(_wkt(proj, crs), geographic_text(proj, keys, alone=False), name)
+    crs = _projected(proj, keys) if model == 1 else None
+    if crs is None:
+        # GDAL takes projected coordinates of which nothing is known for metres, whatever their unit.
+        unit = METRE if model == 1 else linear_unit(proj, keys, UNKNOWN_LENGTH)
+        return local_text(name, unit or UNKNOWN_LENGTH)
+    return with_geographic(_wkt(proj, crs), geographic_text(proj, keys, alone=False), name or "unnamed")
+
+
+def _with_heights(proj: Any, keys: dict[int, Any], wkt: str) -> str:
+    """Add heights, by their number or described by a unit, a citation and a datum; GDAL shows none of GeoTIFF 1.0."""
+    found = re.match(r'(GEOGCS|PROJCS|LOCAL_CS)\["([^"]*)"', wkt)
+    if not keys.get(REVISION) or found is None:
+        return wkt
+    number, system = keys.get(VERTICAL_UNIT), known(keys, VERTICAL)
+    if system is not None and found[1] == "PROJCS":
+        numbered = proj.CRS.from_epsg(system)
+        return f'COMPD_CS["{found[2]} + {numbered.name}",{wkt},{_wkt(proj, numbered)}]'
+    unit = linear_unit(proj, {LINEAR_UNIT: number}) if number is not None and system is None else None
+    if unit is None:
+        return wkt
+    cited = keys.get(VERTICAL_CITATION)
+    name = cited if isinstance(cited, str) else None
+    heights = vertical_text(proj, name, known(keys, VERTICAL_DATUM), unit)
+    called = f"{found[2]} + {name if found[1] == 'LOCAL_CS' and name else 'unknown'}"
+    return f'COMPD_CS["{called}",{wkt},{heights}]'
 
 
 def _wkt(proj: Any, crs: Any) -> str:
@@ -117,14 +160,21 @@ def _code(keys: dict[int, Any]) -> str:
     if not isinstance(number, int) or not 0 < number < USER_DEFINED:
         return ""
     vertical = keys.get(VERTICAL)
-    if isinstance(vertical, int) and 0 < vertical < USER_DEFINED and vertical not in (4979, 5030):
+    if vertical == WITH_ELLIPSOIDAL_HEIGHT and number == 4326:
+        return f"EPSG:{WITH_ELLIPSOIDAL_HEIGHT}"
+    # Like GDAL: the numbers of vertical systems in files of GeoTIFF 1.0 are not to be trusted.
+    trusted = bool(keys.get(REVISION))
+    if trusted and isinstance(vertical, int) and 0 < vertical < USER_DEFINED and vertical not in (4979, 5030):
         return f"EPSG:{number}+{vertical}"
     return f"EPSG:{number}"
 
 
 def _by_number(proj: Any, keys: dict[int, Any], code: str) -> Any:
     try:
-        return _in_unit(proj, proj.CRS.from_user_input(code), keys.get(LINEAR_UNIT))
+        crs = proj.CRS.from_user_input(code)
+        if crs.is_compound and (number := crs.to_epsg(min_confidence=100)) is not None:
+            crs = proj.CRS.from_epsg(number)
+        return _in_unit(proj, crs, linear_unit(proj, keys) if LINEAR_UNIT in keys else None)
     except proj.exceptions.CRSError:
         if "+" not in code:
             raise
@@ -139,36 +189,32 @@ def _projected(proj: Any, keys: dict[int, Any]) -> Any:
         body["pm"] = keys[PRIME_MERIDIAN]
     number = known(keys, PROJECTION)
     if number is None:
-        definition = _projection(keys)
+        definition = _projection(proj, keys)
         return None if definition is None else proj.CRS.from_dict({**definition, **body})
-    unit = keys.get(LINEAR_UNIT, 9001)
+    unit = linear_unit(proj, keys)
     crs = proj.CRS.from_dict({"proj": "tmerc", **body}).to_json_dict()
     crs["conversion"] = proj.crs.CoordinateOperation.from_epsg(number).to_json_dict()
     crs["conversion"].pop("$schema", None)
-    return None if unit not in UNITS else _in_unit(proj, proj.CRS.from_json_dict(crs), unit)
+    return None if unit is None else _in_unit(proj, proj.CRS.from_json_dict(crs), unit)
 
 
-def _in_unit(proj: Any, crs: Any, unit: Any) -> Any:
+def _in_unit(proj: Any, crs: Any, unit: Unit | None) -> Any:
     """EPSG's system with the linear unit that the file insists on."""
     axes = crs.axis_info
-    if not crs.is_projected or unit not in UNITS or crs.is_compound:
+    if not crs.is_projected or unit is None or crs.is_compound:
         return crs
-    name, factor = UNITS[unit]
-    if all(abs(axis.unit_conversion_factor - factor) < 1e-9 for axis in axes):
+    if all(abs(axis.unit_conversion_factor - unit.factor) < 1e-9 for axis in axes):
         return crs
     said = crs.to_json_dict()
     for axis in said["coordinate_system"]["axis"]:
-        axis["unit"] = {
-            "type": "LinearUnit",
-            "name": name,
-            "conversion_factor": factor,
-            "id": {"authority": "EPSG", "code": unit},
-        }
+        axis["unit"] = {"type": "LinearUnit", "name": unit.name, "conversion_factor": unit.factor}
+        if unit.code:
+            axis["unit"]["id"] = {"authority": "EPSG", "code": unit.code}
     said.pop("id", None)
     return proj.CRS.from_json_dict(said)
 
 
-def _projection(keys: dict[int, Any]) -> dict[str, Any] | None:
+def _projection(proj: Any, keys: dict[int, Any]) -> dict[str, Any] | None:
     """A projection by its parameters, as PROJ takes them; None if its method is not known."""
     number = keys.get(METHOD)
     definition: dict[str, Any]
@@ -184,13 +230,13 @@ def _projection(keys: dict[int, Any]) -> dict[str, Any] | None:
         definition = {"proj": name, **found}
     else:
         return None
-    unit = UNITS.get(keys.get(LINEAR_UNIT, 9001))
+    unit = linear_unit(proj, keys)
     if unit is None:
         return None
     # False origins are in the unit of the coordinates, PROJ's are in metres.
-    definition["x_0"] = _first(keys, FALSE_EASTING) * unit[1]
-    definition["y_0"] = _first(keys, FALSE_NORTHING) * unit[1]
-    definition["to_meter"] = unit[1]
+    definition["x_0"] = _first(keys, FALSE_EASTING) * unit.factor
+    definition["y_0"] = _first(keys, FALSE_NORTHING) * unit.factor
+    definition["to_meter"] = unit.factor
     return definition
 
 

@@ -16,13 +16,15 @@ import numpy.typing as npt
 
 from insitu.formats.tiff.directory import Directory
 
-__all__ = ["KEY_TAGS", "TAGS", "Affine", "affine_of", "control_points", "geo_keys"]
+__all__ = ["KEY_TAGS", "REVISION", "TAGS", "Affine", "affine_of", "control_points", "geo_keys"]
 
 PIXEL_SCALE, TIE_POINTS, TRANSFORMATION = 33550, 33922, 34264
 KEY_DIRECTORY, DOUBLES, ASCIIS = 34735, 34736, 34737
 KEY_TAGS = (KEY_DIRECTORY, DOUBLES, ASCIIS)
 TAGS = (PIXEL_SCALE, TIE_POINTS, TRANSFORMATION, *KEY_TAGS)
 RASTER_TYPE, POINT = 1025, 2
+REVISION = 0
+"""Not a key of GeoTIFF: here stands the minor revision, 1 for GeoTIFF 1.1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,4 +125,6 @@ def _keys(raw: bytes, kind: str, numbers: bytes, text: bytes) -> tuple[tuple[int
             keys[key] = float(doubles[value]) if count == 1 else tuple(doubles[value : value + count].tolist())
         elif place == ASCIIS:
             keys[key] = text[value : value + count].rstrip(b"|\0").decode("utf-8", "replace")
+    if keys and table[1] == 1:
+        keys[REVISION] = int(table[2])
     return tuple(keys.items())

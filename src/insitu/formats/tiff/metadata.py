@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Mapping
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 
+from insitu.formats.problems import InsituWarning
 from insitu.formats.tiff.directory import Directory
 from insitu.formats.tiff.geography import POINT, RASTER_TYPE
+from insitu.sources.xml_prolog import declares_doctype
 
 __all__ = ["TAGS", "attributes_of", "colours_of_indices", "frames_of", "nodata_of"]
 
@@ -82,12 +85,21 @@ RESOLUTION_NAME = "TIFFTAG_RESOLUTIONUNIT"
 def _items(tags: Directory) -> dict[tuple[int | None, str], dict[str, str]]:
     """GDAL's metadata: by band (None: of the image) and role, name → text."""
     text = tags.text(GDAL_METADATA)
-    # No document type: entities would be expanded without a bound.
-    if not text or len(text) > MOST_XML or "<!" in text:
+    if not text:
         return {}
-    try:
-        root = ElementTree.fromstring(text.strip())
-    except (ElementTree.ParseError, ValueError):
+    root, problem = None, f"{len(text)} characters" if len(text) > MOST_XML else "it declares a document type"
+    # No document type: entities would be expanded without a bound.
+    if len(text) <= MOST_XML and not declares_doctype(text.strip()):
+        try:
+            root = ElementTree.fromstring(text.strip())
+        except (ElementTree.ParseError, ValueError) as error:
+            problem = str(error)
+    if root is None:
+        warnings.warn(
+            f"left out: GDAL's metadata of an image (scale, offset, units and others) cannot be read: {problem}",
+            InsituWarning,
+            stacklevel=2,
+        )
         return {}
     found: dict[tuple[int | None, str], dict[str, str]] = {}
     for item in root.iter("Item"):

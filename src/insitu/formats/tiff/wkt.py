@@ -6,8 +6,11 @@ in the order and the digits of GDAL, so that rioxarray shows the same text.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
+
+from insitu.formats.tiff.units import DEGREE, UNKNOWN_LENGTH, Unit, angular_unit
 
 __all__ = [
     "GEOGRAPHIC",
@@ -17,13 +20,18 @@ __all__ = [
     "ellipsoid_of",
     "geographic_text",
     "known",
+    "local_text",
+    "vertical_text",
     "with_geographic",
 ]
 
 GEOGRAPHIC, CITATION, DATUM, ELLIPSOID = 2048, 2049, 2050, 2056
 SEMI_MAJOR, SEMI_MINOR, FLATTENING, PRIME_MERIDIAN = 2057, 2058, 2059, 2061
 USER_DEFINED = 32767
-DEGREE = 'UNIT["degree",0.0174532925199433,AUTHORITY["EPSG","9122"]]'
+MERIDIAN_NUMBER = 2051
+WGS84 = 298.257223563
+NO_ELLIPSOID = "unretrievable - using WGS84"
+"""What GDAL calls an ellipsoid of which nothing is known."""
 GRS80, GRS80_MINOR = 298.257222101, 6356752.314140356
 BY_AXES = {7008, 7019}
 """Ellipsoids that GDAL knows by their axes: a system on them is never quite that of EPSG."""
@@ -41,12 +49,15 @@ def ellipsoid_of(proj: Any, keys: dict[int, Any]) -> tuple[float, float]:
     """The larger half axis in metres, and the inverse flattening (0: a sphere)."""
     major = keys.get(SEMI_MAJOR)
     if not isinstance(major, float) or major <= 0:
-        code, number = known(keys, GEOGRAPHIC), known(keys, ELLIPSOID)
-        if code is None and number is not None:
+        code, number, datum = known(keys, GEOGRAPHIC), known(keys, ELLIPSOID), known(keys, DATUM)
+        if code is not None:
+            body = proj.CRS.from_epsg(code).ellipsoid
+            return float(body.semi_major_metre), float(body.inverse_flattening)
+        if number is not None:
             body = proj.crs.Ellipsoid.from_epsg(number)
         else:
-            body = proj.CRS.from_epsg(code or 4326).ellipsoid
-        return float(body.semi_major_metre), float(body.inverse_flattening)
+            body = proj.CRS.from_epsg(4326 if datum is None else _system_of(datum)).ellipsoid
+        return float(body.semi_major_metre), _inverse_flattening(body)
     inverse = keys.get(FLATTENING)
     if isinstance(inverse, float) and abs(inverse - GRS80) > 1e-9:
         return major, inverse
@@ -55,17 +66,30 @@ def ellipsoid_of(proj: Any, keys: dict[int, Any]) -> tuple[float, float]:
     return major, 0.0 if abs(major - minor) < ROUND else major / (major - minor)
 
 
+def _system_of(datum: int) -> int:
+    """The geographic system of a datum has, as a rule, its number less two thousand."""
+    return datum - 2000
+
+
+def _inverse_flattening(body: Any) -> float:
+    """GDAL computes it of both axes, which changes the last digits; but not those of WGS 84."""
+    major, minor = float(body.semi_major_metre), float(body.semi_minor_metre)
+    if abs(major - minor) < ROUND:
+        return 0.0
+    inverse = major / (major - minor)
+    return WGS84 if abs(inverse - WGS84) < 1e-9 else inverse
+
+
 def geographic_text(proj: Any, keys: dict[int, Any], *, alone: bool = True) -> str:
     """`GEOGCS[…]` of a geographic system that the keys describe, alone or as part of a projected one."""
     code = known(keys, GEOGRAPHIC)
     said = _citation(keys)
-    datum, datum_mark = said.get("datum", "unknown"), ""
-    body, body_mark = said.get("ellipsoid", "unknown"), ""
-    name, mark = said.get("gcs name", said.get("", "unknown")), ""
+    datum, datum_mark = said.get("datum", "unnamed"), ""
+    body, body_mark = said.get("ellipsoid", "unnamed") if SEMI_MAJOR in keys else NO_ELLIPSOID, ""
+    name, mark = said.get("gcs name", said.get("", "")), ""
     number = known(keys, DATUM)
     if code is not None or number is not None:
-        # The geographic system of a datum has, as a rule, its number less two thousand.
-        numbered = proj.CRS.from_epsg(code if code is not None else (number or 0) - 2000)
+        numbered = proj.CRS.from_epsg(code if code is not None else _system_of(number or 0))
         text = str(numbered.to_wkt("WKT1_GDAL", output_axis_rule=True))
         if code is not None and alone and not any(f'"EPSG","{shape}"' in text for shape in BY_AXES):
             return text
@@ -77,14 +101,45 @@ def geographic_text(proj: Any, keys: dict[int, Any], *, alone: bool = True) -> s
             datum, body, body_mark, datum_mark = found[1], found[2], found[3] or "", found[4] or ""
         if code is not None:
             name, mark = re.findall(r'^GEOGCS\["([^"]*)"', text)[0], f',AUTHORITY["EPSG","{code}"]'
+        elif number is not None and not name:
+            name = proj.crs.Datum.from_epsg(number).name.removesuffix(" ensemble")
     elif (shape := known(keys, ELLIPSOID)) is not None:
         body, body_mark = proj.crs.Ellipsoid.from_epsg(shape).name, f',AUTHORITY["EPSG","{shape}"]'
     major, inverse = ellipsoid_of(proj, keys)
-    meridian = keys.get(PRIME_MERIDIAN, 0.0)
-    meridian = meridian if isinstance(meridian, float) else 0.0
     spheroid = f'SPHEROID["{body}",{major:.15g},{inverse:.15g}{body_mark}]'
-    prime = f'PRIMEM["{said.get("primem", "Greenwich")}",{meridian:.15g}]'
-    return f'GEOGCS["{name}",DATUM["{datum}",{spheroid}{datum_mark}],{prime},{DEGREE},AXIS["Latitude",NORTH],AXIS["Longitude",EAST]{mark}]'
+    prime = _prime_meridian(proj, keys, said.get("primem"))
+    # A system with a number has the unit that EPSG gives it.
+    unit = DEGREE if code is not None else angular_unit(keys)
+    return f'GEOGCS["{name or "unknown"}",DATUM["{datum}",{spheroid}{datum_mark}],{prime},{unit.wkt},AXIS["Latitude",NORTH],AXIS["Longitude",EAST]{mark}]'
+
+
+def _prime_meridian(proj: Any, keys: dict[int, Any], name: str | None) -> str:
+    """`PRIMEM[…]`, its longitude in degrees."""
+    number, longitude = known(keys, MERIDIAN_NUMBER), keys.get(PRIME_MERIDIAN)
+    if number is not None and not isinstance(longitude, float):
+        meridian = proj.crs.PrimeMeridian.from_epsg(number)
+        degrees = math.degrees(meridian.longitude * meridian.unit_conversion_factor)
+        return f'PRIMEM["{meridian.name}",{degrees:.15g}]'
+    if isinstance(longitude, float):
+        return f'PRIMEM["{name or ("unnamed" if longitude else "Greenwich")}",{longitude:.15g}]'
+    return f'PRIMEM["{name or "Greenwich"}",0]'
+
+
+def local_text(name: str | None, unit: Unit = UNKNOWN_LENGTH) -> str:
+    """`LOCAL_CS[…]` of coordinates of which only a name, perhaps, and the unit are known."""
+    return f'LOCAL_CS["{_quotable(name) or "unnamed"}",{unit.wkt},AXIS["Easting",EAST],AXIS["Northing",NORTH]]'
+
+
+def vertical_text(proj: Any, name: str | None, datum: int | None, unit: Unit) -> str:
+    """`VERT_CS[…]` of heights that the keys describe by a citation, a datum and a unit."""
+    said = '"unknown",2005'
+    if datum is not None:
+        said = f'"{proj.crs.Datum.from_epsg(datum).name}",2005,AUTHORITY["EPSG","{datum}"]'
+    return f'VERT_CS["{_quotable(name)}",VERT_DATUM[{said}],{unit.wkt},AXIS["Up",UP]]'
+
+
+def _quotable(name: str | None) -> str:
+    return name if name and '"' not in name else ""
 
 
 def _citation(keys: dict[int, Any]) -> dict[str, str]:

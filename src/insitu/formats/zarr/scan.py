@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from insitu.errors import AccessError, FormatError, InsituError, NotFoundError, SourceError, VariableError
+from insitu.errors import AccessError, FormatError, GroupError, InsituError, NotFoundError, SourceError
 from insitu.formats.problems import Problems
 from insitu.formats.zarr.sharded import Sharded
 from insitu.formats.zarr.store import Store
@@ -122,7 +122,7 @@ def _scan(holder: Holder, group: str | None, variables: Collection[str] | None, 
 
     nodes = nodes_of({key: value for key, value in documents.items() if _within(key, below)}, leave_out)
     if below and below not in nodes and not any(path.startswith(f"{below}/") for path in nodes):
-        raise VariableError(f"no group {group!r}", url=holder.url)
+        raise GroupError(f"no group {group!r}", url=holder.url)
 
     def tile_of(path: str, array: ArrayMetadata) -> Tile:
         real = "" if path == alias else path

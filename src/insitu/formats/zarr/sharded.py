@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from insitu.codecs import decode
 from insitu.errors import FormatError, InsituError, NotFoundError, TruncatedError, UnsupportedError
+from insitu.forking import fork_safe_lock
 from insitu.formats.zarr.keyed import numbers
 from insitu.model import UNWRITTEN, Axis, ChunkState, ChunkTable, Located, Source
 from insitu.model.axis import Indices
@@ -39,7 +40,7 @@ class Indexes:
     """Indexes read so far, the least recently used forgotten first. None: the shard was never written."""
 
     def __init__(self, limit: int = REMEMBERED) -> None:
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         self._found: OrderedDict[tuple[int, ...], Index | None] = OrderedDict()
         self._limit = limit
         self._size = 0

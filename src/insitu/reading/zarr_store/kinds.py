@@ -69,7 +69,7 @@ def form_of(array: VirtualArray) -> Form:
             return _cftime(calendars.pop())
         if array.details.varying == "sequence":
             raise UnsupportedError("its values are sequences of varying length, which Zarr's readers do not know")
-        return Form(np.dtype(object), _texts, {}, "", text=True)
+        return _text_form(array)
     if dtype.kind in "iufcb":
         if dtype.itemsize > (16 if dtype.kind == "c" else 8):
             wide = np.dtype("<c16" if dtype.kind == "c" else "<f8")
@@ -102,17 +102,30 @@ def _cftime(calendar: str) -> Form:
     return Form(np.dtype("<i8"), convert, {"units": units, "calendar": calendar}, _NEVER)
 
 
-def _texts(values: Values) -> Values:
-    out = np.empty(values.shape, object)
-    out.reshape(-1)[:] = [_text(value) for value in values.reshape(-1)]
-    return out
+def _text_form(array: VirtualArray) -> Form:
+    """Texts; those that are missing by an attribute of their file are written as that attribute says, which is beside them as `missing_value`
+
+    Zarr's texts know no missing ones: a mark that only some of the files have would hide texts of the others.
+    """
+    kinds = [kind for tile in array.tiles for kind in tile.packings.kinds]
+    marks = {mark for kind in kinds for mark in kind.missing if isinstance(mark, str)}
+    if len(marks) > 1 or (marks and not all(kind.missing for kind in kinds)):
+        raise UnsupportedError(f"its files mark missing texts differently: {', '.join(map(repr, sorted(marks)))}")
+    mark = next(iter(marks), "")
+
+    def convert(values: Values) -> Values:
+        out = np.empty(values.shape, object)
+        out.reshape(-1)[:] = [_text(value, mark) for value in values.reshape(-1)]
+        return out
+
+    return Form(np.dtype(object), convert, {"missing_value": mark} if marks else {}, mark, text=True)
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, missing: str) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if value is None or (isinstance(value, float) and np.isnan(value)):
-        return ""  # no file covers this place
+        return missing  # or no file covers this place
     raise UnsupportedError(f"{type(value).__name__} objects have no form in Zarr")

@@ -9,17 +9,20 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from insitu.codecs import decode
-from insitu.errors import FormatError, InsituError, ModelError, NotFoundError, UnsupportedError
-from insitu.model import ABSENT, INLINE, UNWRITTEN, VirtualGroup
-from insitu.references.icechunk.place import exists, wanted
-from insitu.references.icechunk.read import waited
-from insitu.references.icechunk.write import committed, put, refer, repository, writing_of
+from insitu.errors import FormatError, InsituError, ModelError, NotFoundError, StaleSourceError, UnsupportedError
+from insitu.model import ABSENT, INLINE, UNWRITTEN, Axis, Columns, Encoding, Source, Tile, VirtualGroup
+from insitu.references.appending import MEANING, AppendReport, Reader, plan_append
+from insitu.references.icechunk.place import Version, exists, wanted
+from insitu.references.icechunk.read import open_icechunk, waited
+from insitu.references.icechunk.write import ConflictError, committed, one_writer, put, refer, repository, writing_of
+from insitu.references.urls import absolute
 from insitu.references.writing import Writing
 from insitu.sources import open_source
 from insitu.zarr_metadata.said import Said
@@ -29,8 +32,10 @@ __all__ = ["append_icechunk"]
 REWRITE = 64 << 20
 """Bytes of an array that an append may write natively."""
 _ALIKE = ("data_type", "codecs", "fill_value", "dimension_names", "chunk_key_encoding")
-_MEANING = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned", "units", "calendar", "dtype")
-"""Attributes that say how stored values are meant: one array has one of each."""
+_COPIED = "insitu:copied_sources"
+"""Key of a commit's metadata: the sources whose values were copied, so that no reference names them."""
+_TRIES = 20
+"""How often an append that lost against another writer starts again from the new tip."""
 
 
 def append_icechunk(
@@ -40,9 +45,10 @@ def append_icechunk(
     *,
     message: str | None = None,
     rewrite: int = REWRITE,
+    read: Reader | None = None,
     storage_options: Mapping[str, Any] | None = None,
-) -> str:
-    """Add a tree along a dimension, as a new version.
+) -> AppendReport:
+    """Add a tree along a dimension, as a new version. What is there already is skipped: see `plan_append`.
 
     Parameters
     ----------
@@ -56,35 +62,127 @@ def append_icechunk(
         Of the commit.
     rewrite
         Bytes that may be written natively for an array that ends within a chunk; 0: such an append is refused.
+    read
+        Reads labels, so that overlaps are found; None: labels are not compared.
     storage_options
         See `insitu.sources.open_source`.
-
-    Returns
-    -------
-    str
-        The id of the new snapshot.
     """
     version = wanted(url)
     if version.kind != "branch":
         raise UnsupportedError(f"a {version.kind} cannot be written to", url=url, hint="Name a branch: ?branch=NAME")
     if not exists(version.url, storage_options):
         raise NotFoundError("there is no Icechunk repository", url=version.url)
-    writing = writing_of(group, 0, storage_options)
-    session = repository(version, writing, storage_options).writable_session(version.name)
+    if not any(dim in array.dims for _, array in group.all_arrays()):
+        raise ModelError(f"no array has a dimension {dim!r}", hint="Name one of its dimensions")
+    for last in [False] * _TRIES + [True]:
+        try:
+            with one_writer(version):
+                return _append(group, url, version, dim, message, rewrite, read, storage_options)
+        except ConflictError:
+            # Without labels nothing tells whether these steps may come behind those of the other writer.
+            if last or read is None or not any(name == dim for name in group.arrays):
+                raise
+    raise AssertionError("unreachable")
+
+
+def _append(
+    group: VirtualGroup,
+    url: str,
+    version: Version,
+    dim: str,
+    message: str | None,
+    rewrite: int,
+    read: Reader | None,
+    storage_options: Mapping[str, Any] | None,
+) -> AppendReport:
+    opened = repository(version, writing_of(group, 0, storage_options), storage_options)
+    session = opened.writable_session(version.name)
+    old = _reachable(f"{version.url}?snapshot={session.snapshot_id}", url, storage_options)
+    if (report := _held_as_copy(opened, session.snapshot_id, group, dim, url)) is not None:
+        return report
+    plan = plan_append(old, group, dim, target=url, read=read)
+    if plan.group is not None:
+        rest = plan.group if read is None else _whole_labels(plan.group, dim, read)
+        copied = _write(session, writing_of(rest, 0, storage_options), dim, rewrite)
+        metadata = {_COPIED: [_record(source) for source in copied]} if copied else None
+        committed(session, message or f"Appended along {dim} by insitu", version, metadata)
+    return plan.report(url, dim)
+
+
+def _whole_labels(group: VirtualGroup, dim: str, read: Reader) -> VirtualGroup:
+    """Return the tree with one chunk for labels that are kept as values: what was skipped of them cut through their chunk."""
+    arrays = dict(group.arrays)
+    for name, array in group.arrays.items():
+        if array.dims == (dim,) and not array.sources and not array.dtype.hasobject and array.shape[0]:
+            values = np.ascontiguousarray(read(array))
+            axis, chunk = Axis.regular(len(values), len(values)), Columns.inlined((1,), values.tobytes())
+            tile = Tile((axis,), (Encoding(values.dtype),), chunk)
+            arrays[name] = replace(array, tiles=(tile,), origins=np.zeros((1, 1), np.int64))
+    return replace(group, arrays=arrays)
+
+
+def _reachable(tip: str, url: str, storage_options: Mapping[str, Any] | None) -> VirtualGroup:
+    """Return what a snapshot holds, its references loaded; a file that changed since is named with its way out."""
+    old = open_icechunk(tip, storage_options=storage_options)
+    try:
+        for _, array in old.all_arrays():
+            for tile in array.tiles:
+                len(tile.chunks.sources)
+    except StaleSourceError as problem:
+        raise StaleSourceError(
+            f"{url} holds an earlier version of this file: {problem.message}",
+            url=problem.url,
+            hint="Scan the files and save the repository anew, which adds a version",
+        ) from None
+    return old
+
+
+def _record(source: Source) -> dict[str, Any]:
+    return {"url": absolute(source.url), "size": source.size, "etag": source.etag, "modified": source.modified}
+
+
+def _held_as_copy(opened: Any, snapshot: str, group: VirtualGroup, dim: str, url: str) -> AppendReport | None:
+    """Return the report of an append all of whose files were copied into the repository before; None: some were not."""
+    sources = {absolute(s.url): s for _, array in group.all_arrays() if dim in array.dims for s in array.sources}
+    if not sources:
+        return None
+    held: dict[str, Source] = {}
+    for version in opened.ancestry(snapshot_id=snapshot):
+        for row in (version.metadata or {}).get(_COPIED, ()):
+            held.setdefault(row["url"], Source(row["url"], row["size"], row["etag"], row["modified"]))
+    for name in sources.keys() & held.keys():
+        if (reason := held[name].difference(sources[name])) is not None:
+            raise StaleSourceError(
+                f"{url} holds values of an earlier version of this file: {reason}",
+                url=name,
+                hint="Scan the files and save the repository anew, which adds a version",
+            )
+    if sources.keys() <= held.keys():
+        return AppendReport(url, dim, 0, (), tuple(sources))
+    return None
+
+
+def _write(session: Any, writing: Writing, dim: str, rewrite: int) -> list[Source]:
+    """Write the new steps into a session; return the sources whose values were copied and that no reference names."""
     store = session.store
     new = {path: writing.array_documents[f"{path}/zarr.json"] for path in writing.arrays}
-    grown = [path for path, array in writing.arrays.items() if dim in array.array.dims]
-    if not grown:
-        raise ModelError(f"no array has a dimension {dim!r}", hint="Name one of its dimensions")
     old = waited(_fetched(store, list(new)))
-    plans = {}
     # Everything is looked at before anything is written.
-    for path in new:
-        plans[path] = _plan(path, old.get(path), new[path], dim, rewrite, writing) if path in grown else None
+    plans = {
+        path: _plan(path, old.get(path), new[path], dim, rewrite, writing)
+        for path, array in writing.arrays.items()
+        if dim in array.array.dims
+    }
+    referred: set[str] = set()
+    copied: dict[str, Source] = {}
     for path, plan in plans.items():
-        if plan is not None:
-            _grow(store, writing, path, old[path], plan)
-    return committed(session, message or f"Appended along {dim} by insitu", version)
+        _grow(store, writing, path, old[path], plan)
+        for source in writing.arrays[path].array.sources:
+            if plan[2]:
+                referred.add(source.url)
+            else:
+                copied[source.url] = source
+    return [source for name, source in copied.items() if name not in referred]
 
 
 async def _fetched(store: Any, paths: list[str]) -> dict[str, dict[str, Any]]:
@@ -103,7 +201,7 @@ def _plan(
     for name in _ALIKE:
         if not _equal(old.get(name), new.get(name)):
             raise _differs(path, name, old.get(name), new.get(name))
-    for name in _MEANING:
+    for name in MEANING:
         one, other = (document.get("attributes", {}).get(name) for document in (old, new))
         if one != other:
             raise _differs(path, f"attribute {name}", one, other)

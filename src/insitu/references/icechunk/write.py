@@ -11,7 +11,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,12 +33,23 @@ from insitu.references.icechunk.place import (
     wanted,
 )
 from insitu.references.icechunk.read import ours, waited
+from insitu.references.target import lock_directory
 from insitu.references.writing import Block, Writing
 from insitu.sources import open_source
 from insitu.sources.listing import local_path
 from insitu.zarr_metadata.said import Said
 
-__all__ = ["committed", "documents_of", "put", "refer", "repository", "write_icechunk", "writing_of"]
+__all__ = [
+    "ConflictError",
+    "committed",
+    "documents_of",
+    "one_writer",
+    "put",
+    "refer",
+    "repository",
+    "write_icechunk",
+    "writing_of",
+]
 
 SPLIT = 250_000
 """References of a manifest: about 10 MB of memory when one chunk of it is asked for."""
@@ -88,13 +100,25 @@ def write_icechunk(
     if mode == "x" and exists(version.url, storage_options):
         raise UnsupportedError("there is a repository already", url=version.url, hint='Use mode="w" to add a version')
     writing = writing_of(group, inline_threshold, storage_options)
-    session = repository(version, writing, storage_options).writable_session(version.name)
-    store = session.store
-    waited(_cleared(store))
-    waited(put(store, documents_of(writing)))
-    for path in writing.arrays:
-        refer(store, writing, path)
-    return committed(session, message or "Saved by insitu", version)
+    with one_writer(version):
+        session = repository(version, writing, storage_options).writable_session(version.name)
+        store = session.store
+        waited(_cleared(store))
+        waited(put(store, documents_of(writing)))
+        for path in writing.arrays:
+            refer(store, writing, path)
+        return committed(session, message or "Saved by insitu", version)
+
+
+@contextmanager
+def one_writer(version: Version) -> Iterator[None]:
+    """Keep other writers of ours out of a repository on this machine: there the library's commits do not exclude each other."""
+    path = local_path(version.url)
+    if path is None or not os.path.isdir(path):
+        yield
+        return
+    with lock_directory(path):
+        yield
 
 
 def writing_of(
@@ -311,13 +335,17 @@ def _lengths(block: Block, sizes: dict[str, int], storage_options: Mapping[str, 
     return length
 
 
-def committed(session: Any, message: str, version: Version) -> str:
+class ConflictError(SourceError):
+    """Somebody else committed to the branch in the meantime."""
+
+
+def committed(session: Any, message: str, version: Version, metadata: Mapping[str, Any] | None = None) -> str:
     """Make what was written the new tip of the branch."""
     icechunk = library()
     try:
-        return str(session.commit(message))
+        return str(session.commit(message, metadata=None if metadata is None else dict(metadata)))
     except icechunk.ConflictError:
-        raise SourceError(
+        raise ConflictError(
             "somebody else committed to this branch in the meantime", url=version.url, hint="Try again"
         ) from None
     except (icechunk.IcechunkError, ValueError) as problem:

@@ -7,7 +7,6 @@ files come whole. The files are plain Parquet; any tool can query them.
 from __future__ import annotations
 
 import io
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from insitu.errors import FormatError, NotFoundError, StaleSourceError, TruncatedError
+from insitu.forking import fork_safe_lock
 from insitu.sources import open_source
 
 __all__ = ["GROUP", "Part", "Writer"]
@@ -69,7 +69,7 @@ class Part:
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     known: dict[str, Any] = field(default_factory=dict, repr=False)
     """The footer, and the bytes of a small file, once read."""
-    lock: Any = field(default_factory=threading.Lock, repr=False)
+    lock: Any = field(default_factory=fork_safe_lock, repr=False)
 
     def columns(self, group: int, names: Sequence[str]) -> dict[str, Any]:
         """Columns of one group of rows, as Arrow arrays."""
@@ -95,11 +95,10 @@ class Part:
 
     def whole(self, names: Sequence[str]) -> dict[str, Any]:
         """Columns of all rows."""
-        if not self.rows:
-            return {}
         data = self._fetch(0, self.nbytes)
         try:
             file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+            self._check(file.metadata)
             table = file.read(columns=list(names), use_threads=False).combine_chunks()
             return {name: table.column(name).combine_chunks() for name in names}
         except (pa.ArrowException, OSError, ValueError, KeyError) as problem:
@@ -109,17 +108,28 @@ class Part:
         try:
             if self.nbytes <= SMALL:
                 data = self._fetch(0, self.nbytes)
-                self.known["meta"] = pq.read_metadata(pa.BufferReader(data))
+                self.known["meta"] = self._check(pq.read_metadata(pa.BufferReader(data)))
                 self.known["data"] = data
                 return
             length = min(max(self.footer, TAIL), self.nbytes)
             begin = self.nbytes - length
             tail = self._fetch(begin, length)
-            self.known["meta"] = pq.read_metadata(pa.PythonFile(_Window(self.nbytes, begin, tail), "r"))
+            self.known["meta"] = self._check(pq.read_metadata(pa.PythonFile(_Window(self.nbytes, begin, tail), "r")))
         except (pa.ArrowException, OSError, ValueError) as problem:
             if isinstance(problem, NotFoundError | StaleSourceError | TruncatedError):
                 raise
             raise FormatError(f"the footer cannot be read: {problem}", url=self.url, structure="footer") from None
+
+    def _check(self, meta: Any) -> Any:
+        """Refuse a file that does not have the rows that the root says, in groups of the agreed size."""
+        if meta.num_rows != self.rows:
+            raise FormatError(
+                f"the file has {meta.num_rows} rows, and the root says {self.rows}", url=self.url, structure="footer"
+            )
+        sizes = [meta.row_group(group).num_rows for group in range(meta.num_row_groups)]
+        if any(size != GROUP for size in sizes[:-1]) or any(size > GROUP for size in sizes[-1:]):
+            raise FormatError(f"the groups of rows are not of {GROUP}", url=self.url, structure="footer")
+        return meta
 
     def _fetch(self, begin: int, length: int) -> bytes:
         try:

@@ -193,17 +193,19 @@ class SparseRows:
         """Where cells lie."""
         wanted = flat(cells, self.shape)
         stored = self.stored
-        base = stored.first // GROUP
         group = np.searchsorted(self.starts, wanted, side="right") - 1
         row = np.full(len(wanted), -1, np.int64)
-        for k in np.unique(group[group >= 0]).tolist():
+        for k in np.unique(group).tolist():
             here = np.flatnonzero(group == k)
-            low = max(stored.first - (base + k) * GROUP, 0)
-            high = min(stored.first + stored.count - (base + k) * GROUP, GROUP)
-            numbers = stored.page(base + k, ("cell",)).columns["cell"][low:high]
-            at = np.minimum(np.searchsorted(numbers, wanted[here]), len(numbers) - 1)
-            there = numbers[at] == wanted[here]
-            row[here[there]] = (base + k) * GROUP + low + at[there] - stored.first
+            there = np.zeros(len(here), bool)
+            if k >= 0:
+                begin, numbers = self._numbers(k)
+                at = np.minimum(np.searchsorted(numbers, wanted[here]), len(numbers) - 1)
+                there = numbers[at] == wanted[here]
+                row[here[there]] = begin + at[there]
+            # A cell behind all rows of its group was never written only if the next group begins where the root says.
+            if k + 1 < len(self.starts) and (k < 0 or (wanted[here] > numbers[-1]).any()):
+                self._numbers(k + 1)
         found = row >= 0
         result = {name: np.zeros(len(wanted), np.int64) for name in COLUMN_NAMES}
         result["source"][:] = UNWRITTEN
@@ -213,6 +215,20 @@ class SparseRows:
         for name, column in result.items():
             column[found] = getattr(rows, name)
         return Located(**result, inline=rows.inline)
+
+    def _numbers(self, k: int) -> tuple[int, Indices]:
+        """The first row of a group, counted from the table's first, and the cells that the group has rows for."""
+        stored = self.stored
+        start = (stored.first // GROUP + k) * GROUP
+        low, high = max(stored.first - start, 0), min(stored.first + stored.count - start, GROUP)
+        numbers = stored.page(start // GROUP, ("cell",)).columns["cell"][low:high]
+        if int(numbers[0]) != int(self.starts[k]):
+            raise FormatError(
+                f"a group of rows begins with cell {numbers[0]}, and the root says {self.starts[k]}",
+                url=stored.part.url,
+                structure="cell",
+            )
+        return start + low - stored.first, numbers
 
     def take(self, axis: int, cells: Indices | slice) -> Selected:
         """The table of these cells along one axis."""

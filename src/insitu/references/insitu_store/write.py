@@ -1,12 +1,13 @@
-"""How is a tree saved, and how is more appended to it?
+"""How is a tree saved?
 
 Rows go into new files, block by block in bounded memory; then the root that names them takes the old one's place in one atomic step. A crash before leaves
-the old state; a second writer that comes later is told so and its files are removed. Appending writes only what is new.
+the old state; a second writer that comes later is told so and its files are removed.
 """
 
 from __future__ import annotations
 
 import uuid
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from insitu.errors import InsituError, NotFoundError, SourceError, UnsupportedError
+from insitu.errors import InsituError, InsituWarning, NotFoundError, SourceError, UnsupportedError
 from insitu.model import (
     ABSENT,
     INLINE,
@@ -42,7 +43,7 @@ from insitu.references.insitu_store.values import dtype_to, pack
 from insitu.references.listed import Listed
 from insitu.references.target import Folder, folder
 
-__all__ = ["StoreUpdate", "restore_previous", "write_store"]
+__all__ = ["ConflictError", "StoreUpdate", "restore_previous", "write_store"]
 
 _LARGEST = 1 << 34
 """Cells of a grid that are written one by one; what is larger must be sparse."""
@@ -56,6 +57,10 @@ _WIDTHS: dict[str, type[Any]] = {
 Named = Callable[[str], str]
 
 
+class ConflictError(SourceError):
+    """Another writer has changed the store in the meantime."""
+
+
 def write_store(
     group: VirtualGroup,
     url: str,
@@ -63,6 +68,7 @@ def write_store(
     named: Named | None = None,
     mode: str = "w",
     recipe: Mapping[str, Any] | None = None,
+    expected: bytes | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Save a tree.
@@ -79,6 +85,8 @@ def write_store(
         "w": an old store is replaced. "x": there must be none.
     recipe
         How files were combined into the tree.
+    expected
+        The root that is replaced; None: whatever lies there.
     storage_options
         See `insitu.sources.open_source`.
 
@@ -88,11 +96,11 @@ def write_store(
         If another writer has changed the store in the meantime; nothing was changed.
     """
     to = folder(url, storage_options)
-    before = to.read(root.NAME)
+    before = to.read(root.NAME) if expected is None else expected
     if before is not None and mode == "x":
         raise SourceError("there is a store already", url=url, hint='Use mode="w" to replace it, or append')
     if not _Saving(to, before, None, named, recipe).try_save(group):
-        raise SourceError(
+        raise ConflictError(
             "another writer has changed the store in the meantime; nothing of this save was kept",
             url=url,
             hint="Open it again and repeat what you did",
@@ -154,8 +162,7 @@ class _Saving:
             ours = root.serialised(document)
             if self.before is not None:
                 self._keep_previous()
-            # A store that took the root but whose answer was lost says no when it is asked once more.
-            if not self.to.swap(root.NAME, ours, self.before) and self.to.read(root.NAME) != ours:
+            if not self._swapped(ours):
                 self._undo(None)
                 return False
         except BaseException:
@@ -169,6 +176,18 @@ class _Saving:
         self.older = self.to.read(root.PREVIOUS)
         if self.older != self.before and self.before is not None:
             self.to.swap(root.PREVIOUS, self.before, self.older)
+
+    def _swapped(self, ours: bytes) -> bool:
+        """Put the root in place; whether it is there now, whatever the answer was."""
+        try:
+            # A store that took the root but whose answer was lost says no when it is asked once more.
+            return self.to.swap(root.NAME, ours, self.before) or self.to.read(root.NAME) == ours
+        except SourceError as problem:
+            if self.to.read(root.NAME) != ours:
+                raise
+            # It was committed: an error would have the caller do the same again.
+            warnings.warn(f"saved, but a step after that failed: {problem}", InsituWarning, stacklevel=2)
+            return True
 
     def _undo(self, ours: bytes | None) -> None:
         """Remove the files of a save that failed; not if its root is in place all the same, for then they are the store."""
@@ -221,7 +240,14 @@ class _Saving:
             oldest, old = root.parse(self.older, self.to.url), root.parse(self.before, self.to.url)
         except InsituError:
             return  # of another version, or damaged: nothing that we may touch
-        self.to.remove(sorted(_files(oldest) - _files(old) - _files(document)))
+        try:
+            self.to.remove(sorted(_files(oldest) - _files(old) - _files(document)))
+        except SourceError as problem:
+            warnings.warn(
+                f"saved, but files that are not needed any more could not be removed: {problem}",
+                InsituWarning,
+                stacklevel=2,
+            )
 
     def _group(self, group: VirtualGroup) -> dict[str, Any]:
         return {

@@ -1,0 +1,87 @@
+"""Locks, state and imports that survive `fork`.
+
+A forked child has one thread, and inherits the locks of all others as they were: what another thread held at that moment
+stays locked for ever. Locks that are made here are open in a child; objects with more state than a lock register
+themselves and are renewed; imports are finished before the fork. (multiprocessing forks by default on Linux up to Python 3.13.)
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+import weakref
+from types import ModuleType
+from typing import Any, Protocol
+
+__all__ = ["fork_safe_lock", "fork_safe_rlock", "import_before_fork", "renew_after_fork"]
+
+_PATIENCE = 30.0
+"""Seconds that a fork waits for an import that is under way in another thread; large libraries take one or two."""
+
+
+class Renewable(Protocol):
+    """Something that a forked child has to set up again."""
+
+    def renew(self) -> None:
+        """Make new locks; drop what is shared with the parent."""
+
+
+_locks: weakref.WeakSet[Any] = weakref.WeakSet()
+_renewables: weakref.WeakSet[Renewable] = weakref.WeakSet()
+_importing = threading.RLock()
+
+
+def fork_safe_lock() -> threading.Lock:
+    """Return a lock that is open in forked children, whoever held it in the parent."""
+    lock = threading.Lock()
+    _locks.add(lock)
+    return lock
+
+
+def fork_safe_rlock() -> Any:
+    """Return a lock that its holder may take again, and that is open in forked children."""
+    lock = threading.RLock()
+    _locks.add(lock)
+    return lock
+
+
+def renew_after_fork(thing: Renewable) -> None:
+    """Have `thing.renew()` called in forked children, for as long as `thing` lives."""
+    _renewables.add(thing)
+
+
+def import_before_fork(name: str) -> ModuleType:
+    """Import a module as `importlib.import_module` does. A fork in another thread waits until that is done.
+
+    A child that is forked in the middle of an import can never import that module: its lock belongs to a thread that is
+    not there.
+    """
+    with _importing:
+        return importlib.import_module(name)
+
+
+_waited = threading.local()
+
+
+def _before() -> None:
+    # Not for ever: the import may wait for something that the forking thread holds.
+    _waited.held = _importing.acquire(timeout=_PATIENCE)
+
+
+def _in_parent() -> None:
+    if _waited.held:
+        _importing.release()
+
+
+def _in_child() -> None:
+    global _importing
+    _importing = threading.RLock()
+    for lock in list(_locks):
+        lock._at_fork_reinit()  # what the standard library does with its own (logging, queue, concurrent.futures)
+    for thing in list(_renewables):
+        thing.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

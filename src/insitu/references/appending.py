@@ -1,0 +1,300 @@
+"""Plan of an append: which steps of a dimension are new, which a saved archive holds already, and which must be refused.
+
+Appending is idempotent. A step whose bytes (source, offset, place in the chunk) the archive holds already is skipped and reported; a source that changed since it
+was saved is refused; so are labels that the archive holds already from elsewhere, and labels that would break its order. Nothing is written here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import ModelError, StaleSourceError
+from insitu.model import VirtualArray, VirtualGroup
+from insitu.references.chunk_places import Called, blocks_of, chunk_places, every_source, join_places
+from insitu.references.urls import absolute
+
+__all__ = [
+    "MEANING",
+    "AppendPlan",
+    "AppendReport",
+    "Reader",
+    "held_changed",
+    "plan_append",
+]
+
+Reader = Callable[[VirtualArray], npt.NDArray[Any]]
+"""Reads the values of an array."""
+MEANING = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned", "units", "calendar", "dtype")
+"""Attributes that say how stored values are meant: one array of stored values has one of each."""
+_COUNTED = ("units", "calendar", "scale_factor", "add_offset")
+_SHOWN = 3
+_ANEW = "Combine the archive anew from all its files: insitu.open_mfdataset(...), then save"
+
+
+@dataclass(frozen=True, slots=True)
+class AppendReport:
+    """What an append did."""
+
+    target: str
+    dim: str
+    steps: int
+    """How many elements of the dimension were added; 0: nothing was written."""
+    added: tuple[str, ...]
+    """The sources that were added."""
+    skipped: tuple[str, ...]
+    """The sources that the archive held already, unchanged."""
+
+    def __str__(self) -> str:
+        lines = [f"{self.target}: {self.steps:,} step{'' if self.steps == 1 else 's'} of {self.dim} more"]
+        lines += [f"skipped, already there: {url}" for url in self.skipped]
+        return "\n".join(lines)
+
+
+@dataclass(slots=True)
+class AppendPlan:
+    """What remains to be appended."""
+
+    group: VirtualGroup | None
+    """The new steps; None: there are none."""
+    ordered: bool
+    """Whether labels were compared, so that a second try behind another writer's steps is safe."""
+    steps: int = 0
+    added: dict[str, None] = field(default_factory=dict)
+    skipped: dict[str, None] = field(default_factory=dict)
+
+    def report(self, target: str, dim: str) -> AppendReport:
+        """Return what is reported once the plan was carried out."""
+        skipped = tuple(url for url in self.skipped if url not in self.added)
+        return AppendReport(target, dim, self.steps, tuple(self.added), skipped)
+
+
+def plan_append(
+    old: VirtualGroup, new: VirtualGroup, dim: str, *, target: str, read: Reader | None = None
+) -> AppendPlan:
+    """Find which steps of `new` along `dim` are to be appended to `old`.
+
+    Parameters
+    ----------
+    old, new
+        What is saved, and what is to come behind it.
+    dim
+        The dimension that grows.
+    target
+        Where `old` is saved, for messages.
+    read
+        Reads labels, so that they can be compared; None: labels are not compared.
+
+    Raises
+    ------
+    StaleSourceError
+        If a source of `new` is in `old` with another identity.
+    ModelError
+        If labels overlap, break the order of the dimension, or differ along another dimension.
+    """
+    plan = AppendPlan(None, ordered=False)
+    plan.group = _plan_group(old, new, dim, target, read, plan)
+    if not plan.steps and plan.skipped:
+        plan.group = None
+    return plan
+
+
+def _plan_group(
+    old: VirtualGroup, new: VirtualGroup, dim: str, target: str, read: Reader | None, plan: AppendPlan
+) -> VirtualGroup:
+    arrays = {name: array for name, array in new.arrays.items() if dim in array.dims}
+    length = max((array.shape[array.dims.index(dim)] for array in arrays.values()), default=0)
+    keep = np.ones(length, bool)
+    known = {name: array for name, array in old.arrays.items() if dim in array.dims}
+    if arrays and known:
+        there, elsewhere = _find_held(known, arrays, dim, length, target)
+        keep &= ~there | elsewhere
+        if read is not None:
+            plan.ordered |= _compare_labels(old, new, dim, keep, read, target)
+            _compare_other_labels(old, new, dim, read, target)
+        if (torn := there & elsewhere).any():
+            raise ModelError(
+                f"step {int(np.flatnonzero(torn)[0])} of {dim!r} comes from several files, and {target} holds some of them already",
+                url=_file_at(arrays, dim, int(np.flatnonzero(torn)[0])),
+                hint=_ANEW,
+            )
+    plan.steps = max(plan.steps, int(keep.sum()))
+    if not keep.all():
+        chosen = np.flatnonzero(keep)
+        arrays = {name: _take(array, dim, chosen) for name, array in arrays.items()}
+    for array in arrays.values():
+        plan.added |= dict.fromkeys(absolute(url) for url in _urls(array))
+    if not keep.all():
+        dropped = np.flatnonzero(~keep)
+        for name in arrays:
+            plan.skipped |= dict.fromkeys(absolute(url) for url in _urls(_take(new.arrays[name], dim, dropped)))
+    groups = {
+        name: _plan_group(old.groups[name], inner, dim, target, read, plan) if name in old.groups else inner
+        for name, inner in new.groups.items()
+    }
+    return replace(new, arrays={**new.arrays, **arrays}, groups=groups)
+
+
+def _take(array: VirtualArray, dim: str, chosen: npt.NDArray[np.intp]) -> VirtualArray:
+    axis = array.dims.index(dim)
+    if len(chosen) and chosen[-1] - chosen[0] == len(chosen) - 1:
+        key: Any = slice(int(chosen[0]), int(chosen[-1]) + 1)
+        return array[(slice(None),) * axis + (key,)]
+    return array.take(axis, chosen)
+
+
+def _urls(array: VirtualArray) -> Iterator[str]:
+    """Return the URLs of the sources that cells of an array lie in."""
+    for tile in array.tiles:
+        table = tile.chunks
+        used: set[int] = set()
+        for _, rows in blocks_of(table):
+            used.update(np.unique(np.asarray(rows.source)).tolist())
+        yield from (table.sources[number].url for number in sorted(used) if number >= 0)
+
+
+def _find_held(
+    old: Mapping[str, VirtualArray], new: Mapping[str, VirtualArray], dim: str, length: int, target: str
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """For each step of `new`: whether `old` holds bytes of it, and whether it has bytes that `old` does not hold."""
+    there, elsewhere = np.zeros(length, bool), np.zeros(length, bool)
+    wanted = {absolute(source.url): source for array in new.values() for source in array.sources}
+    if not wanted:
+        return there, elsewhere
+    numbers: dict[str, int] = {}
+    for source in every_source(old.values()):
+        url = absolute(source.url)
+        if (now := wanted.get(url)) is None:
+            continue
+        if (reason := source.difference(now)) is not None:
+            raise held_changed(target, url, reason)
+        numbers.setdefault(url, len(numbers))
+    if not numbers:
+        return there, elsewhere
+    called: Called = {}
+    for name, array in new.items():
+        if name not in old:
+            continue
+        position, key = join_places(chunk_places(array, dim, numbers, called))
+        _, held = join_places(chunk_places(old[name], dim, numbers, called))
+        known = _isin_rows(key, held)
+        there[position[known]] = True
+        elsewhere[position[~known]] = True
+        outside, _ = join_places(chunk_places(array, dim, numbers, called, outside=True))
+        elsewhere[outside] = True
+    return there, elsewhere
+
+
+def held_changed(target: str, url: str, reason: str) -> StaleSourceError:
+    """Return the error for a file that an archive holds in an earlier version."""
+    return StaleSourceError(
+        f"{target} holds an earlier version of this file: {reason}",
+        url=url,
+        hint=f"Bring what is saved up to date first: insitu refresh {target}",
+    )
+
+
+def _isin_rows(rows: npt.NDArray[np.int64], among: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    if not len(rows) or not len(among):
+        return np.zeros(len(rows), bool)
+    _, at = np.unique(np.concatenate([rows, among]), axis=0, return_inverse=True)
+    at = at.reshape(-1)
+    return np.isin(at[: len(rows)], at[len(rows) :])
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is None or other is None:
+        return one is other
+    first, second = np.asarray(one), np.asarray(other)
+    if first.shape != second.shape:
+        return False
+    return bool(np.all((first == second) | ((first != first) & (second != second))))
+
+
+def _labels(group: VirtualGroup, dim: str) -> VirtualArray | None:
+    array = group.arrays.get(dim)
+    return array if array is not None and array.dims == (dim,) else None
+
+
+def _compare_labels(
+    old: VirtualGroup, new: VirtualGroup, dim: str, keep: npt.NDArray[np.bool_], read: Reader, target: str
+) -> bool:
+    """Refuse labels that are there already, or that would come behind later ones; whether there are labels to compare."""
+    one, two = _labels(old, dim), _labels(new, dim)
+    if one is None or two is None:
+        return False
+    if not all(_same(one.attributes.get(key), two.attributes.get(key)) for key in _COUNTED):
+        return False  # counted from another day: refused where stored values are compared
+    if not keep.any():
+        return True
+    held, added = np.asarray(read(one)), np.asarray(read(two))[keep]
+    at = np.flatnonzero(keep)
+    units = one.attributes.get("units")
+    unit = f" {units}" if isinstance(units, str) and held.dtype.kind in "iuf" else ""
+    double = np.isin(added, held) if held.dtype.kind != "O" else np.array([label in set(held) for label in added], bool)
+    if double.any():
+        raise ModelError(
+            f"{_some(added[double])}{unit} of {dim!r} {'is' if double.sum() == 1 else 'are'} in {target} already, from another file",
+            url=_file_at(new.arrays, dim, int(at[double][0])),
+            hint=f"Leave the file out; or, if it replaces one that is there, {_ANEW[0].lower()}{_ANEW[1:]}",
+        )
+    wrong = _out_of_order(held, added)
+    if wrong.any():
+        raise ModelError(
+            f"{_some(added[wrong])}{unit} of {dim!r} would come behind {_label(held[-1])}, the last of {target}: out of order",
+            url=_file_at(new.arrays, dim, int(at[wrong][0])),
+            hint=_ANEW,
+        )
+    return True
+
+
+def _out_of_order(held: npt.NDArray[Any], added: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Which labels do not lie beyond the last one, where those that are there have an order."""
+    none = np.zeros(len(added), bool)
+    if held.dtype.kind not in "iufmM" or added.dtype.kind not in "iufmM" or not len(held):
+        return none
+    if len(held) == 1:
+        return np.asarray(added < held[-1]) if held.dtype.kind == "M" else none
+    if bool((held[1:] > held[:-1]).all()):
+        return np.asarray(added < held[-1])
+    if bool((held[1:] < held[:-1]).all()):
+        return np.asarray(added > held[-1])
+    return none
+
+
+def _compare_other_labels(old: VirtualGroup, new: VirtualGroup, dim: str, read: Reader, target: str) -> None:
+    """Refuse what has other labels along a dimension that does not grow: its values would be shown in the wrong place."""
+    for name in old.arrays:
+        one, two = _labels(old, name), _labels(new, name)
+        if name == dim or one is None or two is None:
+            continue
+        if one.shape != two.shape or not _same(read(one), read(two)):
+            raise ModelError(
+                f"the labels of {name!r} differ from those in {target}",
+                url=_file_at(new.arrays, dim, 0),
+                variable=name,
+                hint=_ANEW,
+            )
+
+
+def _some(labels: Sequence[Any] | npt.NDArray[Any]) -> str:
+    shown = ", ".join(_label(label) for label in labels[:_SHOWN])
+    return f"{shown} and {len(labels) - _SHOWN} more labels" if len(labels) > _SHOWN else shown
+
+
+def _label(label: Any) -> str:
+    return str(label)
+
+
+def _file_at(arrays: Mapping[str, VirtualArray], dim: str, position: int) -> str | None:
+    """Return a file that a step comes from; None: it is in memory."""
+    for array in arrays.values():
+        if dim in array.dims and position < array.shape[array.dims.index(dim)]:
+            found = next(_urls(_take(array, dim, np.array([position]))), None)
+            if found is not None:
+                return found
+    return None

@@ -1,0 +1,113 @@
+"""Where the steps of a dimension lie: which source, which offset, which element of the chunk.
+
+Two steps with the same place show the same bytes. Appending skips steps whose place is saved already, and `check` names sources that are shown twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.model import Source, VirtualArray
+from insitu.references.urls import absolute
+
+__all__ = ["Called", "blocks_of", "chunk_places", "every_source", "join_places"]
+
+_BLOCK = 1 << 18
+
+
+def every_source(arrays: Iterable[VirtualArray]) -> Iterator[Source]:
+    """Return the sources of arrays; pools that tables share are passed through once."""
+    seen: dict[int, Sequence[Source]] = {}  # held, so that no other pool gets the same id
+    for array in arrays:
+        for tile in array.tiles:
+            sources = tile.chunks.sources
+            if id(sources) not in seen:
+                seen[id(sources)] = sources
+                yield from sources
+
+
+def _corner_of(table: Any, axis: int) -> Iterator[tuple[list[npt.NDArray[np.intp]], Any]]:
+    """Return the first cell of each slab across an axis, some at a time, and where they lie."""
+    for begin in range(0, table.shape[axis], _BLOCK):
+        number = np.arange(begin, min(begin + _BLOCK, table.shape[axis]))
+        cells = [number if at == axis else np.zeros_like(number) for at in range(len(table.shape))]
+        yield cells, table.locate(cells)
+
+
+def blocks_of(table: Any) -> Iterator[tuple[list[npt.NDArray[np.intp]], Any]]:
+    """Return the cells of a table, some at a time, and where they lie."""
+    total = int(np.prod(table.shape, dtype=object))
+    for begin in range(0, total, _BLOCK):
+        numbers = np.arange(begin, min(begin + _BLOCK, total))
+        cells = list(np.unravel_index(numbers, table.shape)) if table.shape else []
+        yield cells, table.locate(cells)
+
+
+Places = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+Called = dict[int, tuple[Sequence[Source], npt.NDArray[np.int64]]]
+"""Pools of sources that were looked through, by id, and how the sources are called."""
+
+
+def chunk_places(
+    array: VirtualArray,
+    dim: str,
+    numbers: Mapping[str, int],
+    called: Called,
+    *,
+    outside: bool = False,
+    corner: bool = False,
+) -> Iterator[Places]:
+    """Return where the steps of a dimension lie: for each step and chunk its position, and a row (source, offset, element of the chunk).
+
+    Parameters
+    ----------
+    array, dim
+        The array, and the dimension whose steps are meant.
+    numbers
+        The sources that count, by absolute URL, and the numbers that rows call them by.
+    called
+        Pools of sources that were looked through before; filled here.
+    outside
+        Look at all sources but these; their number is -1.
+    corner
+        Look at the first chunk of each step only.
+    """
+    dimension = array.dims.index(dim)
+    for tile, origin in zip(array.tiles, array.origins[:, dimension].tolist(), strict=True):
+        table, axis, at = tile.chunks, tile.axis_of(dimension), tile.dimensions[dimension]
+        sources = table.sources
+        if id(sources) not in called:
+            names = np.array([numbers.get(absolute(source.url), -1) for source in sources], np.int64)
+            called[id(sources)] = (sources, names)
+        names = called[id(sources)][1]
+        for cells, rows in _corner_of(table, at) if corner else blocks_of(table):
+            source = np.asarray(rows.source, np.int64)
+            stored = source >= 0
+            number = np.full(len(source), -1, np.int64)
+            number[stored] = names[source[stored]] if len(names) else -1
+            rows_kept = np.flatnonzero(stored & ((number < 0) if outside else (number >= 0)))
+            if not len(rows_kept):
+                continue
+            shown = axis.show(np.asarray(cells[at], np.int64)[rows_kept])
+            # A value that repeats along the dimension does not tell its steps apart.
+            rows_kept = rows_kept[~((np.asarray(shown.step) == 0) & (np.asarray(shown.extent) > 1))]
+            cell = np.asarray(cells[at], np.int64)[rows_kept]
+            shown = axis.show(cell)
+            which = np.repeat(np.arange(len(rows_kept)), shown.extent)
+            step = np.arange(len(which)) - np.repeat(np.cumsum(shown.extent) - shown.extent, shown.extent)
+            position = origin + axis.begin(cell)[which] + step
+            element = np.asarray(shown.skip)[which] + np.asarray(shown.step)[which] * step
+            offset = np.asarray(rows.offset, np.int64)[rows_kept][which]
+            yield position, np.stack([number[rows_kept][which], offset, element], axis=1)
+
+
+def join_places(parts: Iterator[Places]) -> Places:
+    """Return the positions and the rows of all parts."""
+    found = list(parts)
+    if not found:
+        return np.zeros(0, np.int64), np.zeros((0, 3), np.int64)
+    return np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])

@@ -1,0 +1,127 @@
+"""Atomic replacement of a directory by another one.
+
+Linux and macOS can exchange two directories in one step, on most file systems: then a reader finds the old directory at
+the path, or the new one, whenever it looks. Where that is not possible (some network file systems, Windows), the old
+directory is moved aside before the new one is moved into its place. A process that dies in between leaves nothing at the
+path, but the old directory is complete under a name that `find_set_aside` knows: readers open that one, and the next
+writer puts it back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import re
+import shutil
+import sys
+import uuid
+from typing import Any
+
+__all__ = ["find_set_aside", "remove_directory", "replace_directory"]
+
+_AT_FDCWD = -100
+_EXCHANGE = 2
+"""`RENAME_EXCHANGE` of Linux, `RENAME_SWAP` of macOS."""
+_CANNOT = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM}
+"""What file systems and kernels answer that cannot exchange."""
+_ATTEMPTS = 100
+"""Other writers may get in between; each time one of them has succeeded."""
+
+
+def replace_directory(path: str, made: str) -> None:
+    """Put a complete directory in the place of whatever lies at `path`; afterwards `made` is gone, or what lay there.
+
+    Parameters
+    ----------
+    path
+        The place: a directory, a file, a symbolic link, or nothing.
+    made
+        The new directory, on the same file system.
+    """
+    for _ in range(_ATTEMPTS):
+        _put_back(path)
+        try:
+            if os.path.lexists(path):
+                if not _exchange(path, made):
+                    _move_aside(path, made)
+            else:
+                os.rename(made, path)
+        except OSError as error:
+            # Another writer was faster: its directory is there now, or the one that was there is gone.
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT) or not os.path.lexists(made):
+                raise
+            continue
+        _sync(os.path.dirname(path))
+        return
+    raise OSError(errno.EBUSY, "other writers replace the directory all the time", path)
+
+
+def find_set_aside(path: str) -> str | None:
+    """Return the directory that lay at `path` before a writer died while replacing it; None if all is well."""
+    if os.path.lexists(path):
+        return None
+    folder, name = os.path.split(path)
+    pattern = re.compile(re.escape(name) + r"\.[0-9a-f]{8}\.old")
+    try:
+        found = [os.path.join(folder, entry) for entry in os.listdir(folder or ".") if pattern.fullmatch(entry)]
+    except OSError:
+        return None
+    return max(found, key=lambda old: (os.lstat(old).st_mtime_ns, old), default=None)
+
+
+def remove_directory(path: str) -> None:
+    """Remove what lay at a place before. What cannot be removed stays: the new directory is in place all the same."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path, ignore_errors=True)
+    elif os.path.lexists(path):
+        os.unlink(path)
+
+
+def _put_back(path: str) -> None:
+    old = find_set_aside(path)
+    if old is not None:
+        os.rename(old, path)
+
+
+def _exchange(path: str, other: str) -> bool:
+    """Exchange two directories in one step; whether that is possible here."""
+    one, two = os.fsencode(os.path.abspath(path)), os.fsencode(os.path.abspath(other))
+    if sys.platform == "win32":
+        return False
+    library: Any = ctypes.CDLL(None, use_errno=True)
+    if hasattr(library, "renameat2"):  # Linux
+        result = library.renameat2(_AT_FDCWD, one, _AT_FDCWD, two, ctypes.c_uint(_EXCHANGE))
+    elif hasattr(library, "renamex_np"):  # macOS
+        result = library.renamex_np(one, two, ctypes.c_uint(_EXCHANGE))
+    else:
+        return False
+    if result == 0:
+        return True
+    problem = ctypes.get_errno()
+    if problem in _CANNOT:
+        return False
+    raise OSError(problem, os.strerror(problem), path)
+
+
+def _move_aside(path: str, made: str) -> None:
+    """Move the old directory aside and the new one into its place: two steps, and `find_set_aside` knows what is between."""
+    old = f"{path}.{uuid.uuid4().hex[:8]}.old"
+    os.rename(path, old)
+    try:
+        os.rename(made, path)
+    except OSError:
+        if not os.path.lexists(path):
+            os.rename(old, path)
+        raise
+    os.rename(old, made)  # its name says that it may be removed, and readers pass it by
+
+
+def _sync(folder: str) -> None:
+    """Make a rename durable, where directories can be synced."""
+    if os.name != "nt":
+        handle = os.open(folder or ".", os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

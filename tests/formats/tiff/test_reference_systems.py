@@ -1,0 +1,110 @@
+"""Reference systems that GeoTIFF keys describe by their parts: units, user-defined systems, heights; as rioxarray shows them."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import insitu
+
+tifffile = pytest.importorskip("tifffile")
+rioxarray = pytest.importorskip("rioxarray")
+pytest.importorskip("pyproj")
+
+USER = 32767
+WGS84 = {1024: 2, 1025: 1, 2048: 4326}
+GEOGRAPHIC = {1024: 2, 1025: 1, 2048: USER}
+CITED = {**GEOGRAPHIC, 2049: "my system"}
+MERCATOR = {
+    1024: 1, 1025: 1, 3072: USER, 2048: 4326, 3074: USER, 3075: 1, 3076: 9001, 3080: 15.0, 3081: 0.0, 3082: 500.0, 3083: 0.0, 3092: 0.9996,
+}  # fmt: skip
+SYSTEMS: dict[str, dict[int, Any]] = {
+    "EPSG's system, whatever the unit": {**WGS84, 2054: 9104},
+    **{f"datum, angles in {unit}": {**CITED, 2050: 6326, 2054: unit} for unit in (9101, 9102, 9103, 9104, 9105, 9107)},
+    "axes, arc-seconds": {**CITED, 2054: 9104, 2057: 6378137.0, 2059: 298.257223563},
+    "axes, degrees": {**CITED, 2054: 9102, 2057: 6378137.0, 2059: 298.257223563},
+    "datum only": {**GEOGRAPHIC, 2050: 6326},
+    "another datum only": {**GEOGRAPHIC, 2050: 6230},
+    "ellipsoid only": {**GEOGRAPHIC, 2056: 7030, 2054: 9102},
+    "GRS 1980": {**GEOGRAPHIC, 2056: 7019, 2054: 9102},
+    "citation only": {**GEOGRAPHIC, 2049: "GCS Name = WGS 84|Datum = WGS_1984|Ellipsoid = WGS_1984|Primem = Greenwich"},
+    "nothing of a geographic system": GEOGRAPHIC,
+    "no geographic system": {1024: 2, 1025: 1},
+    "no number of EPSG's": {1024: 2, 1025: 1, 2048: 1},
+    "Paris": {**GEOGRAPHIC, 2050: 6326, 2051: 8903},
+    "Lisbon": {**GEOGRAPHIC, 2050: 6326, 2051: 8902},
+    "a meridian by its longitude": {**GEOGRAPHIC, 2050: 6326, 2051: USER, 2061: 2.5},
+    "nothing of a projection": {1024: 1, 1025: 1, 3072: USER},
+    "no projection of EPSG's": {1024: 1, 1025: 1, 3072: 1},
+    "the name of a projection": {1024: 1, 1025: 1, 3072: USER, 3073: "my map", 1026: "other"},
+    "the citation of a projection": {1024: 1, 1025: 1, 3072: USER, 1026: "my map", 3076: 9001},
+    "an unknown method": {1024: 1, 1025: 1, 3072: USER, 2048: 4326, 3074: USER, 3075: 99, 3076: 9001},
+    "a zone by its number": {1024: 1, 1025: 1, 3072: USER, 2048: 4326, 3074: 16033, 3076: 9001},
+    "a projection without a name": MERCATOR,
+    "a projection in kilometres": {**MERCATOR, 3076: 9036},
+    "a projection on another datum": {**MERCATOR, 2048: USER, 2050: 6230, 2049: "ED50", 2054: 9102},
+    "EPSG's projection in a unit of a size": {1024: 1, 1025: 1, 3072: 32633, 3076: USER, 3077: 1000.0},
+    "a model of its own": {1024: USER, 1025: 1},
+    "a name of its own": {1024: USER, 1025: 1, 1026: "Local thing"},
+    "a name of its own, in feet": {1024: USER, 1025: 1, 1026: "Local thing", 3076: 9002},
+    "no model": {1025: 1, 1026: "Local thing"},
+    "heights cited, without a unit": {**WGS84, 4097: "my heights"},
+    "heights cited": {**WGS84, 4097: "my heights", 4099: 9001},
+    "heights without a citation": {**WGS84, 4099: 9001},
+    "heights in feet": {**WGS84, 4096: USER, 4097: "my heights", 4099: 9002},
+    "heights above mean sea level": {**WGS84, 4096: USER, 4097: "my heights", 4098: 5100, 4099: 9001},
+    "heights by number": {**WGS84, 4096: 5773, 4097: "EGM96"},
+    "heights of a zone": {1024: 1, 1025: 1, 3072: 32633, 4096: 5773},
+    "heights of a projection by its parts": {**MERCATOR, 4096: 5773},
+    "heights of a projection cited": {**MERCATOR, 4097: "my heights", 4099: 9001},
+    "heights only": {1025: 1, 4097: "my heights", 4099: 9001},
+    "ellipsoidal heights": {**WGS84, 4096: 4979},
+}
+
+
+def write_keys(path: Path, keys: dict[int, Any], minor: int) -> None:
+    """Write an image with these GeoTIFF keys, of revision 1.0 or 1.1."""
+    table, numbers, text = [], [], ""
+    for key, value in sorted(keys.items()):
+        if isinstance(value, int):
+            table += [key, 0, 1, value]
+        elif isinstance(value, float):
+            table += [key, 34736, 1, len(numbers)]
+            numbers.append(value)
+        else:
+            table += [key, 34737, len(value) + 1, len(text)]
+            text += f"{value}|"
+    table = [1, 1, minor, len(keys), *table]
+    tags: list[Any] = [(33550, "d", 3, (10.0, 10.0, 0.0), True), (33922, "d", 6, (0.0, 0.0, 0.0, 500.0, 400.0, 0.0), True)]  # fmt: skip
+    tags.append((34735, "H", len(table), tuple(table), True))
+    if numbers:
+        tags.append((34736, "d", len(numbers), tuple(numbers), True))
+    if text:
+        tags.append((34737, "s", 0, text, True))
+    tifffile.imwrite(path, np.zeros((4, 5), "u1"), extratags=tags, metadata=None)
+
+
+@pytest.mark.parametrize("minor", [0, 1])
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_systems_by_their_parts(tmp_path: Path, name: str, minor: int) -> None:
+    write_keys(tmp_path / "a.tif", SYSTEMS[name], minor)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = rioxarray.open_rasterio(tmp_path / "a.tif")
+        expected = dict(theirs.spatial_ref.attrs)
+        theirs.close()
+    found = dict(insitu.open_dataset(tmp_path / "a.tif")["spatial_ref"].attrs)
+    assert found["spatial_ref"] == expected["spatial_ref"]
+    assert found == expected
+
+
+def test_projected_coordinates_in_kilometres_are_no_metres(tmp_path: Path) -> None:
+    """GDAL writes number and authority of the unit the wrong way round, so the texts differ; the size does not."""
+    write_keys(tmp_path / "a.tif", {1024: 1, 1025: 1, 3072: 32633, 3076: 9036}, 1)
+    found = insitu.open_dataset(tmp_path / "a.tif")["spatial_ref"].attrs["spatial_ref"]
+    assert 'PARAMETER["false_easting",500]' in found
+    assert 'UNIT["kilometre",1000' in found

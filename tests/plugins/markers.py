@@ -1,0 +1,77 @@
+"""Markers that tests get by what they do: where they lie, which fixtures they use, whether they start a server.
+
+| marker | a test has it that |
+|---|---|
+| `servers` | starts a server program (SeaweedFS, nginx, `insitu serve`, …), by itself or by a fixture |
+| `corpus` | reads the large corpus of real files, which is not part of the project |
+| `peers` | runs a program or library that does the same work as we do (kerchunk, VirtualiZarr, GDAL, PyActiveStorage, zarrita.js) |
+| `browser` | runs a client that is made for browsers (zarrita.js, in Node) |
+| `slow` | takes seconds; the table `SLOW` below names those that do not say so themselves |
+
+Tests may carry the same markers by hand. `make quick` leaves all of them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+
+STARTERS = {"serving", "servers", "run_page", "free_port", "_running"}
+"""Names of the functions and modules by which tests start servers in processes of their own."""
+REMOTE = "remote/"
+"""All tests of this folder need real servers; some ask for their fixtures only when they run."""
+
+PEERS = ("references/test_peers.py", "service/test_active_storage.py", "service/test_zarr_view.py::test_gdal")
+BROWSER = ("service/test_zarr_view.py::test_zarrita",)
+SLOW = (
+    "cli/test_cli.py", "cli/test_keeping.py", "cli/test_verbs.py::test_a_killed_scan_goes_on", "cli/test_verbs.py::test_scan_o",
+    "combining/test_law.py", "combining/test_open_many.py::test_dask_client", "combining/test_open_many.py::test_executors_agree", "combining/test_scale.py",
+    "examples/", "formats/fits/test_scan.py::test_flipped_bytes_do_no_harm",
+    "formats/grib/test_inventory.py::test_at_random", "formats/grib/test_inventory.py::test_every_level_and_every_forecast",
+    "formats/tiff/test_scan.py::test_flipped_bytes_do_no_harm", "fuzz/", "model/test_scale.py",
+    "oracles/test_damage.py::test_a_damaged_file", "oracles/test_generated.py", "oracles/test_strange.py",
+    "references/test_crashes.py", "service/test_crowd.py", "sources/test_http.py::test_batches_within_batches_do_not_lock_up",
+)  # fmt: skip
+"""Beginnings of the names of tests that take seconds, by the durations that `make test` prints."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` is evaluated, which happens in the same hook
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each test its markers."""
+    for item in items:
+        for marker in _markers(item):
+            item.add_marker(marker)
+
+
+def _markers(item: pytest.Item) -> Iterator[str]:
+    name = f"{item.path.relative_to(TESTS).as_posix()}::{item.nodeid.partition('::')[2]}"
+    if name.startswith(REMOTE) or any(STARTERS & _names(function) for function in _functions(item)):
+        yield "servers"
+    if "corpus" in getattr(item, "fixturenames", ()):
+        yield "corpus"
+    if name.startswith((*PEERS, *BROWSER)):
+        yield "peers"
+    if name.startswith(BROWSER):
+        yield "browser"
+    if name.startswith(SLOW):
+        yield "slow"
+
+
+def _functions(item: pytest.Item) -> Iterator[Any]:
+    """Yield the function of a test, and those of the fixtures that it uses."""
+    function = getattr(item, "function", None)
+    given = getattr(function, "hypothesis", None)
+    yield getattr(given, "inner_test", function)
+    fixtures = getattr(item, "_fixtureinfo", None)
+    for definitions in fixtures.name2fixturedefs.values() if fixtures is not None else ():
+        yield definitions[-1].func
+
+
+def _names(function: Any) -> set[str]:
+    code = getattr(function, "__code__", None)
+    return set(code.co_names) if code is not None else set()

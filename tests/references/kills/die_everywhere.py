@@ -1,0 +1,170 @@
+"""Run one writer again and again, killed before each of its system calls, and look at what is left each time.
+
+`python die_everywhere.py LIBRARY FOLDER WORK SUFFIX`, with LIBRARY (made of `die_at_call.c`) in LD_PRELOAD. Every run is a
+forked child of this process, which itself does nothing but import, so that no thread or event loop is inherited.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+import insitu
+from insitu.references import append, directory_swap, open_references, save
+
+MOST = 400
+"""Calls; a writer of these small stores that needs more has changed its nature."""
+
+
+def write_file(path: Path, first: int, shift: int = 0) -> None:
+    """One file of the archive: three times, in chunks of two; `shift` moves the bytes."""
+    with h5py.File(path, "w", libver="latest") as file:
+        if shift:
+            file.create_dataset("before", data=np.zeros(shift))
+        file.create_dataset("t", data=np.arange(first, first + 4.0), chunks=(2,)).dims[0].label = "time"
+        file["time"] = np.arange(first, first + 4)
+        file["time"].make_scale("time")
+        file["t"].dims[0].attach_scale(file["time"])
+
+
+def state(target: Path) -> Any:
+    """What lies at a target: everything that the store says of where the values are."""
+    group = open_references(str(target))
+    if group is None:
+        return None
+    said = []
+    for tile in group.array("t").tiles:
+        table = tile.chunks
+        found = table.locate([np.arange(table.shape[0])])
+        said += [
+            (Path(table.sources[int(source)].url.removeprefix("file://")).name, int(offset), int(length))
+            for source, offset, length in zip(found.source, found.offset, found.length, strict=True)
+        ]
+    return [list(group.array("t").shape), said]
+
+
+def forked(work: Callable[[], Any]) -> tuple[int, Any]:
+    """The result of something that a forked child does, and how it ended (as `waitpid` says)."""
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        signal.alarm(120)
+        try:
+            answer = json.dumps(work())
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os.write(write, answer.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as file:
+        data = file.read()
+    _, status = os.waitpid(child, 0)
+    return status, json.loads(data) if data else None
+
+
+def writers(folder: Path, suffix: str) -> dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]]:
+    """What is there before, and what the writer does, by name."""
+    one, two = folder / "one.nc", folder / "two.nc"
+
+    def scanned(*names: str) -> Any:
+        from insitu.xarray_bridge import open_mfdataset
+
+        return open_mfdataset([str(folder / name) for name in names], combine="nested", concat_dim="time")
+
+    def saved(target: Path) -> None:
+        save(insitu.scan(one, variables=["t"]), target)
+
+    def resumed(target: Path) -> None:
+        from typer.testing import CliRunner
+
+        from insitu.cli import app
+
+        os.environ["XDG_CACHE_HOME"] = str(target.parent / "cache")
+        words = ["scan", str(one), str(two), "-o", str(target), "--concat-dim", "time", "--overwrite"]
+        done = CliRunner().invoke(app, words)
+        if done.exit_code:
+            raise RuntimeError(done.output) from done.exception
+
+    return {
+        "save": (saved, lambda target: save(insitu.scan(two, variables=["t"]), target)),
+        "append": (saved, lambda target: append(insitu.scan(two, variables=["t"]), target, "time")),
+        "refresh": (saved, lambda target: (write_file(one, 0, 50), insitu.refresh(target))[0]),
+        "resume": (saved, resumed),
+    }
+
+
+def main() -> None:
+    library, place, work, suffix = sys.argv[1:5]
+    warnings.simplefilter("ignore", DeprecationWarning)  # forks of a process with threads: there are none
+    if "--two-steps" in sys.argv:
+        directory_swap._exchange = lambda path, other: False  # type: ignore[assignment]
+    calls: Any = ctypes.CDLL(library)
+    folder = Path(place)
+    before, act = writers(folder, suffix)[work]
+
+    def prepare(name: str) -> Path:
+        """A copy of the state before, in a folder of its own."""
+        target = folder / name / f"x{suffix}"
+        shutil.rmtree(target.parent, ignore_errors=True)
+        shutil.copytree(folder / "before", target.parent)
+        if work == "refresh":
+            write_file(folder / "one.nc", 0)
+            os.utime(folder / "one.nc", ns=(10**18, 10**18))
+        return target
+
+    def acted(target: Path, call: int) -> int:
+        if work == "refresh":
+            write_file(folder / "one.nc", 0, 50)
+        calls.die_at(call)
+        act(target)
+        return int(calls.calls())
+
+    write_file(folder / "one.nc", 0)
+    os.utime(folder / "one.nc", ns=(10**18, 10**18))
+    write_file(folder / "two.nc", 4)
+    (folder / "before").mkdir()
+    assert forked(lambda: before(folder / "before" / f"x{suffix}"))[0] == 0
+    old = forked(lambda: state(folder / "before" / f"x{suffix}"))[1]
+    target = prepare("whole")
+    status, total = forked(lambda: acted(target, -1))
+    assert status == 0, "the writer fails by itself"
+    new = forked(lambda: state(target))[1]
+    assert old is not None
+    assert new not in (old, None)
+    assert 3 < total < MOST, total
+    seen = {"old": 0, "new": 0}
+    for call in range(total):
+        target = prepare("killed")
+        status, _ = forked(lambda target=target, call=call: acted(target, call))
+        assert os.WIFSIGNALED(status), f"call {call}: the writer went on"
+        status, found = forked(lambda target=target: state(target))
+        assert status == 0, f"call {call}: what is left cannot be opened"
+        assert found in (old, new), f"call {call}: {found} is neither the old nor the new state"
+        seen["old" if found == old else "new"] += 1
+        if suffix == ".parq" and "--two-steps" not in sys.argv:
+            assert (target / ".zmetadata").exists(), f"call {call}: others find nothing at the path"
+        # Whatever was left lying around is in nobody's way: what was begun can be done again.
+        again = act if found == old or work != "append" else None
+        if again is not None:
+            status, _ = forked(lambda target=target, again=again: again(target))
+            assert status == 0, f"call {call}: it cannot be done again"
+            status, found = forked(lambda target=target: state(target))
+            assert found == new, f"call {call}: done again it gives {found}"
+    print(json.dumps({"calls": total, **seen}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Does the suite keep its promises: pins that fit the project, a quick selection that exists and is complete, an end that says what is missing?"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+CONSTRAINTS = sorted((ROOT / "constraints").glob("python*.txt"))
+EXTRAS = ("test", "check", "demo", "icechunk", "serve")
+
+
+def _pins(path: Path) -> dict[str, str]:
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    assert all(line.count("==") == 1 for line in lines)  # no addresses, no paths, no ranges
+    return dict(line.split("==") for line in lines)
+
+
+def test_there_are_pins_for_the_oldest_and_a_new_python() -> None:
+    assert {"python3.11.txt", "python3.13.txt"} <= {path.name for path in CONSTRAINTS}
+
+
+@pytest.mark.parametrize("path", CONSTRAINTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_every_dependency_is_pinned_to_a_version_that_fits(path: Path, machine: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*project["dependencies"], *(text for extra in EXTRAS for text in project["optional-dependencies"][extra])]
+    python = path.stem.removeprefix("python")
+    here = {"python_version": python, "platform_machine": machine, "platform_system": "Linux"}
+    pins = _pins(path)
+    for requirement in map(Requirement, wanted):
+        if requirement.name == project["name"] or (requirement.marker and not requirement.marker.evaluate(here)):
+            continue
+        version = pins.get(canonicalize_name(requirement.name))
+        assert version is not None, f"{requirement.name} is not pinned: make update-constraints"
+        assert version in requirement.specifier, f"{requirement.name} {version}: make update-constraints"
+
+
+def test_the_quick_selection_exists() -> None:
+    lines = (ROOT / "tests" / "quick.txt").read_text(encoding="utf-8").splitlines()
+    assert lines == sorted(set(lines))
+    assert [line for line in lines if not (ROOT / line).exists()] == []
+
+
+@pytest.mark.slow
+def test_the_end_of_a_run_says_what_is_missing(tmp_path: Path) -> None:
+    """A run without the corpus, whose selection calls functions of few packages."""
+    command = [sys.executable, "-m", "pytest", "-q", "--quick", "-p", "no:cacheprovider", "tests/test_errors.py"]
+    environment = {**os.environ, "INSITU_CORPUS": str(tmp_path / "nothing")}
+    without = [name for name in environment if name.startswith("PYTEST_")]  # of the run that this one is part of
+    for name in without:
+        del environment[name]
+    done = subprocess.run(
+        [*command, "tests/formats/hdf5/test_cache_image.py"],
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=250, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "no large corpus of real files here" in done.stdout
+    assert "corpus: 1 skipped: " in done.stdout
+    missing = done.stdout.partition("no test of this selection calls a function of: ")[2].partition("\n")[0]
+    assert {"xarray_bridge", "service"} <= set(missing.split(", "))
+    assert "formats/hdf5" not in missing.split(", ")
