@@ -26,6 +26,7 @@ from insitu.sources.listing import local_path
 
 __all__ = [
     "append_member",
+    "append_tree",
     "check",
     "convert",
     "drop",
@@ -138,12 +139,29 @@ def append_member(
     raise _overtaken(target)
 
 
+def append_tree(
+    tree: VirtualGroup,
+    target: str | os.PathLike[str],
+    dim: str,
+    *,
+    relative: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> AppendReport:
+    """Add a tree of arrays to saved references, along a dimension: see `append_member`."""
+    from insitu.references import kind_of
+
+    url, load = os.fspath(target), loader(storage_options)
+    if kind_of(url) == "icechunk":
+        return _append_arrays_to_icechunk(tree, url, dim, storage_options)
+    member = member_from_tree(tree, Job().how, load)
+    return append_member(member, url, dim, relative=relative, storage_options=storage_options)
+
+
 def _append_to_icechunk(
     member: Member, target: str, dim: str, storage_options: Mapping[str, Any] | None
 ) -> AppendReport:
     """Add what files hold to an Icechunk repository, whose arrays hold stored values: times are counted as they are there."""
-    from insitu.references.explicit import explicit
-    from insitu.references.icechunk import append_icechunk, open_icechunk
+    from insitu.references.icechunk import open_icechunk
 
     load = loader(storage_options)
     known = open_icechunk(target, storage_options=storage_options)
@@ -155,8 +173,24 @@ def _append_to_icechunk(
             told = {key: there.attributes[key] for key in ("units", "calendar") if key in there.attributes}
             variable = replace(variable, encoding={**told, "dtype": there.dtype})
         variables[name] = variable
-    tree = explicit(zarr_tree(tree_from_member(member.renewed(variables)), load), storage_options)
-    return append_icechunk(tree, target, dim, read=lambda array: load([array])[0], storage_options=storage_options)
+    tree = zarr_tree(tree_from_member(member.renewed(variables)), load)
+    return _append_arrays_to_icechunk(tree, target, dim, storage_options)
+
+
+def _append_arrays_to_icechunk(
+    tree: VirtualGroup, target: str, dim: str, storage_options: Mapping[str, Any] | None
+) -> AppendReport:
+    from insitu.references.explicit import explicit
+    from insitu.references.icechunk import append_icechunk
+
+    load = loader(storage_options)
+    return append_icechunk(
+        explicit(tree, storage_options),
+        target,
+        dim,
+        read=lambda array: load([array])[0],
+        storage_options=storage_options,
+    )
 
 
 def drop(

@@ -37,10 +37,13 @@ def test_convert(tmp_path: Path) -> None:
     assert '["a.h5",' in (tmp_path / "x.json").read_text()
     done = insitu("convert", tmp_path / "x.json", tmp_path / "x.parq", "--rename", f"{tmp_path}=s3://bucket")
     assert "2 variables" in done.stderr
-    chunk = scan(tmp_path / "x.parq").array("t").tiles[0].chunks[0, 0]
+    chunk = scan(tmp_path / "x.parq", decode=False).array("t").tiles[0].chunks[0, 0]
     assert chunk.source.url == "s3://bucket/a.h5"
     insitu("convert", tmp_path / "x.parq", tmp_path / "y.insitu", "--regex", "^s3://([a-z]*)", r"https://\1.org")
-    assert scan(tmp_path / "y.insitu").array("t").tiles[0].chunks[0, 0].source.url == "https://bucket.org/a.h5"
+    assert (
+        scan(tmp_path / "y.insitu", decode=False).array("t").tiles[0].chunks[0, 0].source.url
+        == "https://bucket.org/a.h5"
+    )
     assert "already" in insitu("convert", tmp_path / "x.json", tmp_path / "x.parq", code=1).stderr
     insitu("convert", tmp_path / "x.json", tmp_path / "x.parq", "--overwrite")
     assert "OLD=NEW" in insitu("convert", tmp_path / "x.json", tmp_path / "z.json", "--rename", "x", code=2).stderr
@@ -48,7 +51,7 @@ def test_convert(tmp_path: Path) -> None:
 
 def test_check_and_refresh(tmp_path: Path) -> None:
     path = make(tmp_path / "a.h5", 0)
-    save(scan(path), tmp_path / "x.insitu")
+    save(scan(path, decode=False), tmp_path / "x.insitu")
     assert insitu("check", tmp_path / "x.insitu").stdout.strip() == "1 source: 1 ok"
     assert "nothing changed" in insitu("refresh", tmp_path / "x.insitu").stdout
     make(path, 100)

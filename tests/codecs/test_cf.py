@@ -395,7 +395,7 @@ def test_a_file_as_xarray(tmp_path: Any) -> None:
         file.createVariable("big", ">i4", ("x",), endian="big")[:] = range(5)
     with h5py.File(path, "a") as file:
         file["fixed"] = np.array([b"ab", b"cde"])
-    group = insitu.scan(str(path))
+    group = insitu.scan(str(path), decode=False)
     keys = (
         "_FillValue",
         "missing_value",

@@ -68,7 +68,7 @@ def _scan(path: str) -> Any:
         warnings.simplefilter(
             "ignore"
         )  # errors="warn" warns for each variable that it leaves out; `problems` holds them
-        return insitu.scan(path, errors="warn")
+        return insitu.scan(path, errors="warn", decode=False)
 
 
 def _alone(path: str, why: str) -> list[Finding]:
@@ -79,7 +79,7 @@ def _alone(path: str, why: str) -> list[Finding]:
         for name, array in _arrays(group, ""):
             if array.dtype.itemsize * float(np.prod(array.shape, dtype="f8")) <= MOST_BYTES:
                 try:
-                    insitu.read(group, name)
+                    insitu.read(group, name, decode=False)
                 except InsituError as error:
                     findings.append(Finding(name, "refused", f"{type(error).__name__}: {error}"))
         return findings
@@ -338,7 +338,7 @@ def _fill_problem(theirs: h5py.Dataset, array: Any) -> Iterator[str]:
 
 def _value_problems(theirs: h5py.Dataset, array: Any, path: str, root: Any) -> Iterator[str]:
     if theirs.dtype.kind == "O" and h5py.check_ref_dtype(theirs.dtype):
-        insitu.read(root, path)
+        insitu.read(root, path, decode=False)
         return
     large = theirs.size * theirs.dtype.itemsize > MOST_BYTES
     stored: Any = tuple(slice(length) for length in theirs.shape) if theirs.shape != array.shape[: theirs.ndim] else ...
@@ -348,7 +348,7 @@ def _value_problems(theirs: h5py.Dataset, array: Any, path: str, root: Any) -> I
     except (OSError, RuntimeError, TypeError, ValueError, MemoryError, UnicodeDecodeError, KeyError) as error:
         yield f"h5py: {error}"
         return
-    read = insitu.read(root, path, selection)
+    read = insitu.read(root, path, selection, decode=False)
     problem = different_values(read, expected)
     if problem and theirs.id.get_create_plist().get_fill_time() == h5py.h5d.FILL_TIME_NEVER:
         yield "h5py: shows its own memory where nothing was written"
@@ -359,6 +359,6 @@ def _value_problems(theirs: h5py.Dataset, array: Any, path: str, root: Any) -> I
         steps = tuple(slice(length // 3, length, 2 if length > 4 else 1) for length in theirs.shape)
         yield from (
             f"{steps}: {problem}"
-            for problem in [different_values(insitu.read(root, path, steps), whole[steps])]
+            for problem in [different_values(insitu.read(root, path, steps, decode=False), whole[steps])]
             if problem
         )

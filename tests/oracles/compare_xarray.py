@@ -31,7 +31,7 @@ def compare(path: str, engine: str) -> list[Finding]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            root = insitu.scan(path, errors="warn")
+            root = insitu.scan(path, errors="warn", decode=False)
         except InsituError as error:
             return [Finding("", "refused", f"{type(error).__name__}: {error}")]
         except Exception as error:
@@ -144,7 +144,7 @@ def _differences(theirs: Any, ours: Any, root: Any, path: str, engine: str) -> I
     except Exception as error:  # the oracle's, and reported
         yield f"oracle: {type(error).__name__}: {error}"
         return
-    yield different_values(insitu.read(root, path), expected)
+    yield different_values(insitu.read(root, path, decode=False), expected)
 
 
 def _judged(finding: Finding, made_by_netcdf: bool) -> Finding:

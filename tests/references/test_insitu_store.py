@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 
 from insitu.errors import FormatError, InsituError, ModelError, SourceError, StaleSourceError, UnsupportedError
+from insitu.maintenance import append_tree as append
 from insitu.model import (
     ABSENT,
     INLINE,
@@ -34,7 +35,7 @@ from insitu.model import (
     concatenate,
     scatter,
 )
-from insitu.references import append, open_references, renamed, save
+from insitu.references import open_references, renamed, save
 from insitu.references.insitu_store import NAME, open_store, pools, write
 from mosaics import Case, evaluate, mosaics
 

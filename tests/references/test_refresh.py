@@ -17,7 +17,7 @@ import pytest
 
 import insitu
 from insitu.errors import InsituError, SourceError, StaleSourceError
-from insitu.keeping import check, refresh
+from insitu.maintenance import check, refresh
 from insitu.references import save
 
 xr = pytest.importorskip("xarray")
@@ -101,11 +101,11 @@ def from_dataset(paths: list[Path], target: Path) -> None:
 
 
 def from_scan(paths: list[Path], target: Path) -> None:
-    save(insitu.scan(paths[0]), target)
+    save(insitu.scan(paths[0], decode=False), target)
 
 
 def inlined(paths: list[Path], target: Path) -> None:
-    save(insitu.scan(paths[0]), target, inline_threshold=40)
+    save(insitu.scan(paths[0], decode=False), target, inline_threshold=40)
 
 
 FORMS: dict[str, tuple[str, Callable[[list[Path], Path], None], tuple[int, ...]]] = {
@@ -352,7 +352,7 @@ MAKERS: dict[str, Callable[[Path, int], None]] = {
 def test_other_formats(tmp_path: Path, name: str, target: str) -> None:
     path = tmp_path / name
     MAKERS[name](path, 0)
-    group = insitu.scan(path)
+    group = insitu.scan(path, decode=False)
     prefix = next((at for at, node in group.walk() if node.arrays), "")
     try:
         if target == "x.insitu":

@@ -13,7 +13,7 @@ import xarray as xr
 
 import insitu
 from insitu.errors import StaleSourceError
-from insitu.keeping import check, refresh
+from insitu.maintenance import check, refresh
 from insitu.model import Source, VirtualGroup, concatenate
 from insitu.reading import read_array
 from insitu.references import open_references, save
@@ -33,7 +33,7 @@ def archive(tmp_path: Path) -> Path:
     for number in range(4):
         make(tmp_path / f"{number}.h5", number)
         for name, parts in arrays.items():
-            parts.append(insitu.scan(tmp_path / f"{number}.h5").array(name))
+            parts.append(insitu.scan(tmp_path / f"{number}.h5", decode=False).array(name))
     save(VirtualGroup({name: concatenate(parts, 0) for name, parts in arrays.items()}), tmp_path / "x.insitu")
     return tmp_path
 
@@ -69,7 +69,7 @@ def test_a_changed_source_is_found_and_refreshed(archive: Path) -> None:
 
 
 def test_kerchunk_references_are_checked_by_what_they_reach(archive: Path) -> None:
-    save(insitu.scan(archive / "1.h5"), archive / "y.json")
+    save(insitu.scan(archive / "1.h5", decode=False), archive / "y.json")
     assert check(archive / "y.json").ok
     (archive / "1.h5").write_bytes((archive / "1.h5").read_bytes()[:1000])
     (report,) = check(archive / "y.json").stale
@@ -123,20 +123,20 @@ def tampered(path: Path) -> None:
 
 
 def test_verify_at_opening(archive: Path) -> None:
-    assert insitu.scan(archive / "x.insitu", verify="open").array("t").shape == (20, 4)
+    assert insitu.scan(archive / "x.insitu", verify="open", decode=False).array("t").shape == (20, 4)
     tampered(archive / "2.h5")
     with pytest.raises(StaleSourceError, match=r"2\.h5"):
-        insitu.scan(archive / "x.insitu", verify="open")
+        insitu.scan(archive / "x.insitu", verify="open", decode=False)
     with pytest.raises(StaleSourceError, match=r"2\.h5"):
         insitu.open_dataset(archive / "x.insitu", verify="open")
     with pytest.raises(ValueError, match="verify"):
-        insitu.scan(archive / "x.insitu", verify="never")  # type: ignore[arg-type]
+        insitu.scan(archive / "x.insitu", verify="never", decode=False)  # type: ignore[arg-type]
 
 
 def test_verify_when_read(archive: Path) -> None:
-    group = insitu.scan(archive / "x.insitu")
+    group = insitu.scan(archive / "x.insitu", decode=False)
     dataset = insitu.open_dataset(archive / "x.insitu")
-    file = insitu.scan(archive / "2.h5")
+    file = insitu.scan(archive / "2.h5", decode=False)
     tampered(archive / "2.h5")
     assert read_array(group.array("t"), np.s_[:10]).shape == (10, 4)  # the other files are what they were
     for array in (group.array("t"), file.array("t")):
@@ -148,9 +148,9 @@ def test_verify_when_read(archive: Path) -> None:
 
 def test_verify_never(archive: Path) -> None:
     fresh = values(archive / "x.insitu")
-    group = insitu.scan(archive / "x.insitu", verify=None)
-    dataset = insitu.open_dataset(archive / "x.insitu", verify=None)
-    file = insitu.scan(archive / "2.h5", verify=None)
+    group = insitu.scan(archive / "x.insitu", verify="never", decode=False)
+    dataset = insitu.open_dataset(archive / "x.insitu", verify="never")
+    file = insitu.scan(archive / "2.h5", verify="never", decode=False)
     os.utime(archive / "2.h5", (2e9, 2e9))
     assert read_array(group.array("t")).tolist() == fresh.tolist()
     assert dataset.t.values.tolist() == fresh.tolist()

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
+from insitu.maintenance import append_tree as append
 from insitu.model import (
     Axis,
     Codec,
@@ -26,7 +27,7 @@ from insitu.model import (
     concatenate,
     scatter,
 )
-from insitu.references import append, open_references, save
+from insitu.references import open_references, save
 from insitu.references.insitu_store import NAME, open_store, part, root, rows
 from insitu.references.insitu_store.validation import check_boxes, check_cells
 

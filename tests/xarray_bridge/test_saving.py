@@ -174,7 +174,7 @@ class TestAppend:
         from insitu import references
 
         paths = regular(tmp_path, packing=3)
-        references.save(insitu.scan(paths[0]), tmp_path / "refs.insitu")
+        references.save(insitu.scan(paths[0], decode=False), tmp_path / "refs.insitu")
         with pytest.raises(UnsupportedError, match="not decoded"):
             open_mfdataset(paths[1:]).insitu.append(tmp_path / "refs.insitu", "time")
 

@@ -22,7 +22,8 @@ import h5py
 import numpy as np
 
 import insitu
-from insitu.references import append, directory_swap, open_references, save
+from insitu.maintenance import append_tree as append
+from insitu.references import directory_swap, open_references, save
 
 MOST = 400
 """Calls; a writer of these small stores that needs more has changed its nature."""
@@ -85,7 +86,7 @@ def writers(folder: Path, suffix: str) -> dict[str, tuple[Callable[[Path], Any],
         return open_mfdataset([str(folder / name) for name in names], combine="nested", concat_dim="time")
 
     def saved(target: Path) -> None:
-        save(insitu.scan(one, variables=["t"]), target)
+        save(insitu.scan(one, variables=["t"], decode=False), target)
 
     def resumed(target: Path) -> None:
         from typer.testing import CliRunner
@@ -99,8 +100,8 @@ def writers(folder: Path, suffix: str) -> dict[str, tuple[Callable[[Path], Any],
             raise RuntimeError(done.output) from done.exception
 
     return {
-        "save": (saved, lambda target: save(insitu.scan(two, variables=["t"]), target)),
-        "append": (saved, lambda target: append(insitu.scan(two, variables=["t"]), target, "time")),
+        "save": (saved, lambda target: save(insitu.scan(two, variables=["t"], decode=False), target)),
+        "append": (saved, lambda target: append(insitu.scan(two, variables=["t"], decode=False), target, "time")),
         "refresh": (saved, lambda target: (write_file(one, 0, 50), insitu.refresh(target))[0]),
         "resume": (saved, resumed),
     }
