@@ -119,7 +119,7 @@ class HttpSource:
 
     def size(self) -> int:
         """Bytes in the object; costs a request of one byte if nothing was read yet."""
-        if not self._identity.known:
+        if self._identity.size is None and not self._identity.known:
             self.read(0, 1)
         if self._identity.size is None:
             self._persist(lambda until: self._head(until), None, None, threading.Event())
@@ -351,7 +351,7 @@ class HttpSource:
         self.close()
 
     def __getstate__(self) -> tuple[str, dict[str, Any]]:
-        facts = self._identity.source() if self._identity.known else None
+        facts = self._identity.source() if self._identity.known or self._identity.size is not None else None
         return self._given, {**self._settings, "expected": facts}
 
     def __setstate__(self, state: tuple[str, dict[str, Any]]) -> None:
