@@ -257,5 +257,3 @@ def test_idle_sources_are_bounded() -> None:
                 pass
         assert closed == ["a", "b"]
     assert closed == ["a", "b", "c", "d"]
-
-
