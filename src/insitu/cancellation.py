@@ -43,7 +43,7 @@ class LateError(TimedOutError):
     kind = "late"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Deadline:
     """When some work has to be done."""
 

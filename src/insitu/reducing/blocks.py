@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.cancellation import check_deadline
 from insitu.errors import ModelError, UnsupportedError
 from insitu.model import Selection, VirtualArray
 from insitu.reading import Opened, Tally, execute, plan
@@ -62,6 +63,7 @@ def by_blocks(
     lengths = [1 if axis in axes else length for axis, length in enumerate(array.shape)]
     out: npt.NDArray[Any] | None = None
     for box in _boxes(array, axes, method):
+        check_deadline()
         answer = function(read(array, Selection.of(box, array.shape), opened, name, tally))
         extra = answer.ndim - array.ndim  # the axis of several quantiles
         if out is None:

@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from insitu.cancellation import check_deadline
 from insitu.errors import InsituError, NotFoundError
 from insitu.opening import scan
 from insitu.reading.zarr_store import Span, ZarrTree
@@ -29,6 +30,7 @@ from insitu.references.recent import Recent
 from insitu.service.allowed import local_path
 from insitu.service.answers import RequestError, TooLargeError, failure
 from insitu.service.credentials import Credentials, credentials_of
+from insitu.service.keyed_locks import KeyedLocks
 from insitu.service.portion import Portion
 from insitu.service.worker import Worker
 
@@ -144,7 +146,7 @@ class _View:
     worker: Worker
     _trees: OrderedDict[Hashable, _Kept] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _making: dict[Hashable, threading.Lock] = field(default_factory=dict)
+    _making: KeyedLocks = field(default_factory=KeyedLocks)
     _numbers: Iterator[int] = field(default_factory=count)
     _encoded: Recent[bytes] = field(default_factory=lambda: Recent(len, ENCODED))
 
@@ -154,9 +156,7 @@ class _View:
         self.worker.allowed.check(url, options)
         key = (who.digest, url, zarr_format)
         version = _version(url)
-        with self._lock:
-            making = self._making.setdefault(key, threading.Lock())
-        with making:  # of several requests for one archive, one scans
+        with self._making.hold(key):  # of several requests for one archive, one scans
             with self._lock:
                 kept = self._trees.get(key)
                 fresh = kept is not None and time.monotonic() - kept.since < self.worker.limits.fresh
@@ -175,10 +175,11 @@ class _View:
                 cache=Portion(self.worker.cache, who, {}),
             )
             tree.documents  # noqa: B018  now, while only those wait who want it
+            check_deadline()  # a scan that was cut off may have left out what it did not come to
             with self._lock:
                 made = self._trees[key] = _Kept(tree, version, time.monotonic(), next(self._numbers))
                 while len(self._trees) > self.worker.limits.scans:
-                    self._making.pop(self._trees.popitem(last=False)[0], None)
+                    self._trees.popitem(last=False)
             return made
 
     def _options(self, who: Credentials) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
+from insitu.cancellation import carry_deadline, check_deadline
+
 __all__ = ["WIDTH", "gather", "renew_after_fork"]
 
 WIDTH = 96
@@ -89,6 +91,7 @@ def gather(
                     at = next(pending, None)
                 if at is None:
                     return
+                check_deadline()
                 results[at] = function(items[at], stop)
         except BaseException as error:
             # Noted before the others are told: what they raise because of it comes after it.
@@ -97,7 +100,8 @@ def gather(
             raise
 
     threads = _pool.threads()
-    workers = [threads.submit(work) for _ in range(min(width, len(items)) - 1)]
+    carried = carry_deadline(work)
+    workers = [threads.submit(carried) for _ in range(min(width, len(items)) - 1)]
     failed = False
     try:
         work()
