@@ -17,6 +17,10 @@ from insitu.sources.redact import redacted
 __all__ = ["STATUS", "BusyError", "RequestError", "SlowError", "TooLargeError", "failure", "problem"]
 
 
+MOST_LETTERS = 4000
+"""Of a message."""
+
+
 class RequestError(InsituError, ValueError):
     """The request is not what the protocol says; `why` is told as the cause."""
 
@@ -81,7 +85,7 @@ def failure(error: InsituError, status: int | None = None) -> Response:
     causes: list[str] = [error.why] if isinstance(error, RequestError) and error.why else []
     cause = error.__cause__
     while cause is not None and len(causes) < 4:
-        causes.append(redacted(str(cause))[:500])
+        causes.append(redacted(str(cause)[:500]))
         cause = cause.__cause__
     headers = {}
     if isinstance(error, BusyError):
@@ -91,7 +95,8 @@ def failure(error: InsituError, status: int | None = None) -> Response:
         headers["Connection"] = "close"  # there may be more of the request, which nobody will read
     if code == 401:
         headers["WWW-Authenticate"] = "Basic, Bearer"
-    return problem(code, redacted(str(error)), causes, headers, kind=error.kind)
+    # Cut first: an error may quote a request of many megabytes, and looking through those for secrets takes seconds.
+    return problem(code, redacted(str(error)[:MOST_LETTERS]), causes, headers, kind=error.kind)
 
 
 def problem(

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -119,7 +119,7 @@ class Worker:
         finally:
             deadline.cancelled = True
 
-    async def stream(self, cost: int, work: Callable[[Deadline], Iterator[bytes]]) -> AsyncIterator[bytes]:
+    async def stream(self, cost: int, work: Callable[[Deadline], Generator[bytes, None, None]]) -> AsyncIterator[bytes]:
         """The pieces of some work, as they are made: an iterator that has its first piece already, so that an early error is raised here."""
         leave = await self.admission.enter(cost)
         loop = asyncio.get_running_loop()
@@ -128,10 +128,16 @@ class Worker:
         pieces: asyncio.Queue[Any] = asyncio.Queue()
 
         def produce() -> None:
-            for piece in work(deadline):
-                while not room.acquire(timeout=0.5):
+            making = work(deadline)
+            for piece in making:
+                try:
+                    while not room.acquire(timeout=0.5):
+                        deadline.check()
                     deadline.check()
-                deadline.check()
+                except LateError as late:
+                    piece = making.throw(late)  # what is left to say
+                    loop.call_soon_threadsafe(pieces.put_nowait, piece)
+                    return
                 loop.call_soon_threadsafe(pieces.put_nowait, piece)
 
         def ended(done: asyncio.Future[None]) -> None:

@@ -41,7 +41,7 @@ SCANNING = 32 << 20
 ENCODED = 64 << 20
 """Bytes of chunks that were encoded anew and are kept: clients like GDAL ask for them piece by piece."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 _OPEN = {"Access-Control-Allow-Origin": "*", "Access-Control-Expose-Headers": "Content-Range, Content-Length, ETag"}
 """A page of any site may read what this server gives to everybody; tokens travel in headers that pages of others do not have."""
 
