@@ -253,9 +253,19 @@ def _strided(entry: list[Any], length: int) -> Stride:
 
 _KEYS: Mapping[str, Callable[[Any], Any]] = {
     "slice": _slice,
-    "index": lambda what: np.array([integer(i) for i in _listed(what)], np.int64),
+    "index": lambda what: _index(_listed(what)),
     "take": numbers_from,
 }
+
+
+def _index(numbers: list[Any]) -> npt.NDArray[np.int64]:
+    """A list of integers as an array; the common case without a look at each of them in Python."""
+    if set(map(type, numbers)) == {int}:
+        try:
+            return np.array(numbers, np.int64)
+        except OverflowError:
+            pass  # which one it was is said below
+    return np.array([integer(i) for i in numbers], np.int64)
 
 
 def _listed(what: Any) -> list[Any]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.cancellation import check_deadline
 from insitu.errors import InsituError, ModelError
 from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualArray
 from insitu.model.packing import IDENTITY, Kind, Packings
@@ -113,6 +114,7 @@ def _tile_to(tile: Tile, sources: dict[Source, int]) -> dict[str, Any]:
 
 
 def _tile_from(data: Any, sources: tuple[Source, ...], most: int) -> Tile:
+    check_deadline()
     grid = tuple(whole(count) for count in data["grid"])
     if len(data["axes"]) > MOST_AXES or len(data["encodings"]) > MOST_ENCODINGS:
         raise ModelError(f"a tile has up to {MOST_AXES} axes and {MOST_ENCODINGS} encodings")

@@ -31,7 +31,7 @@ from insitu.reducing.stream import fold
 from insitu.reducing.wire import dtype_to, values_to
 from insitu.service.answers import failure
 from insitu.service.body import body_of
-from insitu.service.cost import BLOCK, PREPARING, block_bytes, body_cost, declared_cost, job_cost
+from insitu.service.cost import BLOCK, PREPARING, SMALL_BODY, block_bytes, body_cost, declared_cost, job_cost
 from insitu.service.credentials import Credentials, credentials_of
 from insitu.service.jobs import Batch, Job, batch_of
 from insitu.service.portion import Portion, is_small
@@ -86,7 +86,7 @@ def batch_routes(worker: Worker) -> list[BaseRoute]:
                 body = await body_of(request, worker)
                 kind = request.headers.get("content-type", "")
 
-                cost = body_cost(body, kind, worker.limits)
+                cost = await _body_cost(worker, body, kind)
 
                 async def begin() -> AsyncIterator[bytes]:
                     batch, ready = await worker.run(
@@ -112,6 +112,13 @@ def batch_routes(worker: Worker) -> list[BaseRoute]:
         Route("/reduce", route(True, lambda ready, deadline: _reduce(worker, ready, deadline)), methods=["POST"]),
         Route("/read", route(False, lambda ready, deadline: _read(worker, ready, deadline)), methods=["POST"]),
     ]
+
+
+async def _body_cost(worker: Worker, body: bytes, kind: str) -> int:
+    """What a body costs; a large one is looked through on a thread."""
+    if len(body) <= SMALL_BODY:
+        return body_cost(body, kind, worker.limits)
+    return await worker.run(PREPARING, lambda deadline: body_cost(body, kind, worker.limits))
 
 
 def storage_options(worker: Worker, batch: Batch, who: Credentials) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import math
 import os
 from dataclasses import dataclass
 
+from insitu.cancellation import check_deadline
 from insitu.model import Selection, VirtualArray
 from insitu.reading.weight import weigh_read
 from insitu.reducing.reduce import normalised
@@ -14,7 +15,7 @@ from insitu.service.answers import TooLargeError
 from insitu.service.jobs import BLOCKWISE, Batch, Job, is_json
 from insitu.service.settings import Limits
 
-__all__ = ["BLOCK", "PREPARING", "block_bytes", "body_cost", "declared_cost", "job_cost"]
+__all__ = ["BLOCK", "PREPARING", "SMALL_BODY", "block_bytes", "body_cost", "declared_cost", "job_cost"]
 
 PREPARING = 1 << 20
 """Counted for a request that is being prepared, beside its body."""
@@ -53,6 +54,8 @@ def _cbor_items(body: bytes, most: int) -> int:
     at = items = 0
     end = len(body)
     while at < end and items <= most:
+        if not items % 65536:
+            check_deadline()
         first = body[at]
         kind, short = first >> 5, first & 31
         at += 1

@@ -114,7 +114,7 @@ class Worker:
             return await asyncio.wait_for(asyncio.shield(future), self.limits.seconds)
         except TimeoutError:
             if future.done():
-                raise  # the work's own
+                return future.result()  # it was done just now; or the error is the work's own
             raise LateError("the request took longer than this server allows") from None
         finally:
             deadline.cancelled = True
