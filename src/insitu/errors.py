@@ -14,6 +14,7 @@ InsituError                     anything of ours
 │   ├── UnknownCodecError LookupError     nothing here decodes that: install what the message names
 │   └── ChecksumError                     the bytes are damaged
 ├── SelectionError   IndexError           the selection does not fit the array
+│   └── SelectionSizeError MemoryError    what is selected does not fit into memory: select less
 ├── VariableError    KeyError             no such variable or group
 └── ModelError       ValueError           arrays that cannot be joined or shaped that way
 ```
@@ -34,6 +35,7 @@ __all__ = [
     "ModelError",
     "NotFoundError",
     "SelectionError",
+    "SelectionSizeError",
     "SourceError",
     "StaleSourceError",
     "TimedOutError",
@@ -179,6 +181,12 @@ class SelectionError(InsituError, IndexError):
     """The selection does not fit the array."""
 
     kind = "selection"
+
+
+class SelectionSizeError(SelectionError, MemoryError):
+    """What is selected does not fit into memory."""
+
+    kind = "selection-size"
 
 
 class VariableError(InsituError, KeyError):

@@ -160,14 +160,14 @@ RULES: dict[str, dict[str, Any]] = {
 }
 BODIES: dict[str, tuple[bytes, str]] = {
     "lists in lists": (b"\x81" * 100_000, "application/cbor"),
-    "30 million lists": (b"\x9a" + (30 << 20).to_bytes(4, "big") + b"\x80" * (30 << 20), "application/cbor"),
+    "4 million lists": (b"\x9a" + (4 << 20).to_bytes(4, "big") + b"\x80" * (4 << 20), "application/cbor"),
     "2⁶³ items": (b"\x9b\x7f" + b"\xff" * 7, "application/cbor"),
     "2³⁶ bytes": (b"\x5b\x00\x00\x00\x10\x00\x00\x00\x00", "application/cbor"),
-    "10 million JSON lists": (b"[" + b"[]," * 10_000_000 + b"[]]", "application/json"),
+    "4 million JSON lists": (b"[" + b"[]," * 4_000_000 + b"[]]", "application/json"),
     "5,000 digits": (b'{"jobs": [{"selection": [' + b"9" * 5000 + b"]}]}", "application/json"),
     "a decimal": (cbor2.dumps({"jobs": cbor2.CBORTag(4, [10**9, 1])}), "application/cbor"),
     "a fraction of nothing": (cbor2.dumps({"jobs": cbor2.CBORTag(30, [1, 0])}), "application/cbor"),
-    "a name of 20 MB": (cbor2.dumps({"jobs": [{"url": "x", "variable": "y" * (20 << 20), "methods": ["sum"]}]}), ""),
+    "a name of 4 MB": (cbor2.dumps({"jobs": [{"url": "x", "variable": "y" * (4 << 20), "methods": ["sum"]}]}), ""),
 }
 CHUNKS: dict[str, dict[str, Any]] = {
     "shape 2⁶²": {"shape": [1 << 62]},
@@ -220,7 +220,7 @@ def test_rules(watched: Watched, folder: Path, name: str) -> None:
     post(watched, "/reduce", cbor2.dumps({"jobs": [job]}), "application/cbor")
 
 
-@pytest.mark.parametrize("route", ["reduce", "read", "scan"])
+@pytest.mark.parametrize("route", ["read", "scan"])
 @pytest.mark.parametrize("name", BODIES)
 def test_bodies(watched: Watched, route: str, name: str) -> None:
     post(watched, f"/{route}", *BODIES[name])

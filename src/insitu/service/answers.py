@@ -64,6 +64,7 @@ STATUS = {
     "access": 401,
     "variable": 404,
     "selection": 400,
+    "selection-size": 413,
     "model": 400,
     "codec": 422,
     "unknown-codec": 422,

@@ -29,6 +29,7 @@ from insitu.reducing.active_groups import grouped, weighted
 from insitu.reducing.reduce import answers, normalised
 from insitu.reducing.stream import fold
 from insitu.reducing.wire import dtype_to, values_to
+from insitu.service.allowed import refers_outside
 from insitu.service.answers import failure
 from insitu.service.body import body_of
 from insitu.service.cost import BLOCK, PREPARING, SMALL_BODY, block_bytes, body_cost, declared_cost, job_cost
@@ -38,6 +39,7 @@ from insitu.service.portion import Portion, is_small
 from insitu.service.shelf import Deadline, Leased
 from insitu.service.worker import Worker
 from insitu.sources.address import scheme_of
+from insitu.sources.gate import RefusedError
 from insitu.sources.login import basic
 from insitu.sources.redact import redacted
 
@@ -163,7 +165,12 @@ def _prepare(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> 
             for source in (source for tile in array.tiles for source in _named(tile.chunks.sources)):
                 _login(options, source.url, who)
         for url in {source.url for tile in array.tiles for source in _named(tile.chunks.sources)}:
-            worker.allowed.check(url, options)
+            try:
+                worker.allowed.check(url, options)
+            except RefusedError:
+                if job.url is None:
+                    raise
+                raise refers_outside(job.url) from None
         selection = job.chosen(array)
         part = None if reducing else next(_parts(array, selection), selection)
         cost = job_cost(worker.limits, job, array, selection, part)

@@ -10,6 +10,7 @@ import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from insitu.cancellation import Deadline, LateError, deadline_scope
@@ -135,7 +136,8 @@ class Worker:
                         deadline.check()
                     deadline.check()
                 except LateError as late:
-                    piece = making.throw(late)  # what is left to say
+                    with suppress(LateError):  # it has said so itself already, with this piece
+                        piece = making.throw(late)
                     loop.call_soon_threadsafe(pieces.put_nowait, piece)
                     return
                 loop.call_soon_threadsafe(pieces.put_nowait, piece)

@@ -27,12 +27,13 @@ from insitu.opening import scan
 from insitu.reading.zarr_store import Span, ZarrTree
 from insitu.reading.zarr_store.recut import Recut
 from insitu.references.recent import Recent
-from insitu.service.allowed import local_path
+from insitu.service.allowed import local_path, refers_outside
 from insitu.service.answers import RequestError, TooLargeError, failure
 from insitu.service.credentials import Credentials, credentials_of
 from insitu.service.keyed_locks import KeyedLocks
 from insitu.service.portion import Portion
 from insitu.service.worker import Worker
+from insitu.sources.gate import RefusedError
 
 __all__ = ["zarr_routes"]
 
@@ -58,7 +59,7 @@ def zarr_routes(worker: Worker) -> list[BaseRoute]:
                 wanted = _wanted(request.headers.get("range"))
                 kept = await worker.run(SCANNING, lambda deadline: view.open(url, zarr_format, who))
                 cost = view.cost(kept.tree, key)
-                found = await worker.run(cost, lambda deadline: view.get(kept, key, wanted))
+                found = await worker.run(cost, lambda deadline: _get(view, kept, url, key, wanted))
             except InsituError as error:
                 response = failure(error)
                 response.headers.update(_OPEN)
@@ -216,6 +217,13 @@ class _View:
                 return None
             whole = found
         return _Found(wanted.span.of(whole), len(whole))
+
+
+def _get(view: _View, kept: _Kept, url: str, key: str, wanted: _Wanted) -> _Found | None:
+    try:
+        return view.get(kept, key, wanted)
+    except RefusedError:
+        raise refers_outside(url) from None
 
 
 def _version(url: str) -> Any:
