@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -165,17 +166,24 @@ def _prepare(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> 
             for source in (source for tile in array.tiles for source in _named(tile.chunks.sources)):
                 _login(options, source.url, who)
         for url in {source.url for tile in array.tiles for source in _named(tile.chunks.sources)}:
-            try:
+            with _naming_archive(job):
                 worker.allowed.check(url, options)
-            except RefusedError:
-                if job.url is None:
-                    raise
-                raise refers_outside(job.url) from None
         selection = job.chosen(array)
         part = None if reducing else next(_parts(array, selection), selection)
         cost = job_cost(worker.limits, job, array, selection, part)
         tasks.append(Task(job, array, selection, cost, is_small(array, selection, worker.cache.max_bytes // 2)))
     return Ready(tuple(tasks), options, Portion(worker.cache, who, batch.options) if batch.cache else None)
+
+
+@contextmanager
+def _naming_archive(job: Job) -> Iterator[None]:
+    """Have a refusal name the archive that the client named, not what that refers to."""
+    try:
+        yield
+    except RefusedError:
+        if job.url is None:
+            raise
+        raise refers_outside(job.url) from None
 
 
 def _named(sources: Any) -> Any:
@@ -216,7 +224,8 @@ def _reduce(worker: Worker, ready: Ready, deadline: Deadline) -> Iterator[bytes]
         with Leased(ready.options, deadline, worker.allowed.near, worker.limits.fresh) as opened:
             for number, task in enumerate(ready.tasks):
                 opened.cache = ready.cache if task.kept else None
-                found = _reduced(worker, task, opened, tally)
+                with _naming_archive(task.job):
+                    found = _reduced(worker, task, opened, tally)
                 name = "partial" if task.job.partial else "values"
                 yield cbor2.dumps({"job": number, name: {key: values_to(np.asarray(v)) for key, v in found.items()}})
         yield _done(tally, len(ready.tasks))
@@ -254,11 +263,12 @@ def _read(worker: Worker, ready: Ready, deadline: Deadline) -> Iterator[bytes]:
                 opened.cache = ready.cache if task.kept else None
                 shape = list(task.selection.result_shape)
                 head = cbor2.dumps({"job": number, "dtype": dtype_to(_little(task.array.dtype)), "shape": shape})
-                for values in _blocks(task, opened, tally):
-                    deadline.check()
-                    # Not before there is a first block: what goes wrong until then can still be a status.
-                    yield head + cbor2.dumps(_payload(values)) if head else cbor2.dumps(_payload(values))
-                    head = b""
+                with _naming_archive(task.job):
+                    for values in _blocks(task, opened, tally):
+                        deadline.check()
+                        # Not before there is a first block: what goes wrong until then can still be a status.
+                        yield head + cbor2.dumps(_payload(values)) if head else cbor2.dumps(_payload(values))
+                        head = b""
                 yield head + cbor2.dumps({"job": number, "end": True})
         yield _done(tally, len(ready.tasks))
     finally:
