@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import tempfile
-import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
-import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures.agreement import agree
 from fixtures.make_archive import Part, parts, write_all
-from insitu.xarray_bridge import open_mfdataset
+from fixtures.random_archive import random_archive, write_archive
 
 OPTIONS = st.fixed_dictionaries(
     {},
@@ -25,45 +24,6 @@ OPTIONS = st.fixed_dictionaries(
         "combine_attrs": st.sampled_from(("override", "drop", "no_conflicts", "drop_conflicts", "identical")),
     },
 )
-
-
-# What xarray fails on without meaning to refuse it: an inner join that leaves no date of a calendar of its own.
-THEIR_FAILURES = ("attempt to get argmin of an empty sequence",)
-
-
-def theirs(paths: Any, **options: Any) -> xr.Dataset | Exception:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            with xr.open_mfdataset(paths, engine="netcdf4", **options) as ds:
-                return ds.load()
-        except (ValueError, TypeError) as refused:
-            return refused
-
-
-def ours(paths: Any, **options: Any) -> xr.Dataset | Exception:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return open_mfdataset(paths, **options)
-        except (ValueError, TypeError) as refused:
-            return refused
-
-
-def agree(paths: Any, **options: Any) -> None:
-    expected, found = theirs(paths, **options), ours(paths, **options)
-    if isinstance(expected, Exception):
-        if any(text in str(expected) for text in THEIR_FAILURES):
-            return
-        assert isinstance(found, Exception), f"xarray refuses: {expected}"
-        return
-    if isinstance(found, Exception):
-        raise found
-    part = {dim: slice(1, None, 2) for dim in expected.dims if expected.sizes[dim] > 1}
-    xr.testing.assert_identical(found.isel(part).load(), expected.isel(part))
-    xr.testing.assert_identical(found.load(), expected)
-    for name, variable in expected.variables.items():
-        assert found[name].dtype == variable.dtype, name
 
 
 @settings(max_examples=40)
@@ -105,3 +65,36 @@ def test_grid_with_a_hole(tmp_path: Path) -> None:
     flat = [Part(first=2 * i, lon_first=4 * j) for i in range(2) for j in range(2)]
     paths = write_all(tmp_path, flat)
     agree(paths[:3])
+
+
+RANDOM = 120
+"""Seeds of random archives; thousands have been tried."""
+
+
+@pytest.mark.parametrize("first", range(0, RANDOM, 10))
+def test_random_archives(tmp_path: Path, first: int) -> None:
+    combined = [_random(tmp_path, seed) for seed in range(first, first + 10)]
+    assert any(combined)
+
+
+@pytest.mark.parametrize("first", range(1000, 1000 + RANDOM // 2, 10))
+def test_random_archives_of_several_calendars(tmp_path: Path, first: int) -> None:
+    combined = [_random(tmp_path, seed, calendars=True) for seed in range(first, first + 10)]
+    assert any(combined)
+
+
+@pytest.mark.parametrize("first", range(2000, 2000 + RANDOM // 2, 10))
+def test_random_archives_with_dimensions_in_several_orders(tmp_path: Path, first: int) -> None:
+    combined = [_random(tmp_path, seed, orders=True) for seed in range(first, first + 10)]
+    assert any(combined)
+
+
+def _random(folder: Path, seed: int, **how: bool) -> bool:
+    """Compare one archive; whether it can be combined."""
+    archive = random_archive(seed, **how)
+    (folder / str(seed)).mkdir()
+    try:
+        return agree(write_archive(folder / str(seed), archive), **archive.options)
+    except Exception as problem:
+        problem.add_note(f"seed {seed}, {how}, {archive.options}")
+        raise

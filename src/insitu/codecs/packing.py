@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs import times
+from insitu.codecs.casting import as_objects, loses_dates
 from insitu.codecs.numbers import missing_dtype
 from insitu.errors import CodecError
 from insitu.model import Kind, Packing
@@ -128,6 +129,8 @@ class Unpacker:
             values = self._by_steps(stored)
         if out is None:
             return values
+        if loses_dates(values, out.dtype):
+            values = as_objects(values)
         np.copyto(out, values, casting="unsafe" if out.dtype.kind == values.dtype.kind else "same_kind")
         return out
 

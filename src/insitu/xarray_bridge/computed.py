@@ -6,12 +6,13 @@ nobody has. It is a Dask array then, and xarray itself combines the files, by th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import pandas
 import xarray
 
+from insitu.codecs.casting import as_objects
 from insitu.combining.combine import ConcatDim
 from insitu.combining.files import without_failures
 from insitu.combining.member import CombineError, Member
@@ -65,7 +66,9 @@ def combined_by_xarray(
         How what is still virtual is read.
     """
     without_failures(found, errors)
-    datasets = [chunked(dataset_of(item, access), {}) if isinstance(item, Member) else None for item in found]
+    made = {n: chunked(dataset_of(item, access), {}) for n, item in enumerate(found) if isinstance(item, Member)}
+    made = dict(zip(made, _with_dates_as_objects(list(made.values())), strict=True))
+    datasets = [made.get(number) for number in range(len(found))]
     how: dict[str, Any] = {
         name: getattr(rules, name) for name in ("data_vars", "coords", "compat", "join", "combine_attrs")
     }
@@ -85,6 +88,30 @@ def combined_by_xarray(
         return combined
     kept = {place: dataset for place, dataset in zip(places, datasets, strict=True) if dataset is not None}
     return _nested(kept, dims, how)
+
+
+def _with_dates_as_objects(datasets: Sequence[xarray.Dataset]) -> list[xarray.Dataset]:
+    """The datasets with objects in place of dates that will meet dates of another calendar.
+
+    xarray makes integers of such dates, outside of indexes.
+    """
+    kinds: dict[Hashable, set[str]] = {}
+    for dataset in datasets:
+        for name, variable in dataset.variables.items():
+            kinds.setdefault(name, set()).add(variable.dtype.kind)
+    mixed = {name for name, found in kinds.items() if "O" in found and found & {"m", "M"}}
+    return [_dates_as_objects(dataset, mixed) for dataset in datasets]
+
+
+def _dates_as_objects(dataset: xarray.Dataset, names: set[Hashable]) -> xarray.Dataset:
+    new = {}
+    for name in names & dataset.variables.keys() - dataset.xindexes.keys():
+        variable = dataset.variables[name]
+        if variable.dtype.kind in "mM":
+            array: Any = variable.chunk().data
+            new[name] = variable._replace(data=array.map_blocks(as_objects, dtype=object))
+    coords = {name: variable for name, variable in new.items() if name in dataset.coords}
+    return dataset.assign({name: v for name, v in new.items() if name not in coords}).assign_coords(coords)
 
 
 def _nested(grid: Mapping[Position, Any], dims: Sequence[ConcatDim], how: Mapping[str, Any]) -> xarray.Dataset:
