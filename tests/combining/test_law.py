@@ -67,26 +67,18 @@ def test_grid_with_a_hole(tmp_path: Path) -> None:
     agree(paths[:3])
 
 
-RANDOM = 120
-"""Seeds of random archives; thousands have been tried."""
-
-
-@pytest.mark.parametrize("first", range(0, RANDOM, 10))
+@pytest.mark.parametrize("first", [0, 30])
 def test_random_archives(tmp_path: Path, first: int) -> None:
-    combined = [_random(tmp_path, seed) for seed in range(first, first + 10)]
-    assert any(combined)
+    """Thousands have been tried; these stay. A failure names its seed."""
+    assert any([_random(tmp_path, seed) for seed in range(first, first + 30)])
 
 
-@pytest.mark.parametrize("first", range(1000, 1000 + RANDOM // 2, 10))
-def test_random_archives_of_several_calendars(tmp_path: Path, first: int) -> None:
-    combined = [_random(tmp_path, seed, calendars=True) for seed in range(first, first + 10)]
-    assert any(combined)
+def test_random_archives_of_several_calendars(tmp_path: Path) -> None:
+    assert any([_random(tmp_path, seed, calendars=True) for seed in range(1000, 1040)])
 
 
-@pytest.mark.parametrize("first", range(2000, 2000 + RANDOM // 2, 10))
-def test_random_archives_with_dimensions_in_several_orders(tmp_path: Path, first: int) -> None:
-    combined = [_random(tmp_path, seed, orders=True) for seed in range(first, first + 10)]
-    assert any(combined)
+def test_random_archives_with_dimensions_in_several_orders(tmp_path: Path) -> None:
+    assert any([_random(tmp_path, seed, orders=True) for seed in range(2000, 2030)])
 
 
 def _random(folder: Path, seed: int, **how: bool) -> bool:

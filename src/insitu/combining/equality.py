@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas
 import xarray
 
-from insitu.codecs.casting import as_objects, loses_dates
+from insitu.codecs.casting import cast
 from insitu.combining.attributes import equivalent
 from insitu.combining.member import CombineError, Load, Variable
 from insitu.combining.promotion import shared_type
@@ -127,7 +127,7 @@ def _filled(variables: Sequence[Variable], load: Load) -> Variable:
     if complete and all(set(v.dims) <= set(first.dims) and v.dtype == first.dtype for v in variables):
         return first
     read_together(variables, load)
-    if any(loses_dates(v.values(load), shared_type([v.dtype for v in variables])) for v in variables):
+    if shared_type([v.dtype for v in variables]).kind == "O":
         return _filled_objects(variables, load)
     filled = _wrapped(first, load)
     for other in variables[1:]:
@@ -136,13 +136,13 @@ def _filled(variables: Sequence[Variable], load: Load) -> Variable:
 
 
 def _filled_objects(variables: Sequence[Variable], load: Load) -> Variable:
-    """The same where dates meet ones of another calendar; xarray's `fillna` makes integers of them."""
+    """The same for objects: xarray's `fillna` makes integers of dates that meet ones of another calendar."""
     first = variables[0]
     dims = dict.fromkeys(dim for variable in variables for dim in variable.dims)
     sizes = {dim: length for variable in variables for dim, length in variable.sizes.items()}
     filled: Any = None
     for variable in variables:
         values = xarray.Variable(variable.dims, variable.values(load)).set_dims(sizes).transpose(*dims).values
-        values = as_objects(values) if values.dtype.kind in "mM" else values.astype(object)
+        values = cast(values, np.dtype(object))
         filled = values if filled is None else np.where(pandas.isnull(filled), values, filled)
     return Variable(tuple(dims), filled, first.attributes, first.encoding)

@@ -85,11 +85,20 @@ class Member:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Dimension: elements along it, in the order in which variables name them."""
+        """Dimension: elements along it, in xarray's order: as variables name them, those that label a dimension last.
+
+        The order decides along which dimension `by_coords` joins first, so which one comes first in a variable that lacks both.
+        """
         sizes: dict[str, int] = {}
-        for variable in self.variables.values():
+        labels: dict[str, int] = {}
+        for name, variable in self.variables.items():
+            if variable.dims == (name,):
+                labels[name] = variable.data.shape[0]
+                continue
             for dim, length in zip(variable.dims, variable.data.shape, strict=True):
                 sizes.setdefault(dim, length)
+        for name, length in labels.items():
+            sizes.setdefault(name, length)
         return sizes
 
     def data_names(self) -> list[str]:
