@@ -85,20 +85,15 @@ class Member:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Dimension: elements along it, in xarray's order: as variables name them, those that label a dimension last.
+        """Dimension: elements along it, in xarray's order: as data variables name them, then as coordinates do.
 
         The order decides along which dimension `by_coords` joins first, so which one comes first in a variable that lacks both.
         """
         sizes: dict[str, int] = {}
-        labels: dict[str, int] = {}
-        for name, variable in self.variables.items():
-            if variable.dims == (name,):
-                labels[name] = variable.data.shape[0]
-                continue
+        coords = [variable for name, variable in self.variables.items() if name in self.coords]
+        for variable in (*(self.variables[name] for name in self.data_names()), *coords):
             for dim, length in zip(variable.dims, variable.data.shape, strict=True):
                 sizes.setdefault(dim, length)
-        for name, length in labels.items():
-            sizes.setdefault(name, length)
         return sizes
 
     def data_names(self) -> list[str]:

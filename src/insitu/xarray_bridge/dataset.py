@@ -23,15 +23,15 @@ def dataset_of(member: Member, access: Access | None = None) -> xarray.Dataset:
     """The dataset that a member makes: virtual arrays where values are not known yet."""
     register()
     access = access or Access()
-    variables: dict[str, xarray.Variable] = {}
+    coords: dict[str, xarray.Variable] = {}
+    data: dict[str, xarray.Variable] = {}
     for name, variable in member.variables.items():
         made = _variable(name, variable, access, name in member.coords)
         if member.source is not None:
             made.encoding = {"original_shape": variable.shape, **made.encoding, "source": member.source}
-        variables[name] = made
-    plain = {name: variables.pop(name) for name in member.unindexed & member.coords if name in variables}
-    # In one go, and then set as coordinates: so does xarray, and so dimensions get the same order.
-    dataset = xarray.Dataset(variables, attrs=dict(member.attributes)).set_coords(member.coords & variables.keys())
+        (coords if name in member.coords else data)[name] = made
+    plain = {name: coords.pop(name) for name in member.unindexed if name in coords}
+    dataset = xarray.Dataset(data, coords=coords, attrs=dict(member.attributes))
     if plain:
         dataset = dataset.assign_coords(xarray.Coordinates(plain, indexes={}))
     dataset.encoding = dict(member.encoding)

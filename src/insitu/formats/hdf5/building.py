@@ -6,6 +6,7 @@ Its branches with their variables, once their dimensions are known; what links t
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from insitu.formats.hdf5.opened import Outside, open_at
 from insitu.formats.hdf5.tree import Branch
 from insitu.formats.hdf5.virtual import array_of
 from insitu.formats.hdf5.window import Window
-from insitu.formats.problems import Problems
+from insitu.formats.problems import InsituWarning, Problems
 from insitu.model import VirtualArray, VirtualGroup
 
 __all__ = ["Builder", "Place", "below"]
@@ -128,7 +129,28 @@ class Builder:
             dims = [f"{variable.name}_null"]
         dims += [f"{variable.name}_element_{axis}" for axis in range(len(dataset.datatype.shape))]
         attributes = shown_attributes(dataset.attributes, self.named)
-        return array_of(self.neighbours, self.window, self.file, dataset, tuple(shape), tuple(dims), attributes)
+        array = array_of(self.neighbours, self.window, self.file, dataset, tuple(shape), tuple(dims), attributes)
+        return array if dataset.space.null else self._fitted(array, variable)
+
+    def _fitted(self, array: VirtualArray, variable: Variable) -> VirtualArray:
+        """The array in the lengths of its dimensions: a scale may be attached to a dataset of another length.
+
+        What is too short is filled up with the dataset's fill value, as h5netcdf does it; what is too long is cut, as netCDF-C does it.
+        """
+        lengths = [dimension.length for dimension in variable.dims if dimension is not None]
+        shape = (*lengths, *array.shape[len(lengths) :])
+        if shape == array.shape:
+            return array
+        cut = [name for name, have, want in zip(array.dims, array.shape, shape, strict=True) if have > want]
+        if cut:
+            warnings.warn(
+                f"the dataset {variable.name!r} is longer than its dimension {', '.join(cut)}: {array.shape}, not {shape}. "
+                f"What lies behind the end of the dimension is not shown [in {self.file.url}]",
+                InsituWarning,
+                stacklevel=2,
+            )
+            array = array[tuple(slice(0, min(have, want)) for have, want in zip(array.shape, shape, strict=True))]
+        return dataclasses.replace(array, shape=shape)
 
     def _graft(
         self,
