@@ -82,6 +82,8 @@ class Member:
     """Coordinates of their own dimension that have no index (a preprocess may drop one)."""
     groups: tuple[str, ...] = ()
     """Of a group without variables: the paths of the groups below it that have some."""
+    order: tuple[str, ...] = ()
+    """The dimensions in the order of the dataset that a preprocess gave: xarray keeps it where variables are transposed."""
 
     @property
     def sizes(self) -> dict[str, int]:

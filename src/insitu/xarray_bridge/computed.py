@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas
 import xarray
 
-from insitu.codecs.casting import as_objects
+from insitu.codecs.casting import as_objects, cast
 from insitu.combining.combine import ConcatDim
 from insitu.combining.files import without_failures
 from insitu.combining.member import CombineError, Member
 from insitu.combining.order import Position
 from insitu.combining.rules import Rules
 from insitu.combining.scanning import Failure
+from insitu.errors import InsituError
 from insitu.xarray_bridge.dataset import dataset_of, is_dask
 from insitu.xarray_bridge.lazy import Access
 from insitu.xarray_bridge.opening import chunked
@@ -27,6 +29,9 @@ __all__ = ["COMPUTED", "combined_by_xarray", "computes"]
 
 COMPUTED = 256 << 20
 """Bytes of a variable, in all files together, up to which what a preprocess computes is held in memory."""
+
+DATES = 1 << 20
+"""Elements of a variable of dates up to which it is held in memory, if it meets dates of another calendar."""
 
 Named = Sequence[tuple[str, Any, list[int]]]
 """For each new dimension its name, its labels, and which of them each file has."""
@@ -37,7 +42,20 @@ def computes(item: Member | Failure) -> bool:
     return isinstance(item, Member) and any(is_dask(variable.data) for variable in item.variables.values())
 
 
-def combined_by_xarray(
+def combined_by_xarray(*given: Any) -> xarray.Dataset:
+    """All files as one dataset of Dask arrays: see `_combine`. What xarray refuses is a `CombineError`."""
+    try:
+        return _combine(*given)
+    except InsituError:
+        raise
+    except (TypeError, ValueError, NotImplementedError) as refused:
+        raise CombineError(
+            f"xarray does not combine what the preprocess made: {refused}",
+            hint="Leave the computation for after the opening",
+        ) from refused
+
+
+def _combine(
     found: Sequence[Member | Failure],
     places: Sequence[Position] | None,
     dims: Sequence[ConcatDim],
@@ -107,7 +125,10 @@ def _dates_as_objects(dataset: xarray.Dataset, names: set[Hashable]) -> xarray.D
     new = {}
     for name in names & dataset.variables.keys() - dataset.xindexes.keys():
         variable = dataset.variables[name]
-        if variable.dtype.kind in "mM":
+        if variable.size <= DATES:  # Dask cannot always join objects of its own with ones in memory
+            values = cast(variable.values, np.dtype(object))
+            new[name] = xarray.Variable(variable.dims, values, variable.attrs, variable.encoding, fastpath=True)
+        elif variable.dtype.kind in "mM":
             array: Any = variable.chunk().data
             new[name] = variable._replace(data=array.map_blocks(as_objects, dtype=object))
     coords = {name: variable for name, variable in new.items() if name in dataset.coords}

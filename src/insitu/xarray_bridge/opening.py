@@ -20,7 +20,7 @@ from insitu.reading import ChunkCache
 from insitu.reducing.active import Active
 from insitu.sources import displayed, open_source
 from insitu.sources.address import is_remote
-from insitu.xarray_bridge.dataset import dataset_of
+from insitu.xarray_bridge.dataset import dataset_of, without_conflicts
 from insitu.xarray_bridge.lazy import Access, LazyArray
 from insitu.xarray_bridge.values import to_dask
 
@@ -96,13 +96,23 @@ def open_dataset(
     member = scan_member(url, job, told=told)
     if member.groups:
         warnings.warn(only_groups(member, group), InsituWarning, stacklevel=2)
-    dataset = dataset_of(member, access)
+    dataset = dataset_of(without_conflicts(member) if errors == "warn" else member, access)
     return dataset if chunks is None else chunked(dataset, chunks)
 
 
 def open_datatree(url: Any, **how: Any) -> xarray.DataTree:
     """Open an archive with all its groups. Takes what `open_dataset` takes, but for `variables`."""
-    groups = open_groups(url, **how)
+    return tree_of(open_groups(url, **how), url)
+
+
+def tree_of(groups: Mapping[str, xarray.Dataset], url: Any) -> xarray.DataTree:
+    """The tree that groups make.
+
+    Raises
+    ------
+    UnsupportedError
+        If the labels of a group are not those of its parents: xarray has no such trees.
+    """
     try:
         return xarray.DataTree.from_dict(groups)
     except ValueError as problem:
@@ -133,7 +143,7 @@ def open_groups(
     job = _job(access, decode, errors, group=group, format=format, verify=verify, allow_local=allow_local)
     found: dict[str, xarray.Dataset] = {}
     for path, member in scan_tree(url, job):
-        dataset = dataset_of(member, access)
+        dataset = dataset_of(without_conflicts(member) if errors == "warn" else member, access)
         found[f"/{path}"] = dataset if chunks is None else chunked(dataset, chunks)
     return found
 
