@@ -193,7 +193,9 @@ class _Work:
 
     def mask(self, datetimes: bool, timedeltas: bool) -> None:
         """Which values are missing, and the sign."""
-        if self.dtype.kind == "V":  # opaque bytes and records have nothing that means missing: they stay as they are stored
+        if (
+            self.dtype.kind == "V"
+        ):  # opaque bytes and records have nothing that means missing: they stay as they are stored
             return
         marks = {key: self.attributes.pop(key) for key in MARKS if key in self.attributes}
         if not marks and "_Unsigned" not in self.attributes:

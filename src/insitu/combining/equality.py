@@ -142,7 +142,7 @@ def _filled_objects(variables: Sequence[Variable], load: Load) -> Variable:
     sizes = {dim: length for variable in variables for dim, length in variable.sizes.items()}
     filled: Any = None
     for variable in variables:
-        values = xarray.Variable(variable.dims, variable.values(load)).set_dims(sizes).transpose(*dims).values
+        values = _wrapped(variable, load).set_dims(sizes).transpose(*dims).values
         values = cast(values, np.dtype(object))
         filled = values if filled is None else np.where(pandas.isnull(filled), values, filled)
     return Variable(tuple(dims), filled, first.attributes, first.encoding)
