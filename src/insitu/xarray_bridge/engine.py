@@ -16,7 +16,7 @@ from insitu.formats.hdf5.window import Window
 from insitu.opening import may_be_many
 from insitu.sources import open_source
 from insitu.xarray_bridge.engine_keywords import ENGINE_KEYWORDS
-from insitu.xarray_bridge.opening import open_dataset, open_groups
+from insitu.xarray_bridge.opening import open_dataset, open_groups, tree_of
 from insitu.xarray_bridge.ordinary import ordinary
 
 __all__ = ["InsituBackendEntrypoint"]
@@ -84,7 +84,7 @@ class InsituBackendEntrypoint(BackendEntrypoint):
 
     def open_datatree(self, filename_or_obj: Any, **given: Any) -> xarray.DataTree:
         """Open the tree of groups."""
-        return xarray.DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **given))
+        return tree_of(self.open_groups_as_dict(filename_or_obj, **given), filename_or_obj)
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """Whether a saved set of references lies there, or the first bytes are of a format that is read here.

@@ -20,7 +20,7 @@ from insitu.reading import ChunkCache
 from insitu.reducing.active import Active
 from insitu.sources import displayed, open_source
 from insitu.sources.address import is_remote
-from insitu.xarray_bridge.dataset import dataset_of
+from insitu.xarray_bridge.dataset import dataset_of, without_conflicts
 from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
 from insitu.xarray_bridge.lazy import Access, LazyArray
 from insitu.xarray_bridge.provenance import Provenance
@@ -103,6 +103,7 @@ def open_dataset(
     if member.groups:
         warnings.warn(only_groups(member, group), InsituWarning, stacklevel=2)
     check_complex(member, decode)
+    member = without_conflicts(member) if errors == "warn" else member
     dataset = dataset_of(member, access, indexed=create_default_indexes)
     if chunks is not None:
         dataset = chunked(dataset, chunks)
@@ -116,7 +117,17 @@ def open_dataset(
 
 def open_datatree(url: Any, **how: Any) -> xarray.DataTree:
     """Open an archive with all its groups. Takes what `open_dataset` takes, but for `variables`."""
-    groups = open_groups(url, **how)
+    return tree_of(open_groups(url, **how), url)
+
+
+def tree_of(groups: Mapping[str, xarray.Dataset], url: Any) -> xarray.DataTree:
+    """The tree that groups make.
+
+    Raises
+    ------
+    UnsupportedError
+        If the labels of a group are not those of its parents: xarray has no such trees.
+    """
     try:
         return xarray.DataTree.from_dict(groups)
     except ValueError as problem:
@@ -149,6 +160,7 @@ def open_groups(
     found: dict[str, xarray.Dataset] = {}
     for path, member in scan_tree(url, job):
         check_complex(member, decode)
+        member = without_conflicts(member) if errors == "warn" else member
         dataset = dataset_of(member, access, indexed=create_default_indexes)
         found[f"/{path}"] = dataset if chunks is None else chunked(dataset, chunks)
     return found

@@ -7,11 +7,13 @@ xarray's own functions encode what has no file.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import xarray
 from xarray.conventions import encode_cf_variable, encode_dataset_coordinates
 
@@ -147,6 +149,13 @@ def _encoded(
     if like is not None:
         loaded.encoding |= {key: like.attributes[key] for key in ("units", "calendar") if key in like.attributes}
         loaded.encoding["dtype"] = like.dtype
+    calendars = _calendars(loaded.values)
+    if len(calendars) > 1:
+        raise UnsupportedError(
+            f"its dates are of several calendars: {', '.join(sorted(calendars))}",
+            variable=name,
+            hint="Drop the variable, or save the files of each calendar apart",
+        )
     _mark_missing_texts(loaded)
     encoded = encode_cf_variable(loaded, name=name)
     values = np.asarray(encoded.values)
@@ -175,6 +184,15 @@ def _mark_missing_texts(variable: xarray.Variable) -> None:
     known = [mark for key in MARKS if isinstance(mark := variable.encoding.pop(key, None), str)]
     fill = next((mark for mark in [*known, ""] if mark not in texts), None)
     variable.encoding["_FillValue"] = "_" * (max(map(len, texts)) + 1) if fill is None else fill
+
+
+def _calendars(values: npt.NDArray[Any]) -> set[str]:
+    """The calendars of dates among objects; those of pandas are of the standard one."""
+    if values.dtype.kind != "O":
+        return set()
+    found = {getattr(value, "calendar", None) for value in values.reshape(-1)}
+    found |= {"standard" for value in values.reshape(-1) if isinstance(value, datetime.datetime)}
+    return {calendar for calendar in found if isinstance(calendar, str)}
 
 
 def _undecoded(name: str, array: VirtualArray, variable: xarray.Variable) -> VirtualArray:
