@@ -14,6 +14,7 @@ InsituError                     anything of ours
 │   ├── UnknownCodecError LookupError     nothing here decodes that: install what the message names
 │   └── ChecksumError                     the bytes are damaged
 ├── SelectionError   IndexError           the selection does not fit the array
+│   └── SelectionSizeError MemoryError    what is selected does not fit into memory: select less
 ├── VariableError    KeyError             no such variable
 │   └── GroupError       OSError          no such group (xarray's engines raise OSError, too)
 └── ModelError       ValueError           arrays that cannot be joined or shaped that way
@@ -36,6 +37,7 @@ __all__ = [
     "ModelError",
     "NotFoundError",
     "SelectionError",
+    "SelectionSizeError",
     "SourceError",
     "StaleSourceError",
     "TimedOutError",
@@ -181,6 +183,12 @@ class SelectionError(InsituError, IndexError):
     """The selection does not fit the array."""
 
     kind = "selection"
+
+
+class SelectionSizeError(SelectionError, MemoryError):
+    """What is selected does not fit into memory."""
+
+    kind = "selection-size"
 
 
 class VariableError(InsituError, KeyError):

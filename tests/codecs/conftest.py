@@ -10,6 +10,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from hypothesis import reject
 
 from insitu.model import Codec, Encoding
 
@@ -52,7 +53,10 @@ class Hdf5:
         # Opened again: h5py would show values from its cache, which lossy filters have not touched.
         self.reopened = h5py.File(self.file, "r")
         self.dataset = self.reopened["x"]
-        self.values = self.dataset[...]
+        try:
+            self.values = self.dataset[...]
+        except OSError:
+            reject()  # HDF5 cannot read what it has just written (scale-offset of some floats on ARM): no oracle
         self.chunks = chunks
 
     @property

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import tempfile
-import warnings
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures.agreement import agree, identical, theirs
 from fixtures.make_archive import Part, parts, write_all
-from insitu.xarray_bridge import open_mfdataset
+from fixtures.random_archive import Archive, random_archive, write_archive
+from insitu.errors import InsituError
+from insitu.xarray_bridge import open_dataset, open_mfdataset
 
 OPTIONS = st.fixed_dictionaries(
     {},
@@ -25,45 +29,6 @@ OPTIONS = st.fixed_dictionaries(
         "combine_attrs": st.sampled_from(("override", "drop", "no_conflicts", "drop_conflicts", "identical")),
     },
 )
-
-
-# What xarray fails on without meaning to refuse it: an inner join that leaves no date of a calendar of its own.
-THEIR_FAILURES = ("attempt to get argmin of an empty sequence",)
-
-
-def theirs(paths: Any, **options: Any) -> xr.Dataset | Exception:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            with xr.open_mfdataset(paths, engine="netcdf4", **options) as ds:
-                return ds.load()
-        except (ValueError, TypeError) as refused:
-            return refused
-
-
-def ours(paths: Any, **options: Any) -> xr.Dataset | Exception:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return open_mfdataset(paths, **options)
-        except (ValueError, TypeError) as refused:
-            return refused
-
-
-def agree(paths: Any, **options: Any) -> None:
-    expected, found = theirs(paths, **options), ours(paths, **options)
-    if isinstance(expected, Exception):
-        if any(text in str(expected) for text in THEIR_FAILURES):
-            return
-        assert isinstance(found, Exception), f"xarray refuses: {expected}"
-        return
-    if isinstance(found, Exception):
-        raise found
-    part = {dim: slice(1, None, 2) for dim in expected.dims if expected.sizes[dim] > 1}
-    xr.testing.assert_identical(found.isel(part).load(), expected.isel(part))
-    xr.testing.assert_identical(found.load(), expected)
-    for name, variable in expected.variables.items():
-        assert found[name].dtype == variable.dtype, name
 
 
 @settings(max_examples=40)
@@ -105,3 +70,102 @@ def test_grid_with_a_hole(tmp_path: Path) -> None:
     flat = [Part(first=2 * i, lon_first=4 * j) for i in range(2) for j in range(2)]
     paths = write_all(tmp_path, flat)
     agree(paths[:3])
+
+
+@pytest.mark.parametrize("first", [0, 30])
+def test_random_archives(tmp_path: Path, first: int) -> None:
+    """Thousands have been tried; these stay. A failure names its seed."""
+    combined = [_random(tmp_path, seed) for seed in range(first, first + 30)]
+    assert any(combined)
+
+
+def test_random_archives_of_several_calendars(tmp_path: Path) -> None:
+    combined = [_random(tmp_path, seed, calendars=True) for seed in range(1000, 1040)]
+    assert any(combined)
+
+
+def test_random_archives_with_dimensions_in_several_orders(tmp_path: Path) -> None:
+    combined = [_random(tmp_path, seed, orders=True) for seed in range(2000, 2030)]
+    assert any(combined)
+
+
+def _random(folder: Path, seed: int, **how: bool) -> bool:
+    """Compare one archive; whether it can be combined."""
+    archive = random_archive(seed, **how)
+    (folder / str(seed)).mkdir()
+    try:
+        return agree(write_archive(folder / str(seed), archive), **archive.options)
+    except Exception as problem:
+        problem.add_note(f"seed {seed}, {how}, {archive.options}")
+        raise
+
+
+@pytest.mark.parametrize("order", list(permutations(("v", "x", "y", "w"))), ids="".join)
+def test_variables_that_lack_the_dimensions_of_a_grid(tmp_path: Path, order: tuple[str, ...]) -> None:
+    """Which dimension comes first in them is decided by the order in which a file holds its variables."""
+    files = [
+        xr.Dataset(
+            {"v": (("x", "y"), np.full((2, 3), 10.0 * i + j)), "w": ((), 10.0 * i + j)},
+            {"x": np.arange(2.0) + 2 * i, "y": np.arange(3.0) + 3 * j},
+        )
+        for i in range(2)
+        for j in range(2)
+    ]
+    paths = write_archive(tmp_path, Archive(files, None, {}, list(order)))
+    assert agree(paths, data_vars="all")
+    assert agree(paths, data_vars="all", preprocess=lambda ds: ds.transpose("y", "x"))
+
+
+def test_files_inside_each_other(tmp_path: Path) -> None:
+    """Files of different size, each inside the labels of the one before: they are joined along what xarray meets first."""
+    archive = random_archive(5431)
+    assert agree(write_archive(tmp_path, archive), **archive.options)
+
+
+@pytest.mark.parametrize("first", [0, 20])
+def test_appended_one_by_one(tmp_path: Path, first: int) -> None:
+    """A store of one or several files, to which the others are appended, is the dataset that xarray makes of all files."""
+    compared = [_appended(tmp_path / str(seed), seed) for seed in range(first, first + 20)]
+    assert any(compared)
+
+
+def _appended(folder: Path, seed: int) -> bool:
+    """Save some files, append the others one by one, compare; False where today's `append` or xarray refuses the files."""
+    rng = np.random.default_rng(seed)
+    folder.mkdir()
+    archive, first = [], 0
+    for _ in range(int(rng.integers(2, 5))):
+        days = int(rng.integers(1, 4))
+        how: dict[str, Any] = {"chunks": (int(rng.integers(1, 4)), 3, 4)} if rng.random() < 0.5 else {}
+        archive.append(
+            Part(
+                first=first,
+                days=days,
+                stored=str(rng.choice(["f4", "i2"])),
+                packing=int(rng.integers(0, 6)),
+                storage=int(rng.integers(0, 4)),
+                units=int(rng.integers(0, 3)),
+                calendar="noleap" if rng.random() < 0.1 else "standard",
+                has_wind=rng.random() < 0.9,
+                **how,
+            )
+        )
+        first += days
+    paths = write_all(folder, archive)
+    start = int(rng.integers(1, len(paths)))
+    how = {"combine": "nested", "concat_dim": "time", "data_vars": "minimal", "coords": "minimal", "compat": "override"}
+    expected = theirs(paths, **how)
+    store = folder / "kept.insitu"
+    try:
+        open_mfdataset(paths[:start], **how).insitu.save(store)
+        for path in paths[start:]:
+            open_dataset(path).insitu.append(store, "time")
+    except InsituError:
+        return False
+    assert not isinstance(expected, Exception), f"seed {seed}: xarray refuses: {expected!r}"
+    try:
+        identical(open_dataset(store), expected)
+    except AssertionError as problem:
+        problem.add_note(f"seed {seed}, {start} files saved, {len(paths) - start} appended")
+        raise
+    return True

@@ -124,3 +124,10 @@ def test_codecs_that_nobody_else_has() -> None:
     for make in (write.array_v2, write.array_v3):
         with pytest.raises(UnsupportedError, match="szip"):
             make(known)
+
+
+def test_attributes_of_long_doubles() -> None:
+    from insitu.zarr_metadata.write import jsonable
+
+    wide = {"one": np.longdouble(1.5), "many": np.array([1.5, 2], np.longdouble), "complex": np.clongdouble(1 + 2j)}
+    assert jsonable(wide) == {"one": 1.5, "many": [1.5, 2.0], "complex": [1.0, 2.0]}

@@ -193,6 +193,10 @@ class _Work:
 
     def mask(self, datetimes: bool, timedeltas: bool) -> None:
         """Which values are missing, and the sign."""
+        if (
+            self.dtype.kind == "V"
+        ):  # opaque bytes and records have nothing that means missing: they stay as they are stored
+            return
         marks = {key: self.attributes.pop(key) for key in MARKS if key in self.attributes}
         if not marks and "_Unsigned" not in self.attributes:
             return
@@ -230,6 +234,8 @@ class _Work:
 
     def scale(self, datetimes: bool, timedeltas: bool) -> None:
         """How the values are packed."""
+        if self.dtype.kind == "V":
+            return
         scale, offset = self._moved("scale_factor"), self._moved("add_offset")
         if scale is None and offset is None:
             return

@@ -34,6 +34,8 @@ def fill_values(marks: Mapping[str, Any], dtype: np.dtype[Any]) -> tuple[dict[st
     for key, value in list(kept.items()):
         each = (value,) if isinstance(value, np.generic) else np.ravel(value)
         found = [fill for fill in each if not _is_null(fill)]
+        if any(isinstance(fill, np.void) for fill in found):  # opaque bytes, a record: nothing equals it
+            raise nonsense(key, value)
         if not found and dtype.kind in "iu":
             notes.append(f"has {key} {value!r}, which no integer can be: it is ignored")
             del kept[key]

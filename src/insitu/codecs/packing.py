@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs import times
+from insitu.codecs.casting import as_objects, loses_dates
 from insitu.codecs.numbers import missing_dtype
 from insitu.errors import CodecError
 from insitu.model import Kind, Packing
@@ -128,6 +129,8 @@ class Unpacker:
             values = self._by_steps(stored)
         if out is None:
             return values
+        if loses_dates(values, out.dtype):
+            values = as_objects(values)
         np.copyto(out, values, casting="unsafe" if out.dtype.kind == values.dtype.kind else "same_kind")
         return out
 
@@ -167,10 +170,10 @@ class Unpacker:
         elif values.dtype != self.signed and values.dtype.kind != "O":
             values = values.astype(self.signed)
         if self.masked is not None:
-            values = values.astype(self.masked) if values is stored or values.dtype != self.masked else values
+            values = _as_numbers(values, self.masked) if values is stored or values.dtype != self.masked else values
             self._mask(values)
         if self.scaled is not None:
-            values = values.astype(self.scaled)
+            values = _as_numbers(values, self.scaled)
             if self.scale is not None:
                 values = np.asarray(np.multiply(values, self.scale, out=values, casting="same_kind"))
             if self.offset is not None:
@@ -193,6 +196,17 @@ class Unpacker:
                 hint="Open it with mask_and_scale=False",
             )
         values[hidden] = nothing(values.dtype)
+
+
+def _as_numbers(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return a copy of the values in the type in which they are masked or scaled; texts may hold no numbers."""
+    try:
+        return values.astype(dtype)
+    except (TypeError, ValueError) as refused:
+        raise CodecError(
+            f"values of {values.dtype} cannot be masked or scaled as {dtype}: {refused}",
+            hint="Open it with mask_and_scale=False",
+        ) from refused
 
 
 def nothing(dtype: np.dtype[Any]) -> Any:

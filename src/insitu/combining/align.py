@@ -89,9 +89,21 @@ def _joined(labels: list[npt.NDArray[Any]], dim: str, join: str) -> pandas.Index
     if join in ("left", "right"):
         return pandas_index(labels[0 if join == "left" else -1], dim)
     indexes = [pandas_index(index, dim) for index in _distinct(labels)]
-    if join == "inner":
-        return reduce(lambda a, b: a.intersection(b), indexes)
-    return reduce(lambda a, b: a.union(b), indexes)
+    try:
+        if join == "inner":
+            return reduce(lambda a, b: a.intersection(b), indexes)
+        return reduce(lambda a, b: a.union(b), indexes)
+    except TypeError as refused:
+        raise _incomparable(dim, labels) from refused
+
+
+def _incomparable(dim: str, labels: Sequence[npt.NDArray[Any]]) -> CombineError:
+    """The error for labels of a dimension that cannot be brought into one order: dates of two calendars, mostly."""
+    kinds = {type(label).__name__ for index in labels for label in index[:1]}
+    return CombineError(
+        f"cannot align along dimension {dim!r} because its labels cannot be compared: {', '.join(sorted(kinds))}",
+        hint="Combine files of one calendar, or give join='override' or decode_times=False",
+    )
 
 
 def _holder(members: Sequence[Member], dim: str) -> Variable:
@@ -151,7 +163,10 @@ def _reindex_all(
                 raise CombineError(
                     f"cannot reindex or align along dimension {dim!r} because the index has duplicate values"
                 )
-            indexers[id(index)] = np.asarray(own.get_indexer(joined), np.int64)
+            try:
+                indexers[id(index)] = np.asarray(own.get_indexer(joined), np.int64)
+            except TypeError as refused:
+                raise _incomparable(dim, [index for index in labels if index is not None]) from refused
         result[number] = _with_label(reindexed(result[number], dim, indexers[id(index)]), dim, label)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from insitu.codecs.casting import cast
 from insitu.combining.align import aligned, taken, with_dtype
 from insitu.combining.attributes import common, merged_attributes
 from insitu.combining.equality import all_same, merged_variable, read_together, same_values
@@ -206,7 +207,10 @@ def _joined(
 
 
 def _data_joined(name: str, variables: Sequence[Variable], axis: int, rules: Rules) -> VirtualArray | npt.NDArray[Any]:
-    dtype = shared_type([variable.dtype for variable in variables])
+    try:
+        dtype = shared_type([variable.dtype for variable in variables])
+    except CombineError as refused:
+        raise refused.located(variable=name) from refused.__cause__
     if len(variables) == 1:
         return variables[0].data
     across = {tuple(n for i, n in enumerate(variable.shape) if i != axis) for variable in variables}
@@ -220,7 +224,7 @@ def _data_joined(name: str, variables: Sequence[Variable], axis: int, rules: Rul
         virtual = [variable.virtual() for variable in variables]
         if all(array is not None for array in virtual):
             return with_dtype(joined([array for array in virtual if array is not None], axis), dtype)
-    values = [variable.values(rules.load).astype(dtype, copy=False) for variable in variables]
+    values = [cast(variable.values(rules.load), dtype) for variable in variables]
     return np.concatenate(values, axis)
 
 

@@ -120,7 +120,7 @@ def member_of(
     coords = frozenset((names | sizes) & found.keys())
     groups = () if group.arrays else tuple(path for path, node in group.walk() if node.arrays)
     facts = (group.details, group.problems)
-    return Member(found, coords, _shared(memory, "", attributes), encoding, url, unindexed, groups, *facts)
+    return Member(found, coords, _shared(memory, "", attributes), encoding, url, unindexed, groups, (), *facts)
 
 
 @dataclass(slots=True)

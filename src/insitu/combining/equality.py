@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
+import pandas
 import xarray
 
+from insitu.codecs.casting import cast
 from insitu.combining.attributes import equivalent
 from insitu.combining.member import CombineError, Load, Variable
+from insitu.combining.promotion import shared_type
 from insitu.model import VirtualArray
 
 __all__ = ["all_same", "merged_variable", "read_together", "same", "same_values"]
@@ -122,7 +126,23 @@ def _filled(variables: Sequence[Variable], load: Load) -> Variable:
     )
     if complete and all(set(v.dims) <= set(first.dims) and v.dtype == first.dtype for v in variables):
         return first
+    read_together(variables, load)
+    if shared_type([v.dtype for v in variables]).kind == "O":
+        return _filled_objects(variables, load)
     filled = _wrapped(first, load)
     for other in variables[1:]:
         filled = filled.fillna(_wrapped(other, load))
     return Variable(tuple(map(str, filled.dims)), filled.values, first.attributes, first.encoding)
+
+
+def _filled_objects(variables: Sequence[Variable], load: Load) -> Variable:
+    """The same for objects: xarray's `fillna` makes integers of dates that meet ones of another calendar."""
+    first = variables[0]
+    dims = dict.fromkeys(dim for variable in variables for dim in variable.dims)
+    sizes = {dim: length for variable in variables for dim, length in variable.sizes.items()}
+    filled: Any = None
+    for variable in variables:
+        values = _wrapped(variable, load).set_dims(sizes).transpose(*dims).values
+        values = cast(values, np.dtype(object))
+        filled = values if filled is None else np.where(pandas.isnull(filled), values, filled)
+    return Variable(tuple(dims), filled, first.attributes, first.encoding)

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from insitu.cancellation import check_deadline
 from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray
 
 __all__ = ["filled_gaps", "without_gaps"]
@@ -41,6 +42,7 @@ def _covered(array: VirtualArray, encoding: Encoding, cells: Callable[[tuple[int
         return array
     near, far = np.zeros((1, array.ndim), np.int64), np.array([array.shape], np.int64)
     for low, high in zip(array.origins, array.boxes(), strict=True):
+        check_deadline()
         near, far = _cut_out(near, far, low, high)
     tiles = tuple(_tile(tuple(extent), encoding, cells) for extent in (far - near).tolist())
     return replace(array, tiles=(*array.tiles, *tiles), origins=np.concatenate([array.origins, near]))

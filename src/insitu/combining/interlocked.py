@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from insitu.combining.align import pandas_index, with_dtype
 from insitu.combining.joining import joined
-from insitu.combining.member import Member, Variable
+from insitu.combining.member import CombineError, Member, Variable
 from insitu.combining.promotion import shared_type
 from insitu.model import VirtualArray
 
@@ -53,7 +53,10 @@ def interlocked(name: str, labels: Labels) -> Variable | None:
         return None
     if not any(isinstance(part.data, VirtualArray) for part in parts):
         return None
-    dtype = shared_type([part.dtype for part in parts])
+    try:
+        dtype = shared_type([part.dtype for part in parts])
+    except CombineError as refused:
+        raise refused.located(variable=name) from refused.__cause__
     virtual = [part.virtual() for part in parts]
     if dtype.kind not in _FILLABLE or any(array is None or array.dtype.kind in "bSUVO" for array in virtual):
         return None

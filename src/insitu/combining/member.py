@@ -82,6 +82,8 @@ class Member:
     """Coordinates of their own dimension that have no index (a preprocess may drop one)."""
     groups: tuple[str, ...] = ()
     """Of a group without variables: the paths of the groups below it that have some."""
+    order: tuple[str, ...] = ()
+    """The dimensions in the order of the dataset that a preprocess gave: xarray keeps it where variables are transposed."""
     details: GroupDetails = field(default_factory=GroupDetails)
     """What the format says of the group beside attributes."""
     problems: Mapping[str, str] = field(default_factory=dict)
@@ -89,9 +91,13 @@ class Member:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Dimension: elements along it, in the order in which variables name them."""
+        """Dimension: elements along it, in xarray's order: as data variables name them, then as coordinates do.
+
+        The order decides along which dimension `by_coords` joins first, so which one comes first in a variable that lacks both.
+        """
         sizes: dict[str, int] = {}
-        for variable in self.variables.values():
+        coords = [variable for name, variable in self.variables.items() if name in self.coords]
+        for variable in (*(self.variables[name] for name in self.data_names()), *coords):
             for dim, length in zip(variable.dims, variable.data.shape, strict=True):
                 sizes.setdefault(dim, length)
         return sizes

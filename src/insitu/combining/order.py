@@ -41,7 +41,7 @@ def order_by_labels(members: Sequence[Member]) -> tuple[list[Position], list[str
     dims: list[str] = []
     columns: list[npt.NDArray[np.int64]] = []
     first = members[0]
-    for dim in first.sizes:
+    for dim in first.order or first.sizes:
         if dim not in first.variables:
             continue
         labels = []

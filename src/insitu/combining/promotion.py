@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import xarray
 
+from insitu.combining.member import CombineError
+
 __all__ = ["shared_type", "type_with_holes"]
 
 
@@ -27,7 +29,14 @@ def type_with_holes(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def _shared(dtypes: tuple[np.dtype[Any], ...]) -> np.dtype[Any]:
     variable: Any = xarray.Variable
     parts = [variable("x", np.empty(1, dtype) if dtype.hasobject else np.zeros(1, dtype)) for dtype in dtypes]
-    dtype: np.dtype[Any] = variable.concat(parts, "x").dtype
+    try:
+        dtype: np.dtype[Any] = variable.concat(parts, "x").dtype
+    except TypeError as refused:  # NumPy's DTypePromotionError: dates and numbers, say
+        names = ", ".join(map(str, dtypes))
+        raise CombineError(
+            f"values of these types have no type in common: {names}",
+            hint="Give all files one type in `preprocess`, or open them with decode_times=False if times are meant",
+        ) from refused
     return dtype
 
 

@@ -167,7 +167,7 @@ def member_from_tree(
     coords = frozenset((set(group.coordinates) | names) & variables.keys())
     groups = () if group.arrays else tuple(path for path, node in group.walk() if node.arrays)
     facts = (group.details, group.problems)
-    return Member(variables, coords, group.attributes, encoding, url, frozenset(group.unindexed), groups, *facts)
+    return Member(variables, coords, group.attributes, encoding, url, frozenset(group.unindexed), groups, (), *facts)
 
 
 def _as_asked(name: str, array: VirtualArray, decoding: Decoding) -> VirtualArray:

@@ -70,7 +70,7 @@ def _behind_head(window: Window, place: int) -> bool:
     places = []
     while place + len(SIGNATURE) <= window.size:
         places.append((place, len(SIGNATURE)))
-        place *= 2
+        place = max(512, 2 * place)
     return SIGNATURE in window.source.read_many(places)
 
 

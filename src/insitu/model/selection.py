@@ -32,6 +32,8 @@ class Stride(NamedTuple):
             start, stop, step = key.indices(length)
         except (TypeError, ValueError) as problem:
             raise SelectionError(f"{key} is not a slice of integers: {problem}") from None
+        # A step beyond the axis is as good as one of its length, and cannot overflow 64 bits.
+        step = max(min(step, length + 1), -length - 1)
         return cls(start, step, len(range(start, stop, step)))
 
 

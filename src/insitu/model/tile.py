@@ -99,9 +99,11 @@ class Tile:
     def split(self, limit: int = SPLIT_BYTES) -> Tile:
         """Uncompressed cells cut along their leading axes into pieces of about `limit` bytes, by offset arithmetic.
 
-        A tile that is encoded in any way, or whose cells are small already, is returned as it is.
+        A tile that is encoded in any way, whose cells are small already, or have no bytes at all (never written, absent), is returned as it is.
         """
         if len(self.encodings) != 1 or not self.encodings[0].raw or not isinstance(self.chunks, Columns):
+            return self
+        if not ((self.chunks.source >= 0) | (self.chunks.source == INLINE)).any():
             return self
         shown = [axis.show(np.arange(axis.count)) for axis in self.axes]
         # Only the first axis along which a chunk has several elements can be cut so that its pieces lie together.

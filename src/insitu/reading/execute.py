@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.codecs import Decoder
+from insitu.codecs.casting import cast
 from insitu.codecs.packing import unpack
 from insitu.codecs.scratch import borrow
 from insitu.errors import InsituError
@@ -92,7 +93,7 @@ class Output:
         for number, (chunk, place) in enumerate(zip(data, alike.at, strict=True)):
             outside = tuple([slice(b, b + n) for b, n in zip(place, alike.extent, strict=True)])
             try:
-                window[outside] = decoder(chunk, None, source.read_many)[inside]
+                put(window, outside, decoder(chunk, None, source.read_many)[inside])
             except InsituError as problem:
                 raise problem.located(number=number) from problem.__cause__
 
@@ -148,7 +149,7 @@ class Stream:
             value = unpack(np.asarray(value), packing)
         outside = here.at(here.outside, position)
         shape = [width(picker) for picker in outside]
-        self.consume(grid, outside, np.broadcast_to(np.asarray(value, self.dtype), shape))
+        self.consume(grid, outside, np.broadcast_to(cast(value, self.dtype), shape))
 
     def alone(
         self,
@@ -180,7 +181,7 @@ class Stream:
         outside = here.at(here.outside, position)
         shape = tuple([width(picker) for picker in outside])
         part = part if part.shape == shape else np.broadcast_to(part, shape)
-        self.consume(grid, outside, part if part.dtype == self.dtype else part.astype(self.dtype))
+        self.consume(grid, outside, part if part.dtype == self.dtype else cast(part, self.dtype))
 
 
 def execute(

@@ -1,21 +1,45 @@
-"""Which sources are open? Each once, a bounded number of them, and none closed while a task reads from it."""
+"""Pool of open sources: each version of an object once, a bounded number of idle ones, none closed while a task reads from it.
+
+Sources are pooled by URL and recorded identity (size, ETag, date). Where two recorded versions of one object meet in one read, each is opened,
+and verified, on its own. Opening happens outside of the lock: a source that opens slowly delays only those who want that source.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from threading import Lock
+from copy import copy
 from types import TracebackType
 from typing import Any, Self
 
+from insitu.cancellation import LateError, wait_for
+from insitu.errors import InsituError
 from insitu.model import Source
 from insitu.reading.cache import ChunkCache
 from insitu.sources import ByteSource, open_source
+from insitu.sources.threads import renew_after_fork
 
 __all__ = ["Opened"]
 
 KEPT = 128
 """Idle sources that stay open: file descriptors are few, and an archive may have ten thousand files."""
+
+Key = tuple[str, int | None, str | None, float | None]
+
+
+class _Entry:
+    """A source that is in use, or is being opened by one thread while others wait for it."""
+
+    __slots__ = ("error", "opened", "source", "users")
+
+    def __init__(self, source: ByteSource | None) -> None:
+        self.source = source
+        self.users = 1
+        self.error: BaseException | None = None
+        self.opened = threading.Event()
+        if source is not None:
+            self.opened.set()
 
 
 class Opened:
@@ -32,33 +56,70 @@ class Opened:
         self._keep = keep
         self.cache: ChunkCache | None = None
         """Keeps what is decoded from these sources, where a read is not given a cache of its own."""
-        self._lock = Lock()
-        self._idle: dict[str, ByteSource] = {}  # the oldest first
-        self._busy: dict[str, tuple[ByteSource, int]] = {}
+        self._idle: dict[Key, ByteSource] = {}  # the oldest first
+        self._busy: dict[Key, _Entry] = {}
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """In a forked child: a new lock, and no trace of what the parent's threads were opening."""
+        self._lock = threading.Lock()
+        self._busy = {key: entry for key, entry in self._busy.items() if entry.source is not None}
 
     @contextmanager
     def lease(self, source: Source) -> Iterator[ByteSource]:
-        """An open source, for as long as the block lasts."""
-        url = source.url
-        with self._lock:
-            found, users = self._busy.get(url, (None, 0))
-            if found is None:
-                found = self._idle.pop(url, None) or self._open(source)
-            self._busy[url] = (found, users + 1)
+        """Lend an open source for as long as the block lasts."""
+        key = (source.url, source.size, source.etag, source.modified)
+        entry = self._acquire(key, source)
+        assert entry.source is not None
         try:
-            yield found
+            yield entry.source
         finally:
-            surplus = []
+            self._release(key, entry)
+
+    def _acquire(self, key: Key, source: Source) -> _Entry:
+        while True:
             with self._lock:
-                found, users = self._busy.pop(url)
-                if users > 1:
-                    self._busy[url] = (found, users - 1)
-                else:
-                    self._idle[url] = found
-                while len(self._idle) > self._keep:
-                    surplus.append(self._idle.pop(next(iter(self._idle))))
-            for old in surplus:
-                old.close()
+                entry = self._busy.get(key)
+                if entry is None:
+                    entry = self._busy[key] = _Entry(self._idle.pop(key, None))
+                    if entry.source is not None:
+                        return entry
+                    break
+                entry.users += 1
+            try:
+                wait_for(entry.opened)
+            except BaseException:
+                self._release(key, entry)
+                raise
+            if entry.source is not None:
+                return entry
+            # The thread that opened it failed, and so would this one; unless only that thread's own time was up.
+            if isinstance(entry.error, InsituError) and not isinstance(entry.error, LateError):
+                raise copy(entry.error) from entry.error.__cause__
+        try:
+            entry.source = self._open(source)
+        except BaseException as error:
+            entry.error = error
+            with self._lock:
+                del self._busy[key]
+            raise
+        finally:
+            entry.opened.set()
+        return entry
+
+    def _release(self, key: Key, entry: _Entry) -> None:
+        surplus = []
+        with self._lock:
+            entry.users -= 1
+            if not entry.users and self._busy.get(key) is entry:
+                del self._busy[key]
+                if entry.source is not None:
+                    self._idle[key] = entry.source
+            while len(self._idle) > self._keep:
+                surplus.append(self._idle.pop(next(iter(self._idle))))
+        for old in surplus:
+            old.close()
 
     def close(self) -> None:
         """Close all that are idle."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.codecs.casting import as_objects, loses_dates
 from insitu.reading.touch import Picker
 
 __all__ = ["pick", "put"]
@@ -22,7 +23,9 @@ def pick(chunk: npt.NDArray[Any], inside: tuple[Picker, ...]) -> npt.NDArray[Any
 
 
 def put(window: npt.NDArray[Any], outside: tuple[Picker, ...], values: Any) -> None:
-    """Place values in the output."""
+    """Place values in the output; dates stay dates where the output holds objects."""
+    if loses_dates(values, window.dtype):
+        values = as_objects(values)
     if sum(isinstance(picker, np.ndarray) for picker in outside) <= 1:
         window[(*outside, ...)] = values  # the Ellipsis: an array of one object must not be put as an object
         return

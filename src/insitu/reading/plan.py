@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.cancellation import check_deadline
 from insitu.errors import CodecError
 from insitu.model import INLINE, WHOLE, Located, Selection, Source, VirtualArray
 from insitu.model.axis import Indices
@@ -80,6 +81,7 @@ def plan_of(array: VirtualArray, selection: Selection, wishes: Iterable[Touched]
     tiles, located, resting, columns = [], [], [], []
     elements = 0
     for number, wish in enumerate(wishes):
+        check_deadline()
         rows = wish.tile.chunks.locate(np.ix_(*(part.cell for part in wish.parts)))
         rows = _narrowed_to_parts(wish, rows)
         source = np.asarray(rows.source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.errors import SelectionError
+from insitu.errors import SelectionError, SelectionSizeError
 from insitu.model import Selection, VirtualArray
 from insitu.reading.ahead import ahead_of
 from insitu.reading.cache import ChunkCache
@@ -58,7 +59,7 @@ def read_array(
     started = planned = perf_counter()
     done = Tally()
     chosen = Selection.of(selection, array.shape)
-    values = _output(array, chosen, out)
+    values = _output(array, chosen, out, name)
     follower = ahead_of(cache) if cache is not None and cache.ahead else None
     if follower is not None:
         follower.meet([(array, chosen)])
@@ -109,7 +110,7 @@ def read_arrays(
     values, jobs = [], []
     for number, (array, selection) in enumerate(requests):
         chosen = Selection.of(selection, array.shape)
-        values.append(_output(array, chosen, None))
+        values.append(_output(array, chosen, None, names[number] if names is not None else None))
         if values[-1].size:
             jobs.append((plan(array, chosen), values[-1], names[number] if names is not None else None))
     with Opened(storage_options) as opened:
@@ -119,11 +120,33 @@ def read_arrays(
     return values
 
 
-def _output(array: VirtualArray, chosen: Selection, out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+def _example(array: VirtualArray, most: int = 256 << 20) -> str:
+    """A selection of the array, as it is written, that has no more than `most` bytes."""
+    parts: list[str] = []
+    for axis, length in enumerate(array.shape):
+        rest = math.prod(array.shape[axis + 1 :]) * max(array.dtype.itemsize, 1)
+        if rest * length <= most:
+            break
+        fits = most // rest
+        parts.append(f"0:{fits}" if fits else "0")
+        if fits:
+            break
+    return ", ".join([*parts, *([":"] * (array.ndim - len(parts)))])
+
+
+def _output(array: VirtualArray, chosen: Selection, out: npt.NDArray[Any] | None, name: str | None) -> npt.NDArray[Any]:
     """The array to fill: the given one if it fits."""
     shape = chosen.result_shape
     if out is None:
-        return np.empty(shape, array.dtype)
+        try:
+            return np.empty(shape, array.dtype)
+        except (MemoryError, ValueError):  # a ValueError: of more bytes than there are addresses
+            nbytes = math.prod(shape) * array.dtype.itemsize
+            raise SelectionSizeError(
+                f"the selection of shape {shape} holds {nbytes / 2**30:,.1f} GiB, more than there is memory for",
+                hint=f"Select less, e.g. [{_example(array)}], or reduce it without loading it",
+                variable=name,
+            ) from None
     if out.shape != shape:
         raise SelectionError(f"out has shape {out.shape}, the selection {shape}")
     if not np.can_cast(array.dtype, out.dtype, "same_kind"):

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from insitu.cancellation import carry_deadline, check_deadline
 from insitu.codecs import Decoder, prepare
 from insitu.errors import InsituError, NotFoundError
 from insitu.model import ABSENT, INLINE, UNWRITTEN, Packing
@@ -103,6 +104,7 @@ class Run:
         for number, (grid, rows) in enumerate(zip(self.grids, self.plan.resting, strict=True)):
             located = grid.located
             for row, position in zip(rows.tolist(), grid.positions(rows), strict=True):
+                check_deadline()
                 source = int(located.source[row])
                 encoding, packing = grid.encodings[int(located.encoding[row])], grid.packings[int(located.packing[row])]
                 if source == ABSENT:
@@ -129,6 +131,7 @@ class Run:
         for first, last in pieces:
             if self.stopped.is_set():
                 return
+            check_deadline()
             about = self.plan.sources[self.plan.source[first]]
             try:
                 with self.opened.lease(about) as source:
@@ -166,6 +169,7 @@ class Run:
                 located, last, chunk = grid.located, None, None
                 if self.sink.takes_many and not any_shared and grid.axes is not None:
                     for alike in grid.alike(rows):
+                        check_deadline()
                         decoder = prepare(grid.encodings[alike.encoding], alike.shape, alike.mask)
                         decoded += decoder.nbytes * len(alike.rows)
                         at = int(here[alike.rows[0]])
@@ -183,6 +187,7 @@ class Run:
                 for at, position, encoding, mask, packing in columns:
                     if self.stopped.is_set():
                         return
+                    check_deadline()
                     decoder = prepare(grid.encodings[encoding], grid.chunk_shape(position), mask)
                     if not shared[at]:
                         decoded += decoder.nbytes
@@ -220,6 +225,7 @@ class Run:
         for at, (number, position, decoder, key, packing) in enumerate(jobs, begin):
             if self.stopped.is_set():
                 return
+            check_deadline()
             made = False
 
             def make(decoder: Decoder = decoder, at: int = at) -> npt.NDArray[Any]:
@@ -270,6 +276,7 @@ class Run:
     def _never_written(self, begin: int, end: int) -> None:
         """The object of a key is not there: its chunks are Unwritten."""
         for at in range(begin, end):
+            check_deadline()
             number, row = int(self.plan.tile[at]), self.plan.row[at]
             grid = self.grids[number]
             encoding, packing = int(grid.located.encoding[row]), int(grid.located.packing[row])
@@ -301,7 +308,7 @@ def run_all(runs: Sequence[Run]) -> None:
     pending: list[Future[None]] = []
     try:
         pool = workers(any(is_far(run.plan.sources) for run in runs))
-        pending = [pool.submit(run.batch, begin, end) for run, begin, end in tasks]
+        pending = [pool.submit(carry_deadline(run.batch), begin, end) for run, begin, end in tasks]
         for future in pending:
             future.result()
     except BaseException:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.cancellation import check_deadline
 from insitu.errors import ModelError, UnsupportedError
 from insitu.model import Selection, VirtualArray
 from insitu.reading import Opened, Tally
@@ -93,6 +94,7 @@ def grouped(
     for box, partial in _boxes(array[chosen], others, reduction, opened, name, tally):
         codes = groups.codes[box[groups.axis]]
         for code in np.unique(codes[codes >= 0]).tolist():
+            check_deadline()
             at = np.flatnonzero(codes == code)
             rows = {field: np.moveaxis(found, groups.axis, 0)[at] for field, found in partial.items()}
             where = (*box[: groups.axis], code, *box[groups.axis + 1 :])
@@ -103,6 +105,7 @@ def grouped(
     sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=groups.count)
     found: dict[str, list[npt.NDArray[Any]]] = {method: [] for method in methods}
     for code in range(groups.count):
+        check_deadline()
         where = (slice(None),) * groups.axis + (slice(code, code + 1),)
         part = {field: values[where] for field, values in total.items()}
         for method, values in reduction.finalise(part, other * max(int(sizes[code]), 1)).items():
@@ -235,6 +238,7 @@ def _boxes(
     steps = dict(zip(kept, sizes, strict=True))
     counts = [-(-array.shape[axis] // steps[axis]) if axis in steps else 1 for axis in range(array.ndim)]
     for cell in np.ndindex(*counts):
+        check_deadline()
         key = tuple(
             slice(i * steps[axis], min((i + 1) * steps[axis], array.shape[axis])) if axis in steps else slice(0, array.shape[axis])
             for axis, i in enumerate(cell)

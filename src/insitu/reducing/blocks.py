@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.cancellation import check_deadline
 from insitu.errors import ModelError, UnsupportedError
 from insitu.model import Selection, VirtualArray
 from insitu.reading import Opened, Tally, execute, plan
@@ -38,6 +39,7 @@ def by_blocks(
     *,
     name: str | None = None,
     tally: Tally | None = None,
+    block_bytes: int | None = None,
 ) -> npt.NDArray[Any]:
     """Reduce an array; reduced axes have length 1 in the answer, several quantiles a first axis of their own.
 
@@ -57,11 +59,14 @@ def by_blocks(
         The variable, for messages.
     tally
         Counts what was done.
+    block_bytes
+        Bytes of values that are held at a time; `BLOCK_BYTES` if not given.
     """
     function = _function(array, axes, method, rules)
     lengths = [1 if axis in axes else length for axis, length in enumerate(array.shape)]
     out: npt.NDArray[Any] | None = None
-    for box in _boxes(array, axes, method):
+    for box in _boxes(array, axes, method, BLOCK_BYTES if block_bytes is None else block_bytes):
+        check_deadline()
         answer = function(read(array, Selection.of(box, array.shape), opened, name, tally))
         extra = answer.ndim - array.ndim  # the axis of several quantiles
         if out is None:
@@ -139,17 +144,17 @@ def _quietly(function: Function) -> Function:
     return quiet
 
 
-def _boxes(array: VirtualArray, axes: tuple[int, ...], method: str) -> Iterator[Box]:
+def _boxes(array: VirtualArray, axes: tuple[int, ...], method: str, most: int) -> Iterator[Box]:
     """Boxes of the array, together all of it, whole along the reduced axes."""
     kept = [axis for axis in range(array.ndim) if axis not in axes]
     column = math.prod(array.shape[axis] for axis in axes) * array.dtype.itemsize
-    if column > BLOCK_BYTES and not kept:
+    if column > most and not kept:
         raise UnsupportedError(
             f"{method} along all axes needs {column / 2**20:,.0f} MiB of values at once",
             hint="Reduce fewer axes, select less, or load the values and reduce them there",
         )
     sizes, passes = block_shape(
-        [array.shape[axis] for axis in kept], cells_along(array, kept), max(BLOCK_BYTES // max(column, 1), 1)
+        [array.shape[axis] for axis in kept], cells_along(array, kept), max(most // max(column, 1), 1)
     )
     if passes > 2:
         warnings.warn(

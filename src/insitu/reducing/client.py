@@ -98,7 +98,7 @@ class Client:
         if basic:
             headers["Authorization"] = "Basic " + b64encode(":".join(basic).encode()).decode()
         if time.monotonic() < self._down:
-            raise TimedOutError("the server could not be reached a moment ago", url=self.url)
+            raise ServerError("the server could not be reached a moment ago", url=self.url)
         pause = FIRST_PAUSE
         for attempt in range(1, ATTEMPTS + 1):
             try:
@@ -125,6 +125,10 @@ class Client:
                 finally:
                     response.release_conn()
                 traced.bytes = len(data)
+        except failures.NewConnectionError as problem:  # which urllib3 derives from its class of timeouts
+            raise _PassingError(
+                ServerError(f"the server cannot be reached: {problem}", url=self.url), unreached=True
+            ) from None
         except failures.TimeoutError as problem:
             late = TimedOutError(f"the server did not answer: {problem}", url=self.url)
             raise _PassingError(late, unreached=isinstance(problem, failures.ConnectTimeoutError)) from None

@@ -137,8 +137,9 @@ def answers(
     keepdims: bool = False,
     name: str | None = None,
     tally: Tally | None = None,
+    block_bytes: int | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
-    """What `statistics` gives, of sources that are open already."""
+    """What `statistics` gives, of sources that are open already; `block_bytes`: as for `by_blocks`."""
     methods = [methods] if isinstance(methods, str) else list(methods)
     chosen = Selection.of(selection, array.shape)
     shape = chosen.result_shape
@@ -155,7 +156,9 @@ def answers(
     for method in methods:
         if method not in found:
             selected = array[chosen] if selected is None else selected
-            found[method] = by_blocks(selected, along, method, rules, opened, name=name, tally=tally)
+            found[method] = by_blocks(
+                selected, along, method, rules, opened, name=name, tally=tally, block_bytes=block_bytes
+            )
     return {method: found[method] if keepdims else squeezed(found[method], along, len(shape)) for method in methods}
 
 

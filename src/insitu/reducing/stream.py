@@ -17,6 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from insitu.cancellation import carry_deadline, check_deadline
 from insitu.combining.gaps import without_gaps
 from insitu.model import INLINE, Selection, VirtualArray
 from insitu.reading import Opened, ReadPlan, Tally, plan
@@ -74,6 +75,7 @@ def fold(
     total: Found = {}
     with closing(job.run()) as results:
         for found in results:
+            check_deadline()
             for place, partial in found.items():
                 if answer.shadows[place[0]].once:  # nothing more will come
                     answer.put(place, partial)
@@ -108,6 +110,7 @@ class _Answer:
         """The plan without the cells that nobody has to read; they are added here."""
         inline = []
         for shadow, window, located, rows in zip(self.shadows, self.windows, plan.located, plan.resting, strict=True):
+            check_deadline()
             add_constants(plan.array, shadow, located, rows, self.reduction, window)
             inline.append(rows[np.asarray(located.source)[rows] == INLINE])
         return replace(plan, resting=tuple(inline))
@@ -158,12 +161,13 @@ class _Job:
         far = is_far(self.plan.sources)
         pool = workers(far)
         most = AHEAD * (FAR if far else os.cpu_count() or 1)
+        carried = carry_deadline(self.batch)
         pending: deque[Future[Found]] = deque()
         try:
             for task in tasks:
                 if len(pending) >= most:
                     yield pending.popleft().result()
-                pending.append(pool.submit(self.batch, *task))
+                pending.append(pool.submit(carried, *task))
             while pending:
                 yield pending.popleft().result()
         finally:  # an error here or in a task, an interrupt: nobody works on after we have left

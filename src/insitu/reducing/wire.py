@@ -21,6 +21,7 @@ from insitu.model.selection import Stride
 
 __all__ = [
     "MOST_ELEMENTS",
+    "declared_elements",
     "dtype_from",
     "dtype_to",
     "integer",
@@ -36,6 +37,8 @@ __all__ = [
 
 MOST_ELEMENTS = 1 << 26
 """Largest column that is taken in: 64 million numbers."""
+MOST_ITEMSIZE = 16 << 20
+"""Bytes of the largest element that is taken in."""
 SMALL = 64
 """Bytes of a column that is not worth deflating."""
 
@@ -51,6 +54,8 @@ def dtype_from(data: Any) -> np.dtype[Any]:
         found = npy.descr_to_dtype(_descr(data))
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, SyntaxError, RecursionError) as problem:
         raise ModelError(f"not a type of values: {str(data)[:80]!r}") from problem
+    if found.itemsize > MOST_ITEMSIZE:
+        raise ModelError(f"elements of {found.itemsize} bytes are more than the {MOST_ITEMSIZE} that are taken")
     return found
 
 
@@ -90,14 +95,17 @@ def values_from(data: Any) -> npt.NDArray[Any]:
     try:
         shape = tuple(whole(length) for length in data["shape"])
         if "items" in data:
-            items = np.empty(math.prod(shape), object)
-            items[:] = data["items"]
+            listed = data["items"]
+            if not isinstance(listed, list) or len(listed) != math.prod(shape):
+                raise ModelError(f"an array of {math.prod(shape)} values does not list as many")
+            items = np.empty(len(listed), object)
+            items[:] = listed
             return items.reshape(shape)
         dtype = dtype_from(data["dtype"])
         return np.frombuffer(data["data"], dtype, math.prod(shape)).reshape(shape)
     except InsituError:
         raise
-    except (TypeError, ValueError, KeyError) as problem:
+    except (TypeError, ValueError, KeyError, OverflowError) as problem:
         raise ModelError(f"not an array of values: {problem}") from problem
 
 
@@ -147,6 +155,27 @@ def numbers_from(data: Any, most: int = MOST_ELEMENTS) -> npt.NDArray[np.int64]:
         raise ModelError(f"not a column of integers: {problem}") from problem
 
 
+def declared_elements(data: Any) -> int:
+    """Return how many numbers the columns in some decoded data would have, however short they are written.
+
+    Examples
+    --------
+    >>> declared_elements([{"take": {"shape": [3, 5], "all": 0}}, [0, 1, 4]])
+    15
+    """
+    total, rest = 0, [data]
+    while rest:
+        item = rest.pop()
+        if isinstance(item, dict):
+            shape = item.get("shape")
+            if isinstance(shape, list) and ("all" in item or "kind" in item):
+                total += math.prod(length for length in shape if isinstance(length, int) and length > 0)
+            rest += item.values()
+        elif isinstance(item, (list, tuple)):
+            rest += (inner for inner in item if isinstance(inner, (dict, list, tuple)))
+    return total
+
+
 def selection_to(selection: Selection) -> list[Any]:
     """One entry for each axis: an integer, `[start, step, length]`, or a column of indices."""
     return [
@@ -194,6 +223,8 @@ def selection_from(data: Any, shape: Sequence[int]) -> Selection:
             keys.append(entry)
         else:
             _refuse(entry)
+    if any(isinstance(key, int) and not -(1 << 63) <= key < 1 << 63 for key in keys):
+        raise SelectionError("an index has no more than 64 bits")
     normal = Selection.of(tuple(k if not isinstance(k, Stride) else slice(None) for k in keys), shape)
     exact = tuple(k if isinstance(k, Stride) else s for k, s in zip(keys, normal.selectors, strict=True))
     return Selection(tuple(shape), exact)
@@ -213,6 +244,8 @@ def _strided(entry: list[Any], length: int) -> Stride:
     start, step, count = (integer(number) for number in entry)
     if count < 0 or step == 0:
         _refuse(entry)
+    if count <= 1:
+        step = 1  # nothing is stepped over
     if count and not (0 <= start < length and 0 <= start + step * (count - 1) < length):
         raise SelectionError(f"start {start}, step {step}, length {count} leave an axis of length {length}")
     return Stride(start, step, count)
@@ -220,9 +253,19 @@ def _strided(entry: list[Any], length: int) -> Stride:
 
 _KEYS: Mapping[str, Callable[[Any], Any]] = {
     "slice": _slice,
-    "index": lambda what: np.array([integer(i) for i in _listed(what)], np.int64),
+    "index": lambda what: _index(_listed(what)),
     "take": numbers_from,
 }
+
+
+def _index(numbers: list[Any]) -> npt.NDArray[np.int64]:
+    """A list of integers as an array; the common case without a look at each of them in Python."""
+    if set(map(type, numbers)) == {int}:
+        try:
+            return np.array(numbers, np.int64)
+        except OverflowError:
+            pass  # which one it was is said below
+    return np.array([integer(i) for i in numbers], np.int64)
 
 
 def _listed(what: Any) -> list[Any]:
@@ -234,7 +277,9 @@ def _listed(what: Any) -> list[Any]:
 def integer(number: Any) -> int:
     """An integer of 64 bits, or an error."""
     if not isinstance(number, int) or isinstance(number, bool) or not -(1 << 63) <= number < 1 << 63:
-        raise ModelError(f"{str(number)[:40]!r} is not an integer")
+        # Python does not print integers of some thousand digits.
+        large = isinstance(number, int) and not isinstance(number, bool) and number.bit_length() > 200
+        raise ModelError(f"{'a larger number' if large else repr(str(number)[:40])} is not an integer of 64 bits")
     return number
 
 

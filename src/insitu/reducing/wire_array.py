@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.cancellation import check_deadline
 from insitu.errors import InsituError, ModelError
 from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualArray
 from insitu.model.packing import IDENTITY, Kind, Packings
@@ -28,7 +29,15 @@ from insitu.reducing.wire import (
     whole,
 )
 
-__all__ = ["array_from", "array_to"]
+__all__ = ["MOST_CODECS", "MOST_CONFIGURATION", "array_from", "array_to"]
+
+MOST_AXES = 64
+"""NumPy has no more."""
+MOST_ENCODINGS = 1 << 16
+MOST_CODECS = 64
+"""HDF5 has up to 32; a row of thousands would only burn time."""
+MOST_CONFIGURATION = 64 << 10
+"""Letters that tell the codecs of a chunk: decoders are kept, and with them what tells them."""
 
 
 def array_to(array: VirtualArray) -> dict[str, Any]:
@@ -51,6 +60,8 @@ def array_from(data: Any, most: int = MOST_ELEMENTS) -> VirtualArray:
     try:
         shape = tuple(whole(length) for length in data["shape"])
         dtype = dtype_from(data["dtype"])
+        if len(shape) > MOST_AXES or math.prod(shape) * max(dtype.itemsize, 1) >= 1 << 63:
+            raise ModelError("the array has more axes, or more bytes, than any array can have")
         sources = tuple(_source(row) for row in data["sources"])
         tiles = tuple(_tile_from(tile, sources, most) for tile in data["tiles"])
         origins = numbers_from(data["origins"], most).reshape(len(tiles), len(shape))
@@ -103,7 +114,10 @@ def _tile_to(tile: Tile, sources: dict[Source, int]) -> dict[str, Any]:
 
 
 def _tile_from(data: Any, sources: tuple[Source, ...], most: int) -> Tile:
+    check_deadline()
     grid = tuple(whole(count) for count in data["grid"])
+    if len(data["axes"]) > MOST_AXES or len(data["encodings"]) > MOST_ENCODINGS:
+        raise ModelError(f"a tile has up to {MOST_AXES} axes and {MOST_ENCODINGS} encodings")
     if math.prod(grid) > most:
         raise ModelError(f"a table of {math.prod(grid)} chunks is more than the {most} that are taken")
     columns = {name: numbers_from(data[name], most) for name in ("source", "offset", "length", "filter_mask", "encoding", "packing")}  # fmt: skip
@@ -171,6 +185,10 @@ def _encoding_from(data: Any) -> Encoding:
         if not isinstance(name, str) or not isinstance(configuration, dict):
             raise ModelError("a codec is a name and a configuration")
         codecs.append(Codec(name, configuration))
+    if len(codecs) > MOST_CODECS or len(repr(codecs)) > MOST_CONFIGURATION:
+        raise ModelError(
+            f"a chunk has up to {MOST_CODECS} codecs, and these are told in up to {MOST_CONFIGURATION} letters"
+        )
     order = None if data["order"] is None else tuple(whole(axis) for axis in data["order"])
     fill = None if data["fill"] is None else bytes(data["fill"])
     return Encoding(dtype_from(data["dtype"]), tuple(codecs), order, fill)

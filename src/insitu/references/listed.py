@@ -84,5 +84,6 @@ def listed(
         grid = full.reshape(shape), begins.reshape(shape), sizes.reshape(shape)
         return Columns(shape, sources, grid[0], grid[1], grid[2], inline=inline)
     order = np.argsort(number, kind="stable")
-    order = order[np.append(np.diff(number[order]) != 0, True)]
+    if len(order):
+        order = order[np.append(np.diff(number[order]) != 0, True)]
     return Listed(shape, sources, number[order], source[order], offset[order], length[order], inline)

@@ -17,7 +17,7 @@ from insitu.sources.address import bucket_address, scheme_of
 from insitu.sources.gate import RefusedError
 from insitu.sources.redact import displayed
 
-__all__ = ["Allowed", "local_path"]
+__all__ = ["Allowed", "local_path", "refers_outside"]
 
 PORTS = {"http": 80, "https": 443}
 
@@ -174,6 +174,15 @@ class Allowed:
                 displayed(url) if local is None or ("\0" not in local and self.path(os.path.abspath(local))) else None
             )
             raise RefusedError("this server may not read from there", url=shown, hint="It serves its roots only")
+
+
+def refers_outside(archive: str) -> RefusedError:
+    """Return the error of an archive that may be read, but refers to objects that may not."""
+    return RefusedError(
+        "the archive lies within what this server serves, but some of the objects that it refers to do not",
+        url=displayed(archive),
+        hint="The operator of the server has to name their folder, or their prefix, as a root as well",
+    )
 
 
 def usual_endpoint(kind: str) -> str | None:

@@ -19,6 +19,10 @@ from insitu.sources.redact import redacted
 __all__ = ["STATUS", "BusyError", "RequestError", "SlowError", "TooLargeError", "failure", "problem", "public_text"]
 
 
+MOST_LETTERS = 4000
+"""Of a message."""
+
+
 class RequestError(InsituError, ValueError):
     """The request is not what the protocol says; `why` is told as the cause."""
 
@@ -63,6 +67,7 @@ STATUS = {
     "variable": 404,
     "group": 404,
     "selection": 400,
+    "selection-size": 413,
     "model": 400,
     "codec": 422,
     "unknown-codec": 422,
@@ -85,10 +90,11 @@ def public_text(error: BaseException) -> str:
     The name of an object is left out as a whole where it is such a path. Texts about storage, and those of other libraries, are
     searched for paths too; other texts of ours name variables and groups, which look like paths.
     """
+    # Cut first: an error may quote a request of many megabytes, and looking through those for secrets takes seconds.
     if not isinstance(error, InsituError):
-        return without_outside_paths(redacted(str(error)))
+        return without_outside_paths(redacted(str(error)[:MOST_LETTERS]))
     place = {name: value for name, value in error.place.items() if not _is_outside(value)}
-    message, hint = error.message, error.hint
+    message, hint = error.message[:MOST_LETTERS], error.hint
     if isinstance(error, SourceError):
         message, hint = without_outside_paths(message), hint and without_outside_paths(hint)
     return redacted(str(InsituError(message, hint=hint, **place)))

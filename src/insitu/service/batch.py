@@ -7,8 +7,8 @@ streams: a sequence of CBOR items, one for each array, the last one saying that 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from insitu.archive import axes_of
+from insitu.cancellation import check_deadline
 from insitu.errors import InsituError, StaleSourceError
 from insitu.model import Selection, VirtualArray
 from insitu.model.selection import Stride
@@ -28,30 +29,25 @@ from insitu.reading import ChunkCache, Tally, execute, plan
 from insitu.reducing import Reduction
 from insitu.reducing.active_groups import grouped, weighted
 from insitu.reducing.reduce import answers, normalised
-from insitu.reducing.sketches import width
 from insitu.reducing.stream import fold
 from insitu.reducing.wire import dtype_to, values_to
-from insitu.service.answers import TooLargeError, failure, public_text
+from insitu.service.allowed import refers_outside
+from insitu.service.answers import failure, public_text
 from insitu.service.body import body_of
+from insitu.service.cost import BLOCK, PREPARING, SMALL_BODY, block_bytes, body_cost, declared_cost, job_cost
 from insitu.service.credentials import Credentials, credentials_of
-from insitu.service.jobs import BLOCKWISE, Batch, Job, batch_of
+from insitu.service.jobs import Batch, Job, batch_of
 from insitu.service.portion import Portion, is_small
 from insitu.service.shelf import Deadline, Leased
 from insitu.service.worker import Worker
 from insitu.sources.address import scheme_of
+from insitu.sources.gate import RefusedError
 from insitu.sources.login import basic
 
 __all__ = ["add_login", "batch_routes", "storage_options"]
 
-PREPARING = 1 << 20
-"""Counted for a request that is being prepared, beside its body."""
 PIECE = 1 << 20
 """Bytes sent at a time."""
-BLOCK = 8 << 20
-"""Bytes of values that are read at a time."""
-BATCHES = 20 << 20
-"""Bytes that a thread holds while it folds: what it fetched and what that decoded to."""
-MEDIAN = 512 << 20
 MEDIA = "application/cbor-seq"
 
 Produce = Callable[["Ready", Deadline], Iterator[bytes]]
@@ -93,11 +89,15 @@ def batch_routes(worker: Worker) -> list[BaseRoute]:
                 body = await body_of(request, worker)
                 kind = request.headers.get("content-type", "")
 
+                cost = await _body_cost(worker, body, kind)
+
                 async def begin() -> AsyncIterator[bytes]:
-                    ready = await worker.run(
-                        PREPARING + 8 * len(body),
-                        lambda deadline: _prepare(worker, batch_of(body, kind, reducing=reducing), who, reducing),
+                    batch, ready = await worker.run(
+                        cost, lambda deadline: _begin(worker, batch_of(body, kind, reducing=reducing), who, reducing)
                     )
+                    if ready is None:  # what it declares is more than was counted so far
+                        more = cost + declared_cost(batch, worker.limits)
+                        ready = await worker.run(more, lambda deadline: _prepare(worker, batch, who, reducing))
                     return await worker.stream(ready.cost, lambda deadline: _told(produce(ready, deadline)))
 
                 try:
@@ -115,6 +115,13 @@ def batch_routes(worker: Worker) -> list[BaseRoute]:
         Route("/reduce", route(True, lambda ready, deadline: _reduce(worker, ready, deadline)), methods=["POST"]),
         Route("/read", route(False, lambda ready, deadline: _read(worker, ready, deadline)), methods=["POST"]),
     ]
+
+
+async def _body_cost(worker: Worker, body: bytes, kind: str) -> int:
+    """What a body costs; a large one is looked through on a thread."""
+    if len(body) <= SMALL_BODY:
+        return body_cost(body, kind, worker.limits)
+    return await worker.run(PREPARING, lambda deadline: body_cost(body, kind, worker.limits))
 
 
 def storage_options(worker: Worker, batch: Batch, who: Credentials) -> dict[str, Any]:
@@ -136,10 +143,17 @@ def add_login(options: dict[str, Any], url: str, who: Credentials) -> None:
         options.setdefault(f"{parts.scheme}://{parts.netloc}/", login)
 
 
+def _begin(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> tuple[Batch, Ready | None]:
+    """A batch, and what is prepared of it, if it declares so little that its body's cost covers it."""
+    small = declared_cost(batch, worker.limits) <= PREPARING
+    return batch, _prepare(worker, batch, who, reducing) if small else None
+
+
 def _prepare(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> Ready:
     options = storage_options(worker, batch, who)
     tasks = []
     for job in batch.jobs:
+        check_deadline()
         if job.table is None:
             assert job.url is not None
             assert job.variable is not None
@@ -152,15 +166,28 @@ def _prepare(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> 
             for source in (source for tile in array.tiles for source in _named(tile.chunks.sources)):
                 add_login(options, source.url, who)
         for url in {source.url for tile in array.tiles for source in _named(tile.chunks.sources)}:
-            worker.allowed.check(url, options)
+            with _naming_archive(job):
+                worker.allowed.check(url, options)
         selection = job.chosen(array)
         if job.dim is not None:
             axes = axes_of(array, selection, job.dim, None)
             assert not isinstance(axes, int)
             job = replace(job, axes=None if axes is None else tuple(axes))
-        cost = _cost(worker, job, array, selection, reducing)
+        part = None if reducing else next(_parts(array, selection), selection)
+        cost = job_cost(worker.limits, job, array, selection, part)
         tasks.append(Task(job, array, selection, cost, is_small(array, selection, worker.cache.max_bytes // 2)))
     return Ready(tuple(tasks), options, Portion(worker.cache, who, batch.options) if batch.cache else None)
+
+
+@contextmanager
+def _naming_archive(job: Job) -> Iterator[None]:
+    """Have a refusal name the archive that the client named, not what that refers to."""
+    try:
+        yield
+    except RefusedError:
+        if job.url is None:
+            raise
+        raise refers_outside(job.url) from None
 
 
 def _named(sources: Any) -> Any:
@@ -168,41 +195,7 @@ def _named(sources: Any) -> Any:
     return sources if isinstance(sources, (tuple, list)) else ()
 
 
-def _cost(worker: Worker, job: Job, array: VirtualArray, selection: Selection, reducing: bool) -> int:
-    """About how many bytes the job holds at a time."""
-    chunk = 0
-    for tile in array.tiles:
-        itemsize = max(encoding.dtype.itemsize for encoding in tile.encodings)
-        stored = [
-            axis.show(np.arange(axis.count)).stored if not axis.is_regular else np.array([axis.size])
-            for axis in tile.axes
-        ]
-        chunk = max(chunk, math.prod(max(int(column.max(initial=1)), 1) for column in stored) * itemsize)
-    raw = all(encoding.raw for tile in array.tiles for encoding in tile.encodings)
-    if chunk > worker.limits.chunk and not raw:
-        raise TooLargeError(f"a chunk of {chunk} bytes is more than the {worker.limits.chunk} that this server decodes")
-    shape = selection.result_shape
-    held = ((os.cpu_count() or 1) + 1) * (BATCHES + min(chunk, worker.limits.chunk))
-    if not reducing:
-        return held + 10 * BLOCK
-    along = normalised(job.axes, len(shape))
-    kept = math.prod(length for axis, length in enumerate(shape) if axis not in along)
-    if job.groups is not None:
-        kept *= job.groups.count
-    answer = 3 * kept * (16 * len(job.methods) + width(job.methods, job.rules.edges))
-    if answer > worker.limits.memory:
-        raise TooLargeError(f"an answer of {kept} values is more than this server holds")
-    if any(method in BLOCKWISE for method in job.methods):
-        column = (
-            3 * math.prod(shape[axis] for axis in along) * array.dtype.itemsize
-        )  # the values of one answer, and their order
-        if column > worker.limits.memory:
-            raise TooLargeError("a median or quantile of so many values is more than this server holds")
-        held += max(MEDIAN, column)
-    return min(held, 2 * math.prod(shape) * array.dtype.itemsize + BATCHES) + answer
-
-
-def _told(items: Iterator[bytes]) -> Iterator[bytes]:
+def _told(items: Iterator[bytes]) -> Generator[bytes, None, None]:
     """The pieces; an error after the first one as an item, because the status has been sent."""
     begun = False
     try:
@@ -235,7 +228,8 @@ def _reduce(worker: Worker, ready: Ready, deadline: Deadline) -> Iterator[bytes]
         with Leased(ready.options, deadline, worker.allowed.near, worker.limits.fresh) as opened:
             for number, task in enumerate(ready.tasks):
                 opened.cache = ready.cache if task.kept else None
-                found = _reduced(task, opened, tally)
+                with _naming_archive(task.job):
+                    found = _reduced(worker, task, opened, tally)
                 name = "partial" if task.job.partial else "values"
                 yield cbor2.dumps({"job": number, name: {key: values_to(np.asarray(v)) for key, v in found.items()}})
         yield _done(tally, len(ready.tasks))
@@ -243,7 +237,7 @@ def _reduce(worker: Worker, ready: Ready, deadline: Deadline) -> Iterator[bytes]
         worker.counted(tally)
 
 
-def _reduced(task: Task, opened: Leased, tally: Tally) -> dict[str, npt.NDArray[Any]]:
+def _reduced(worker: Worker, task: Task, opened: Leased, tally: Tally) -> dict[str, npt.NDArray[Any]]:
     job, array, name = task.job, task.array, task.job.variable
     along = normalised(job.axes, len(task.selection.result_shape))
     if job.weights is not None:
@@ -260,8 +254,9 @@ def _reduced(task: Task, opened: Leased, tally: Tally) -> dict[str, npt.NDArray[
         reduction = Reduction(job.methods, array.dtype, job.rules)
         return dict(fold(array, task.selection, along, reduction, opened, name=name, tally=tally))
     return answers(
-        array, job.methods, job.axes, task.selection, job.rules, opened, keepdims=job.keepdims, name=name, tally=tally
-    )
+        array, job.methods, job.axes, task.selection, job.rules, opened, keepdims=job.keepdims, name=name, tally=tally,
+        block_bytes=block_bytes(worker.limits),
+    )  # fmt: skip
 
 
 def _read(worker: Worker, ready: Ready, deadline: Deadline) -> Iterator[bytes]:
@@ -272,11 +267,12 @@ def _read(worker: Worker, ready: Ready, deadline: Deadline) -> Iterator[bytes]:
                 opened.cache = ready.cache if task.kept else None
                 shape = list(task.selection.result_shape)
                 head = cbor2.dumps({"job": number, "dtype": dtype_to(_little(task.array.dtype)), "shape": shape})
-                for values in _blocks(task, opened, tally):
-                    deadline.check()
-                    # Not before there is a first block: what goes wrong until then can still be a status.
-                    yield head + cbor2.dumps(_payload(values)) if head else cbor2.dumps(_payload(values))
-                    head = b""
+                with _naming_archive(task.job):
+                    for values in _blocks(task, opened, tally):
+                        deadline.check()
+                        # Not before there is a first block: what goes wrong until then can still be a status.
+                        yield head + cbor2.dumps(_payload(values)) if head else cbor2.dumps(_payload(values))
+                        head = b""
                 yield head + cbor2.dumps({"job": number, "end": True})
         yield _done(tally, len(ready.tasks))
     finally:
@@ -295,31 +291,36 @@ def _payload(values: npt.NDArray[Any]) -> Any:
 
 
 def _blocks(task: Task, opened: Leased, tally: Tally) -> Iterator[npt.NDArray[Any]]:
-    """The values in C order, slab by slab along an axis whose rows are small enough, so that no more than a few blocks are ever held."""
-    shape = task.selection.result_shape
+    """The values in C order, part by part, so that no more than a few blocks are ever held."""
+    whole = math.prod(task.selection.result_shape)
+    cache: ChunkCache | None = None
+    for part in _parts(task.array, task.selection):
+        if cache is None and opened.cache is None and math.prod(part.result_shape) < whole:
+            cache = ChunkCache(2 * BLOCK)  # for chunks that a border of two parts cuts
+        out = np.empty(part.result_shape, task.array.dtype)
+        execute(plan(task.array, part), out, opened, task.job.variable, tally, cache)
+        yield out
+
+
+def _parts(array: VirtualArray, selection: Selection) -> Iterator[Selection]:
+    """A selection in parts, in C order: slabs along an axis whose rows are small enough."""
+    shape = selection.result_shape
     if 0 in shape:
         return
     if not shape:
-        out = np.empty(shape, task.array.dtype)
-        execute(plan(task.array, task.selection), out, opened, task.job.variable, tally)
-        yield out
+        yield selection
         return
-    numbers = [i for i, s in enumerate(task.selection.selectors) if not isinstance(s, int)]
-    rows = [math.prod(shape[axis + 1 :]) * task.array.dtype.itemsize for axis in range(len(shape))]
+    numbers = [i for i, s in enumerate(selection.selectors) if not isinstance(s, int)]
+    rows = [math.prod(shape[axis + 1 :]) * array.dtype.itemsize for axis in range(len(shape))]
     axis = next(axis for axis, row in enumerate(rows) if row <= BLOCK or axis == len(rows) - 1)
     number, length = numbers[axis], shape[axis]
-    step = _aligned(max(BLOCK // max(rows[axis], 1), 1), task.array, number, rows[axis])
-    # For chunks that a border of two slabs cuts.
-    cache = ChunkCache(2 * BLOCK) if (axis or step < length) and opened.cache is None else None
+    step = _aligned(max(BLOCK // max(rows[axis], 1), 1), array, number, rows[axis])
     for place in np.ndindex(shape[:axis]):
-        outer = task.selection
+        outer = selection
         for leading, at in zip(numbers, place, strict=False):
             outer = _slab(outer, leading, at, at + 1)
         for begin in range(0, length, step):
-            part = _slab(outer, number, begin, min(begin + step, length))
-            out = np.empty(part.result_shape, task.array.dtype)
-            execute(plan(task.array, part), out, opened, task.job.variable, tally, cache)
-            yield out
+            yield _slab(outer, number, begin, min(begin + step, length))
 
 
 def _aligned(step: int, array: VirtualArray, dimension: int, row: int) -> int:

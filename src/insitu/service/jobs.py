@@ -19,13 +19,16 @@ from insitu.model import Selection, VirtualArray
 from insitu.reducing.active_groups import WEIGHTED, Groups, Weights
 from insitu.reducing.reductions import STREAMED, Rules
 from insitu.reducing.sketches import checked_edges
-from insitu.reducing.wire import selection_from, values_from
+from insitu.reducing.wire import declared_elements, selection_from, values_from
 from insitu.reducing.wire_array import array_from
 from insitu.service.answers import RequestError
 
-__all__ = ["BLOCKWISE", "Batch", "Job", "batch_of", "scan_of"]
+__all__ = ["BLOCKWISE", "Batch", "Job", "batch_of", "is_json", "scan_of"]
 
 MOST_JOBS = 10_000
+MOST_LETTERS = 16 << 10
+"""Of a URL or a name: scans are kept by them."""
+MOST_GROUPS = 1 << 24
 BLOCKWISE = ("median", "quantile")
 CLIENT_OPTIONS = ("anon", "endpoint_url", "region")
 """What a client may say about storage; secrets travel in the Authorization header."""
@@ -81,6 +84,8 @@ class Batch:
     options: dict[str, Any] = field(default_factory=dict)
     cache: bool = True
     """Whether decoded chunks may be kept, and kept ones given."""
+    declared: int = 0
+    """Numbers that its tables and selections would have if they were spelled out."""
 
 
 def batch_of(body: bytes, content_type: str, *, reducing: bool) -> Batch:
@@ -102,7 +107,7 @@ def batch_of(body: bytes, content_type: str, *, reducing: bool) -> Batch:
     if not 1 <= len(jobs) <= MOST_JOBS:
         raise RequestError(f"a request has 1 to {MOST_JOBS} jobs")
     cache = True if data.get("cache") is None else _flag(data, "cache")
-    return Batch(tuple(_job(job, reducing) for job in jobs), _options(options), cache)
+    return Batch(tuple(_job(job, reducing) for job in jobs), _options(options), cache, declared_elements(jobs))
 
 
 def scan_of(body: bytes, content_type: str) -> tuple[str, str | None, dict[str, Any]]:
@@ -113,22 +118,31 @@ def scan_of(body: bytes, content_type: str) -> tuple[str, str | None, dict[str, 
     group, options = data.get("group"), data.get("options") or {}
     if not isinstance(group, (str, type(None))) or not isinstance(options, dict):
         raise RequestError("a group is a text, options are a map")
+    if len(data["url"]) > MOST_LETTERS or len(group or "") > MOST_LETTERS:
+        raise RequestError(f"a URL or a group has more than {MOST_LETTERS} letters")
     return data["url"], group, _options(options)
 
 
 def _options(options: dict[Any, Any]) -> dict[str, Any]:
     for name, value in options.items():
-        if name not in CLIENT_OPTIONS or not isinstance(value, (str, bool, type(None))):
+        if (
+            name not in CLIENT_OPTIONS
+            or not isinstance(value, (str, bool, type(None)))
+            or len(str(value)) > MOST_LETTERS
+        ):
             raise RequestError(f"options are {', '.join(CLIENT_OPTIONS)}, not {str(name)[:60]!r}")
     return dict(options)
 
 
+def is_json(content_type: str) -> bool:
+    """Whether a request says that its body is JSON; CBOR if not."""
+    return content_type.partition(";")[0].strip().lower() == "application/json"
+
+
 def _decoded(body: bytes, content_type: str) -> Any:
     try:
-        if content_type.partition(";")[0].strip().lower() == "application/json":
-            return json.loads(body)
-        return cbor2.loads(body)
-    except (cbor2.CBORDecodeError, ValueError, RecursionError, OverflowError, MemoryError, TypeError) as problem:
+        return json.loads(body) if is_json(content_type) else cbor2.loads(body)
+    except (cbor2.CBORDecodeError, ValueError, RecursionError, ArithmeticError, MemoryError, TypeError) as problem:
         raise RequestError(f"the request cannot be decoded: {str(problem)[:200]}") from None
 
 
@@ -139,6 +153,8 @@ def _job(data: Any, reducing: bool) -> Job:
     url, variable, table = data.get("url"), data.get("variable"), data.get("array")
     if table is None and not (isinstance(url, str) and isinstance(variable, str)):
         raise RequestError("a job names a url and a variable, or brings an array")
+    if any(isinstance(text, str) and len(text) > MOST_LETTERS for text in (url, variable)):
+        raise RequestError(f"a URL or the name of a variable has more than {MOST_LETTERS} letters")
     if table is not None and (url is not None or variable is not None):
         raise RequestError("a job names a url and a variable, or brings an array, not both")
     weights, groups = _weights(data.get("weights")), _groups(data.get("groups"))
@@ -213,7 +229,7 @@ def _rules(data: Mapping[str, Any]) -> Rules:
     if skipna is not None and not isinstance(skipna, bool):
         raise RequestError("skipna is true, false or null")
     for name, value in (("ddof", ddof), ("min_count", min_count)):
-        if value is not None and (not isinstance(value, (int, float)) or isinstance(value, bool) or value != value):
+        if value is not None and not _is_number(value):
             raise RequestError(f"{name} is a number")
     q = data.get("q")
     if q is not None:
@@ -224,6 +240,11 @@ def _rules(data: Mapping[str, Any]) -> Rules:
     edges = data.get("edges")
     known = None if edges is None else checked_edges(_numbers(edges, "edges"))
     return Rules(skipna, ddof or 0, None if min_count is None else int(min_count), q, known)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether something is a number that fits 64 bits."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -(1 << 63) <= value < 1 << 63
 
 
 def _numbers(data: Any, name: str) -> npt.NDArray[np.float64]:
@@ -260,9 +281,9 @@ def _groups(data: Any) -> Groups | None:
     if not isinstance(data, dict) or set(data) != {"axis", "codes", "count"}:
         raise RequestError("groups are a map of axis, codes and count")
     axis, count = data["axis"], data["count"]
-    whole = all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 1 << 31 for n in (axis, count))
+    whole = all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= MOST_GROUPS for n in (axis, count))
     if not whole:
-        raise RequestError("groups have an axis and a count, both integers")
+        raise RequestError(f"groups have an axis and a count, both integers of up to {MOST_GROUPS}")
     codes = _numbers(data["codes"], "codes")
     if codes.ndim != 1 or (codes != np.floor(codes)).any():
         raise RequestError("codes are integers, one for each element along the axis")

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import mmap
 import os
+import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-__all__ = ["ROUTES", "Metrics"]
+__all__ = ["PREFIX", "ROUTES", "Metrics"]
 
+PREFIX = "insitu-metrics-"
+"""Names of temporary folders begin with this."""
 ROUTES = (
     "v2/count", "v2/max", "v2/min", "v2/select", "v2/sum", "reduce", "read", "scan", "zarr", "health", "ready", "metrics", "openapi", "other",
 )  # fmt: skip
@@ -57,11 +61,12 @@ class Metrics:
     Parameters
     ----------
     folder
-        Where workers leave their numbers; a new one if not given.
+        Where workers leave their numbers, removed by whoever made it; a new one if not given, removed when these metrics are closed.
     """
 
     def __init__(self, folder: str | None = None) -> None:
-        self.folder = Path(folder or tempfile.mkdtemp(prefix="insitu-metrics-"))
+        self.folder = Path(folder or tempfile.mkdtemp(prefix=PREFIX))
+        self._remove = None if folder else weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         self.path = self.folder / f"{os.getpid()}-{threading.get_native_id()}-{os.urandom(4).hex()}"
         with open(self.path, "w+b") as file:
             file.truncate(8 * len(LAYOUT))
@@ -93,11 +98,13 @@ class Metrics:
         """Gauges of a worker that is gone are 0."""
         for name in GAUGES:
             self.set(name, 0)
+        if self._remove is not None:
+            self._remove()
 
     def text(self) -> str:
         """All workers' numbers as Prometheus reads them."""
         total = np.zeros(len(LAYOUT))
-        for path in sorted(self.folder.iterdir()):
+        for path in sorted(self.folder.iterdir()) if self.folder.exists() else ():
             data = path.read_bytes()
             if len(data) != total.nbytes:
                 continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import ssl
 import tempfile
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 
 import uvicorn
 
+from insitu.service.metrics import PREFIX
 from insitu.service.settings import VARIABLE, Settings
 
 __all__ = ["run"]
@@ -50,26 +52,32 @@ def run(
     log_level
         `debug`, `info`, `warning`, `error`.
     """
-    folder = tempfile.mkdtemp(prefix="insitu-metrics-") if settings.metrics is None else settings.metrics
+    # One worker makes a folder of its own and removes it; for several this process does both.
+    shared = settings.metrics is None and workers > 1
+    folder = tempfile.mkdtemp(prefix=PREFIX) if shared else settings.metrics
     os.environ[VARIABLE] = replace(settings, metrics=folder).to_json()
     tls: dict[str, Any] = {} if certificate is None else {"ssl_certfile": certificate, "ssl_keyfile": key}
     if client_authority is not None:
         tls |= {"ssl_ca_certs": client_authority, "ssl_cert_reqs": ssl.CERT_REQUIRED}
-    uvicorn.run(
-        "insitu.service.app:from_environment",
-        factory=True,
-        http="insitu.service.door:Door",  # by name: a worker answers its watcher before it imports this
-        ws="none",
-        host=host,
-        port=port,
-        workers=workers,
-        access_log=False,  # uvicorn's would show queries
-        log_config=_logging(log_level),
-        server_header=False,
-        timeout_graceful_shutdown=GRACE,
-        timeout_worker_healthcheck=STARTING,
-        **tls,
-    )
+    try:
+        uvicorn.run(
+            "insitu.service.app:from_environment",
+            factory=True,
+            http="insitu.service.door:Door",  # by name: a worker answers its watcher before it imports this
+            ws="none",
+            host=host,
+            port=port,
+            workers=workers,
+            access_log=False,  # uvicorn's would show queries
+            log_config=_logging(log_level),
+            server_header=False,
+            timeout_graceful_shutdown=GRACE,
+            timeout_worker_healthcheck=STARTING,
+            **tls,
+        )
+    finally:
+        if shared and folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _logging(level: str) -> dict[str, Any]:

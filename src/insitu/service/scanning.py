@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute, Route
 from insitu.archive import Archive
 from insitu.errors import InsituError
 from insitu.reducing.wire_group import group_to
-from insitu.service.answers import RequestError, failure
+from insitu.service.answers import RequestError, TooLargeError, failure
 from insitu.service.batch import add_login, storage_options
 from insitu.service.body import body_of
 from insitu.service.credentials import Credentials, credentials_of
@@ -19,6 +19,8 @@ from insitu.service.worker import Worker
 
 __all__ = ["scan_routes"]
 
+MOST_BYTES = 1 << 20
+"""Of a request."""
 COST = 32 << 20
 """Counted for a scan: metadata of one archive."""
 
@@ -31,6 +33,8 @@ def scan_routes(worker: Worker) -> list[BaseRoute]:
             who = credentials_of(request.headers, worker.tokens.accepted())
             body = await body_of(request, worker)
             kind = request.headers.get("content-type", "")
+            if len(body) > MOST_BYTES:
+                raise TooLargeError("a request for metadata is a URL and some options, no more")
             data = await worker.run(COST, lambda deadline: _scan(worker, body, kind, who))
         except InsituError as error:
             return failure(error)

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from insitu.archive import Archive
+from insitu.cancellation import check_deadline
 from insitu.model import VirtualArray
 from insitu.service.allowed import local_path
+from insitu.service.keyed_locks import KeyedLocks
 from insitu.service.metrics import Metrics
 
 __all__ = ["Scans"]
@@ -42,7 +44,7 @@ class Scans:
         self.most, self.fresh, self.metrics = most, fresh, metrics
         self._lock = threading.Lock()
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
-        self._making: dict[Hashable, threading.Lock] = {}
+        self._making = KeyedLocks()
 
     def array(self, url: str, variable: str, *, decoded: bool, options: Mapping[str, Any], who: str) -> VirtualArray:
         """A variable of an archive.
@@ -69,9 +71,7 @@ class Scans:
         """What is known by a key about the archive at a URL; made anew when that has changed."""
         key = repr(key)
         version = _version(url)
-        with self._lock:
-            making = self._making.setdefault(key, threading.Lock())
-        with making:  # of several requests for one archive, one scans
+        with self._making.hold(key):  # of several requests for one archive, one scans
             with self._lock:
                 kept = self._kept.get(key)
                 if kept is not None and kept.version == version and self._believed(kept, url):
@@ -79,10 +79,11 @@ class Scans:
                     return kept.found
             self.metrics.add("insitu_scans_total", 1)
             found = make()
+            check_deadline()  # a scan that was cut off may have left out what it did not come to
             with self._lock:
                 self._kept[key] = _Kept(found, version, time.monotonic())
                 while len(self._kept) > self.most:
-                    self._making.pop(self._kept.popitem(last=False)[0], None)
+                    self._kept.popitem(last=False)
             return found
 
     def forget(self) -> None:

@@ -10,10 +10,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from insitu.errors import StaleSourceError, TimedOutError
+from insitu.cancellation import Deadline, LateError
+from insitu.errors import StaleSourceError
 from insitu.model import Source
 from insitu.reading import Opened
 from insitu.service.credentials import Credentials
@@ -28,30 +28,6 @@ DRAWERS = 64
 """Clients whose sources stay open."""
 AGE = 1800.0
 """Seconds for which they do: signed addresses expire."""
-
-
-class LateError(TimedOutError):
-    """A request takes longer than the server allows."""
-
-    kind = "late"
-
-
-@dataclass(slots=True)
-class Deadline:
-    """When a request has to be done."""
-
-    at: float
-    cancelled: bool = False
-
-    @classmethod
-    def after(cls, seconds: float) -> Deadline:
-        """So many seconds from now."""
-        return cls(time.monotonic() + seconds)
-
-    def check(self) -> None:
-        """Raise if time is up, or nobody waits for the answer any more."""
-        if self.cancelled or time.monotonic() > self.at:
-            raise LateError("the request took longer than this server allows")
 
 
 class Leased(Opened):

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+import time
+import weakref
+from collections.abc import AsyncIterator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar
 
+from insitu.cancellation import Deadline, LateError, deadline_scope
 from insitu.reading import ChunkCache, Tally
 from insitu.service.admission import Admission
 from insitu.service.allowed import Allowed
@@ -18,13 +23,16 @@ from insitu.service.credentials import Tokens
 from insitu.service.metrics import Metrics
 from insitu.service.scans import Scans
 from insitu.service.settings import Settings
-from insitu.service.shelf import Deadline, LateError, Shelf
+from insitu.service.shelf import Shelf
 
 __all__ = ["Worker"]
 
+log = logging.getLogger("insitu.serve")
 Answer = TypeVar("Answer")
 THREADS_FOR_CORE = 8
 """Most of a request's time may be spent waiting for storage."""
+ENDING = 10.0
+"""Seconds that cancelled work gets to notice it when the server stops."""
 AHEAD = 4
 """Pieces of a streamed answer that wait to be sent."""
 
@@ -45,14 +53,23 @@ class Worker:
         threads = settings.threads or THREADS_FOR_CORE * (os.cpu_count() or 1)
         self.admission = Admission(limits.memory, limits.queue, limits.wait, threads)
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix="insitu-serve")
+        self._deadlines: weakref.WeakSet[Deadline] = weakref.WeakSet()
+        """Of the work under way."""
         self.incoming = 0
         """Bytes of bodies that are not complete yet."""
         self.closing = False
 
     def close(self) -> None:
-        """Finish what is under way, then give everything back."""
+        """Stop what is under way, then give everything back."""
         self.closing = True
-        self.pool.shutdown(wait=True, cancel_futures=True)
+        for deadline in list(self._deadlines):
+            deadline.cancelled = True
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        until = time.monotonic() + ENDING
+        for thread in list(self.pool._threads):
+            thread.join(max(until - time.monotonic(), 0.0))
+        if any(thread.is_alive() for thread in self.pool._threads):
+            log.error("some work did not stop within %g s and is abandoned", ENDING)
         self.shelf.close()
         self.metrics.close()
 
@@ -71,6 +88,13 @@ class Worker:
         self.metrics.set("insitu_cache_hits_total", self.cache.hits)
         self.metrics.set("insitu_cache_misses_total", self.cache.misses)
 
+    def _deadline(self) -> Deadline:
+        """Return the deadline of a request that begins now."""
+        deadline = Deadline.after(self.limits.seconds)
+        deadline.cancelled = self.closing
+        self._deadlines.add(deadline)
+        return deadline
+
     async def run(self, cost: int, work: Callable[[Deadline], Answer]) -> Answer:
         """The result of some work.
 
@@ -83,39 +107,46 @@ class Worker:
         """
         leave = await self.admission.enter(cost)
         loop = asyncio.get_running_loop()
-        deadline = Deadline.after(self.limits.seconds)
-        future = loop.run_in_executor(self.pool, _within, lambda: work(deadline))
+        deadline = self._deadline()
+        future = loop.run_in_executor(self.pool, _within, deadline, lambda: work(deadline))
         # Memory is given back when the thread is done, even if nobody waits for it any more.
         future.add_done_callback(lambda done: (leave(), done.cancelled() or done.exception())[0])
         try:
             return await asyncio.wait_for(asyncio.shield(future), self.limits.seconds)
         except TimeoutError:
             if future.done():
-                raise  # the work's own
+                return future.result()  # it was done just now; or the error is the work's own
             raise LateError("the request took longer than this server allows") from None
         finally:
             deadline.cancelled = True
 
-    async def stream(self, cost: int, work: Callable[[Deadline], Iterator[bytes]]) -> AsyncIterator[bytes]:
+    async def stream(self, cost: int, work: Callable[[Deadline], Generator[bytes, None, None]]) -> AsyncIterator[bytes]:
         """The pieces of some work, as they are made: an iterator that has its first piece already, so that an early error is raised here."""
         leave = await self.admission.enter(cost)
         loop = asyncio.get_running_loop()
-        deadline = Deadline.after(self.limits.seconds)
+        deadline = self._deadline()
         room = threading.Semaphore(AHEAD)
         pieces: asyncio.Queue[Any] = asyncio.Queue()
 
         def produce() -> None:
-            for piece in work(deadline):
-                while not room.acquire(timeout=0.5):
+            making = work(deadline)
+            for piece in making:
+                try:
+                    while not room.acquire(timeout=0.5):
+                        deadline.check()
                     deadline.check()
-                deadline.check()
+                except LateError as late:
+                    with suppress(LateError):  # it has said so itself already, with this piece
+                        piece = making.throw(late)
+                    loop.call_soon_threadsafe(pieces.put_nowait, piece)
+                    return
                 loop.call_soon_threadsafe(pieces.put_nowait, piece)
 
         def ended(done: asyncio.Future[None]) -> None:
             leave()
             pieces.put_nowait(_End(None if done.cancelled() else done.exception()))
 
-        loop.run_in_executor(self.pool, _within, produce).add_done_callback(ended)
+        loop.run_in_executor(self.pool, _within, deadline, produce).add_done_callback(ended)
         try:
             first = await pieces.get()
         except BaseException:
@@ -139,10 +170,12 @@ class Worker:
         return rest()
 
 
-def _within(work: Callable[[], Answer]) -> Answer:
-    """Some work; that there is no memory for it is no reason to fail as a whole."""
+def _within(deadline: Deadline, work: Callable[[], Answer]) -> Answer:
+    """Do some work under its deadline; that there is no memory for it is no reason to fail as a whole."""
     try:
-        return work()
+        with deadline_scope(deadline):
+            deadline.check()
+            return work()
     except MemoryError:
         raise TooLargeError("there is not enough memory for this request") from None
 

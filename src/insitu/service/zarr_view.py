@@ -22,18 +22,21 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from insitu.archive import Archive
+from insitu.cancellation import check_deadline
 from insitu.combining.scanning import loader
 from insitu.combining.stored_view import zarr_tree
 from insitu.errors import InsituError, NotFoundError
 from insitu.reading.zarr_store import Span, ZarrTree
 from insitu.reading.zarr_store.recut import Recut
 from insitu.references.recent import Recent
-from insitu.service.allowed import local_path
+from insitu.service.allowed import local_path, refers_outside
 from insitu.service.answers import RequestError, TooLargeError, failure
 from insitu.service.batch import add_login
 from insitu.service.credentials import Credentials, credentials_of
+from insitu.service.keyed_locks import KeyedLocks
 from insitu.service.portion import Portion
 from insitu.service.worker import Worker
+from insitu.sources.gate import RefusedError
 
 __all__ = ["zarr_routes"]
 
@@ -42,7 +45,7 @@ SCANNING = 32 << 20
 ENCODED = 64 << 20
 """Bytes of chunks that were encoded anew and are kept: clients like GDAL ask for them piece by piece."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 _OPEN = {"Access-Control-Allow-Origin": "*", "Access-Control-Expose-Headers": "Content-Range, Content-Length, ETag"}
 """A page of any site may read what this server gives to everybody; tokens travel in headers that pages of others do not have."""
 
@@ -59,7 +62,7 @@ def zarr_routes(worker: Worker) -> list[BaseRoute]:
                 wanted = _wanted(request.headers.get("range"))
                 kept = await worker.run(SCANNING, lambda deadline: view.open(url, zarr_format, who))
                 cost = view.cost(kept.tree, key)
-                found = await worker.run(cost, lambda deadline: view.get(kept, key, wanted))
+                found = await worker.run(cost, lambda deadline: _get(view, kept, url, key, wanted))
             except InsituError as error:
                 response = failure(error)
                 response.headers.update(_OPEN)
@@ -152,7 +155,7 @@ class _View:
     worker: Worker
     _trees: OrderedDict[Hashable, _Kept] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _making: dict[Hashable, threading.Lock] = field(default_factory=dict)
+    _making: KeyedLocks = field(default_factory=KeyedLocks)
     _numbers: Iterator[int] = field(default_factory=count)
     _encoded: Recent[bytes] = field(default_factory=lambda: Recent(len, ENCODED))
 
@@ -163,9 +166,7 @@ class _View:
         add_login(options, url, who)
         key = (who.digest, url, zarr_format)
         version = _version(url)
-        with self._lock:
-            making = self._making.setdefault(key, threading.Lock())
-        with making:  # of several requests for one archive, one scans
+        with self._making.hold(key):  # of several requests for one archive, one scans
             with self._lock:
                 kept = self._trees.get(key)
                 fresh = kept is not None and time.monotonic() - kept.since < self.worker.limits.fresh
@@ -184,10 +185,11 @@ class _View:
                 cache=Portion(self.worker.cache, who, {}),
             )
             tree.documents  # noqa: B018  now, while only those wait who want it
+            check_deadline()  # a scan that was cut off may have left out what it did not come to
             with self._lock:
                 made = self._trees[key] = _Kept(tree, version, time.monotonic(), next(self._numbers))
                 while len(self._trees) > self.worker.limits.scans:
-                    self._making.pop(self._trees.popitem(last=False)[0], None)
+                    self._trees.popitem(last=False)
             return made
 
     def _options(self, who: Credentials) -> dict[str, Any]:
@@ -224,6 +226,13 @@ class _View:
                 return None
             whole = found
         return _Found(wanted.span.of(whole), len(whole))
+
+
+def _get(view: _View, kept: _Kept, url: str, key: str, wanted: _Wanted) -> _Found | None:
+    try:
+        return view.get(kept, key, wanted)
+    except RefusedError:
+        raise refers_outside(url) from None
 
 
 def _version(url: str) -> Any:

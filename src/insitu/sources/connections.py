@@ -95,6 +95,10 @@ class _TlsPool(HTTPSConnectionPool):
     ConnectionCls = _WatchedTls
 
 
+_MOST_ORIGINS = 1024
+"""Whose proxies are remembered."""
+
+
 class _Connections:
     def __init__(self) -> None:
         self.renew()
@@ -110,6 +114,8 @@ class _Connections:
         origin = f"{parts.scheme}://{parts.netloc}"
         with self._lock:
             if origin not in self._proxies:
+                if len(self._proxies) >= _MOST_ORIGINS:
+                    self._proxies.clear()
                 self._proxies[origin] = _proxy(parts.scheme, parts.hostname or "")
             proxy = self._proxies[origin]
             key = (proxy, trust, scope)

@@ -117,7 +117,10 @@ class Exchange:
             location = response.headers.get("Location")
             if response.status in _REDIRECTS and location:
                 _drop(response)
-                target = quoted(urljoin(target, location).partition("#")[0])
+                try:
+                    target = quoted(urljoin(target, location).partition("#")[0])
+                except ValueError:
+                    raise SourceError("redirected to what is no URL", url=self.url) from None
                 if urlsplit(target).scheme not in ("http", "https"):
                     raise SourceError("redirected to what is no web address", url=self.url, to=displayed(target))
                 continue
@@ -188,7 +191,9 @@ def failure(error: Exception, url: str, deadline: Deadline) -> SourceError:
     """A library's error as one of ours."""
     late = deadline.over
     said = redacted(_CONNECTION.sub("", str(error))) or type(error).__name__
-    if late or isinstance(error, failures.TimeoutError):
+    # urllib3 derives "no connection could be made" from its class of timeouts, for the sake of old callers.
+    refused = isinstance(error, failures.NewConnectionError) and not isinstance(error.__cause__, TimeoutError)
+    if late or (isinstance(error, failures.TimeoutError) and not refused):
         return TimedOutError("no answer in time" if late else f"the request failed: {said}", url=url)
     hint = None
     if isinstance(error, failures.SSLError):

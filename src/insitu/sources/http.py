@@ -9,17 +9,15 @@ are retried, and every answer must be of the object and the range that were aske
 from __future__ import annotations
 
 import random
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from email.utils import parsedate_to_datetime
-from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self
 
 from urllib3 import exceptions as failures
 
+from insitu.cancellation import check_deadline, end_of_work
 from insitu.errors import AccessError, NotFoundError, SourceError, TimedOutError
 from insitu.model import Source
 from insitu.sources import tracing
@@ -29,6 +27,7 @@ from insitu.sources.body import content_encoding, take
 from insitu.sources.certificates import Trust
 from insitu.sources.deadline import Deadline
 from insitu.sources.exchange import Exchange, PassingError, Response, failure
+from insitu.sources.http_headers import CONTENT_RANGE, parse_date, parse_number
 from insitu.sources.identity import Identity
 from insitu.sources.pace import pace_of
 from insitu.sources.patience import Patience, retry_after
@@ -40,7 +39,11 @@ __all__ = ["HttpSource"]
 
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 _BUSY = frozenset({429, 503})
-_CONTENT_RANGE = re.compile(r"\s*bytes\s+(?:(\d+)\s*-\s*(\d+)|\*)\s*/\s*(\d+|\*)\s*", re.IGNORECASE)
+_WAYS = 4
+"""Ways to ask for a range: with and without a condition, as a part or the whole."""
+_CRUMBS = 32
+_CRUMB_BYTES = 256
+"""A server that gives fewer bytes than these at a time, so often, does not give the object: a range of a gigabyte would take millions of requests."""
 
 _TAIL = -1
 """Instead of an offset: the last bytes."""
@@ -102,6 +105,8 @@ class HttpSource:
         self._conditional = True
         self._ranged = True
         self._knows_ranges = False
+        self._seems_empty = False
+        """Whether the server has refused the first or the last bytes (416) without telling the size."""
         self._body: bytes | None = None
         self.renew()
         renew_after_fork(self)
@@ -122,7 +127,7 @@ class HttpSource:
 
     def size(self) -> int:
         """Bytes in the object; costs a request of one byte if nothing was read yet."""
-        if not self._identity.known:
+        if self._identity.size is None and not self._identity.known:
             self.read(0, 1)
         if self._identity.size is None:
             self._persist(lambda until: self._head(until), None, None, threading.Event())
@@ -170,10 +175,17 @@ class HttpSource:
     def _range(self, offset: int, length: int, stop: threading.Event) -> bytes:
         """A range, asked for until it is there: a server may give less at a time than it was asked for."""
         parts: list[bytes] = []
+        came = 0
         while length > 0:
             data = self._ranged_request(offset, length, stop)
             parts.append(data)
+            came += len(data)
             offset, length = offset + len(data), length - len(data)
+            if length and len(parts) >= _CRUMBS and came < _CRUMB_BYTES * len(parts):
+                raise SourceError(
+                    f"the server gives a range in crumbs: {came} bytes in {len(parts)} answers",
+                    url=self.url, offset=offset, length=length,
+                )  # fmt: skip
             if not data or offset == self._identity.size:
                 break
         return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -192,9 +204,10 @@ class HttpSource:
     ) -> bytes:
         """Try until it succeeds, the patience ends, or the rest of the batch has failed."""
         patience = self._patience
-        until = time.monotonic() + patience.deadline
+        until = end_of_work(time.monotonic() + patience.deadline)
         tries = 0
         while True:
+            check_deadline()
             try:
                 return attempt(until)
             except SourceError as final:
@@ -204,6 +217,7 @@ class HttpSource:
                 error.located(offset=offset, length=length)
                 pause = patience.pause(tries - 1, random.random(), again.after)
                 if time.monotonic() + pause >= until:
+                    check_deadline()
                     raise TimedOutError(
                         f"no success within {patience.deadline:g} s: {error.message}",
                         url=self.url, offset=offset, length=length, attempts=tries,
@@ -220,15 +234,29 @@ class HttpSource:
             try:
                 if response.status != 200:
                     raise self._refusal(response)
-                self._observe(response, _number(response.headers.get("Content-Length")))
+                size = self._length(response)
+                if size and self._seems_empty:
+                    raise SourceError(
+                        f"the server says that it has {size} bytes, and refuses to give them", url=self.url
+                    )
+                self._observe(response, size)
                 return b""
             finally:
                 response.close()
 
     def _get(self, offset: int, length: int, until: float) -> bytes:
-        """One request for a range."""
+        """One request for a range; asked in another way, once for each way, if the server does not bear the first."""
+        for _ in range(_WAYS):
+            data = self._ask(offset, length, until)
+            if data is not None:
+                return data
+        raise SourceError("the server answers none of the ways to ask for a range", url=self.url)
+
+    def _ask(self, offset: int, length: int, until: float) -> bytes | None:
+        """One request; None: it has to be asked in another way."""
         special = self._identity.condition() if self._conditional else {}
-        if self._ranged:
+        ranged = self._ranged
+        if ranged:
             special["Range"] = f"bytes=-{length}" if offset == _TAIL else f"bytes={offset}-{offset + length - 1}"
         self._pace.enter(until)
         try:
@@ -241,7 +269,7 @@ class HttpSource:
                     raise
                 self._pace.answered(time.perf_counter() - start)
                 try:
-                    data = self._answer(response, offset, length, deadline)
+                    data = self._answer(response, offset, length, deadline, ranged)
                 except failures.HTTPError as error:
                     raise PassingError(failure(error, self.url, deadline)) from None
                 finally:
@@ -250,15 +278,14 @@ class HttpSource:
                     response.close()
                 if data is not None:
                     request.bytes = len(data)
+                return data
         finally:
             self._pace.leave()
-        # Nothing: asked in a way that this server does not bear, and now asked in another.
-        return data if data is not None else self._get(offset, length, until)
 
-    def _answer(self, response: Response, offset: int, length: int, deadline: Deadline) -> bytes | None:
+    def _answer(self, response: Response, offset: int, length: int, deadline: Deadline, ranged: bool) -> bytes | None:
         status = response.status
         if status == 206:
-            return self._partial(response, offset, length, deadline)
+            return self._partial(response, offset, length, deadline, ranged)
         if status == 200:
             body = self._complete(response, deadline)
             return body[offset : offset + length] if offset != _TAIL else body[-length:]
@@ -271,16 +298,21 @@ class HttpSource:
             return None
         raise self._refusal(response)
 
-    def _partial(self, response: Response, offset: int, length: int, deadline: Deadline) -> bytes | None:
-        if content_encoding(response, self.url) is not None:
+    def _partial(self, response: Response, offset: int, length: int, deadline: Deadline, ranged: bool) -> bytes | None:
+        if (encoding := content_encoding(response, self.url)) is not None:
+            if not ranged:
+                raise SourceError(
+                    f"the server sends a part in {encoding} encoding, although the whole object was asked for",
+                    url=self.url,
+                )
             # A range of the compressed bytes is of no use; all of them are.
             self._ranged = False
             return None
         said = response.headers.get("Content-Range", "")
-        found = _CONTENT_RANGE.fullmatch(said)
+        found = CONTENT_RANGE.fullmatch(said)
         if found is None or found[1] is None:
             raise PassingError(SourceError(f"partial answer of unknown place ({said!r})", url=self.url))
-        first, last, total = int(found[1]), int(found[2]), _number(found[3])
+        first, last, total = int(found[1]), int(found[2]), parse_number(found[3])
         if offset == _TAIL and total is None:
             self._observe(response, None)
             return b""  # the last bytes of what? The size has to be asked for
@@ -291,7 +323,7 @@ class HttpSource:
         if not right:
             raise PassingError(SourceError(f"another range was sent ({said})", url=self.url))
         expected = last - first + 1
-        if _number(response.headers.get("Content-Length")) not in (None, expected):
+        if self._length(response) not in (None, expected):
             raise PassingError(SourceError(f"the answer contradicts itself about its length ({said})", url=self.url))
         self._observe(response, total)
         self._knows_ranges = True
@@ -303,7 +335,7 @@ class HttpSource:
             if self._body is not None:
                 return self._body
             encoding = content_encoding(response, self.url)
-            size = _number(response.headers.get("Content-Length"))
+            size = self._length(response)
             nameless = self._identity.etag is not None and "ETag" not in response.headers
             if (self._knows_ranges or nameless) and encoding is None and size != self._identity.size:
                 # The page of a proxy, or of a network that wants us to sign in: the object's server gives parts, or says
@@ -316,18 +348,29 @@ class HttpSource:
             return body
 
     def _past_the_end(self, response: Response, offset: int) -> bytes:
-        found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-        total = _number(found[3]) if found else None
+        found = CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+        total = parse_number(found[3]) if found else None
         if total is not None:
             # Only the size: the other headers may be those of the error page.
             self._identity.observe(total, None, None)
-            if offset < total and (offset != _TAIL or total):
-                raise SourceError("the server refuses a range it has", url=self.url)
+        known = self._identity.size
+        if known is not None and offset < known and (offset != _TAIL or known):
+            raise SourceError(f"the server refuses a range of the {known} bytes that it says it has", url=self.url)
+        if offset <= 0:
+            self._seems_empty = True
         return b""
+
+    def _length(self, response: Response) -> int | None:
+        """Bytes of the body by its header; None without one. One that is no number would hide that a body is cut short."""
+        said = response.headers.get("Content-Length")
+        found = parse_number(said)
+        if said is not None and found is None:
+            raise SourceError(f"the length of the answer is no number: {said[:40]!r}", url=self.url)
+        return found
 
     def _observe(self, response: Response, size: int | None) -> None:
         headers = response.headers
-        self._identity.observe(size, headers.get("ETag"), _date(headers.get("Last-Modified")))
+        self._identity.observe(size, headers.get("ETag"), parse_date(headers.get("Last-Modified")))
 
     def _refusal(self, response: Response) -> Exception:
         status = response.status
@@ -354,7 +397,7 @@ class HttpSource:
         self.close()
 
     def __getstate__(self) -> tuple[str, dict[str, Any]]:
-        facts = self._identity.source() if self._identity.known else None
+        facts = self._identity.source() if self._identity.known or self._identity.size is not None else None
         return self._given, {**self._settings, "expected": facts}
 
     def __setstate__(self, state: tuple[str, dict[str, Any]]) -> None:
@@ -368,17 +411,3 @@ class HttpSource:
 _LOGIN = (
     'Pass credentials: storage_options={"headers": {...}} or {"bearer_token": ...}, or a line for the host in ~/.netrc.'
 )
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.strip().isdecimal() else None
-
-
-@lru_cache(64)
-def _date(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        return parsedate_to_datetime(text).timestamp()
-    except ValueError:
-        return None

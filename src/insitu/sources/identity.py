@@ -46,8 +46,8 @@ class Identity:
 
     @property
     def known(self) -> bool:
-        """Whether anything is known yet."""
-        return bool(self._facts)
+        """Whether a version is known, or an answer has come. A size alone does not tell an object from its successor."""
+        return any(name in self._facts for name in ("known", "etag", "modified"))
 
     @property
     def size(self) -> int | None:

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from insitu.cancellation import check_deadline
 from insitu.errors import AccessError, NotFoundError, SourceError
 from insitu.forking import fork_safe_lock
 from insitu.model import Source
@@ -126,6 +127,7 @@ class LocalSource:
 
     def read(self, offset: int, length: int) -> bytes:
         """One range."""
+        check_deadline()
         if tracing.listening():
             with tracing.Request("files") as request:
                 data = self._read(offset, length)
@@ -146,6 +148,7 @@ class LocalSource:
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         """Many ranges, one after the other: no faster order exists for a local file."""
+        check_deadline()
         if tracing.listening() and ranges:
             with tracing.Request("files", len(ranges)) as request:
                 data = self._read_many(ranges)

@@ -274,7 +274,7 @@ class ObjectSource:
         self.close()
 
     def __reduce__(self) -> tuple[Callable[..., ObjectSource], tuple[Any, ...]]:
-        facts = self._identity.source() if self._identity.known else None
+        facts = self._identity.source() if self._identity.known or self._identity.size is not None else None
         if self._again is not None:
             return self._again, (facts,)
         make = partial(ObjectSource, gap=self._gap, limit=self._limit, width=self._width, expected=facts)

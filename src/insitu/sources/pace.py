@@ -103,9 +103,15 @@ _TELLING = 1 << 20
 """Fewer bytes than these say nothing about bandwidth."""
 
 _paces: dict[str, Pace] = {}
+_MOST_PLACES = 1024
+"""A server may be led to any number of buckets; those known longest are forgotten, and learn anew."""
 
 
 def pace_of(place: str) -> Pace:
     """The manners of a place, shared by all sources there."""
     found = _paces.get(place)
-    return found if found is not None else _paces.setdefault(place, Pace())
+    if found is not None:
+        return found
+    for old in list(_paces)[: max(len(_paces) - _MOST_PLACES + 1, 0)]:
+        _paces.pop(old, None)
+    return _paces.setdefault(place, Pace())

@@ -85,5 +85,5 @@ def retry_after(value: str | None, now: float) -> float | None:
         return float(value)
     try:
         return max(0.0, parsedate_to_datetime(value).timestamp() - now)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from insitu.cancellation import carry_deadline, check_deadline
 from insitu.forking import renew_after_fork
 
 __all__ = ["WIDTH", "gather", "renew_after_fork"]
@@ -67,6 +68,7 @@ def gather(
                     at = next(pending, None)
                 if at is None:
                     return
+                check_deadline()
                 results[at] = function(items[at], stop)
         except BaseException as error:
             # Noted before the others are told: what they raise because of it comes after it.
@@ -75,7 +77,8 @@ def gather(
             raise
 
     threads = _pool.threads()
-    workers = [threads.submit(work) for _ in range(min(width, len(items)) - 1)]
+    carried = carry_deadline(work)
+    workers = [threads.submit(carried) for _ in range(min(width, len(items)) - 1)]
     failed = False
     try:
         work()

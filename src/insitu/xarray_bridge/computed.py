@@ -6,18 +6,21 @@ nobody has. It is a Dask array then, and xarray itself combines the files, by th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas
 import xarray
 
+from insitu.codecs.casting import as_objects, cast
 from insitu.combining.combine import ConcatDim
 from insitu.combining.files import without_failures
 from insitu.combining.member import CombineError, Member
 from insitu.combining.order import Position
 from insitu.combining.rules import Rules
 from insitu.combining.scanning import Failure
+from insitu.errors import InsituError
 from insitu.xarray_bridge.dataset import dataset_of, is_dask
 from insitu.xarray_bridge.lazy import Access
 from insitu.xarray_bridge.opening import chunked
@@ -26,6 +29,9 @@ __all__ = ["COMPUTED", "combined_by_xarray", "computes"]
 
 COMPUTED = 256 << 20
 """Bytes of a variable, in all files together, up to which what a preprocess computes is held in memory."""
+
+DATES = 1 << 20
+"""Elements of a variable of dates up to which it is held in memory, if it meets dates of another calendar."""
 
 Named = Sequence[tuple[str, Any, list[int]]]
 """For each new dimension its name, its labels, and which of them each file has."""
@@ -36,7 +42,20 @@ def computes(item: Member | Failure) -> bool:
     return isinstance(item, Member) and any(is_dask(variable.data) for variable in item.variables.values())
 
 
-def combined_by_xarray(
+def combined_by_xarray(*given: Any) -> xarray.Dataset:
+    """All files as one dataset of Dask arrays: see `_combine`. What xarray refuses is a `CombineError`."""
+    try:
+        return _combine(*given)
+    except InsituError:
+        raise
+    except (TypeError, ValueError, NotImplementedError) as refused:
+        raise CombineError(
+            f"xarray does not combine what the preprocess made: {refused}",
+            hint="Leave the computation for after the opening",
+        ) from refused
+
+
+def _combine(
     found: Sequence[Member | Failure],
     places: Sequence[Position] | None,
     dims: Sequence[ConcatDim],
@@ -65,7 +84,9 @@ def combined_by_xarray(
         How what is still virtual is read.
     """
     without_failures(found, errors)
-    datasets = [chunked(dataset_of(item, access), {}) if isinstance(item, Member) else None for item in found]
+    made = {n: chunked(dataset_of(item, access), {}) for n, item in enumerate(found) if isinstance(item, Member)}
+    made = dict(zip(made, _with_dates_as_objects(list(made.values())), strict=True))
+    datasets = [made.get(number) for number in range(len(found))]
     how: dict[str, Any] = {
         name: getattr(rules, name) for name in ("data_vars", "coords", "compat", "join", "combine_attrs")
     }
@@ -85,6 +106,33 @@ def combined_by_xarray(
         return combined
     kept = {place: dataset for place, dataset in zip(places, datasets, strict=True) if dataset is not None}
     return _nested(kept, dims, how)
+
+
+def _with_dates_as_objects(datasets: Sequence[xarray.Dataset]) -> list[xarray.Dataset]:
+    """The datasets with objects in place of dates that will meet dates of another calendar.
+
+    xarray makes integers of such dates, outside of indexes.
+    """
+    kinds: dict[Hashable, set[str]] = {}
+    for dataset in datasets:
+        for name, variable in dataset.variables.items():
+            kinds.setdefault(name, set()).add(variable.dtype.kind)
+    mixed = {name for name, found in kinds.items() if "O" in found and found & {"m", "M"}}
+    return [_dates_as_objects(dataset, mixed) for dataset in datasets]
+
+
+def _dates_as_objects(dataset: xarray.Dataset, names: set[Hashable]) -> xarray.Dataset:
+    new = {}
+    for name in names & dataset.variables.keys() - dataset.xindexes.keys():
+        variable = dataset.variables[name]
+        if variable.size <= DATES:  # Dask cannot always join objects of its own with ones in memory
+            values = cast(variable.values, np.dtype(object))
+            new[name] = xarray.Variable(variable.dims, values, variable.attrs, variable.encoding, fastpath=True)
+        elif variable.dtype.kind in "mM":
+            array: Any = variable.chunk().data
+            new[name] = variable._replace(data=array.map_blocks(as_objects, dtype=object))
+    coords = {name: variable for name, variable in new.items() if name in dataset.coords}
+    return dataset.assign({name: v for name, v in new.items() if name not in coords}).assign_coords(coords)
 
 
 def _nested(grid: Mapping[Position, Any], dims: Sequence[ConcatDim], how: Mapping[str, Any]) -> xarray.Dataset:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
@@ -10,13 +11,16 @@ import numpy as np
 import xarray
 
 from insitu.combining.member import Member, Variable
+from insitu.errors import FormatError
+from insitu.formats import InsituWarning
 from insitu.model import VirtualArray
+from insitu.sources import displayed
 from insitu.xarray_bridge.chunk_manager import register
 from insitu.xarray_bridge.lazy import Access, LazyArray
 from insitu.xarray_bridge.ordinary import behind, cached, dataset_name, stored_name
 from insitu.xarray_bridge.values import to_dask
 
-__all__ = ["dataset_of", "is_dask", "member_from"]
+__all__ = ["dataset_of", "is_dask", "member_from", "without_conflicts"]
 
 
 def dataset_of(member: Member, access: Access | None = None, *, indexed: bool = True) -> xarray.Dataset:
@@ -42,11 +46,40 @@ def dataset_of(member: Member, access: Access | None = None, *, indexed: bool = 
         (coords if name in member.coords else data)[dataset_name(name)] = made
     plain = {name: coords.pop(name) for name in member.unindexed if indexed and name in coords}
     labels: Any = coords if indexed else xarray.Coordinates(coords, indexes={})
-    dataset = xarray.Dataset(data, coords=labels, attrs=dict(member.attributes))
+    try:
+        dataset = xarray.Dataset(data, coords=labels, attrs=dict(member.attributes))
+    except ValueError as refused:  # a dimension of two lengths, say: Zarr and damaged files can say such things
+        raise FormatError(
+            f"the variables make no dataset: {refused}",
+            url=member.source,
+            hint="Give errors='warn' to leave out what does not fit, or drop_variables=[…]",
+        ) from refused
     if plain:
         dataset = dataset.assign_coords(xarray.Coordinates(plain, indexes={}))
     dataset.encoding = dict(member.encoding)
     return dataset
+
+
+def without_conflicts(member: Member) -> Member:
+    """The member without variables that disagree about the length of a dimension; a warning names each.
+
+    What labels a dimension decides its length, else the first variable that has it.
+    """
+    names = sorted(member.variables, key=lambda name: member.variables[name].dims != (name,))
+    sizes: dict[str, int] = {}
+    kept: set[str] = set()
+    for name in names:
+        own = member.variables[name].sizes
+        if wrong := [dim for dim, length in own.items() if sizes.get(dim, length) != length]:
+            told = ", ".join(f"{dim} has {own[dim]} elements in it and {sizes[dim]} elsewhere" for dim in wrong)
+            where = f" [in {displayed(member.source)}]" if member.source else ""
+            warnings.warn(f"left out: variable {name!r}: {told}{where}", InsituWarning, stacklevel=3)
+            continue
+        sizes |= own
+        kept.add(name)
+    if len(kept) == len(names):
+        return member
+    return member.renewed({name: v for name, v in member.variables.items() if name in kept}, member.coords & kept)
 
 
 def _variable(name: str, variable: Variable, access: Access, coordinate: bool) -> xarray.Variable:
@@ -82,7 +115,8 @@ def member_from(dataset: xarray.Dataset, source: str | None = None, limit: int |
     indexed = {stored_name(name) for name in dataset.xindexes}
     unindexed = frozenset(n for n in map(stored_name, dataset.coords) if variables[n].dims == (n,) and n not in indexed)
     coords = frozenset(stored_name(name) for name in dataset.coords)
-    return Member(variables, coords, dict(dataset.attrs), dict(dataset.encoding), source, unindexed)
+    order = tuple(map(str, dataset.sizes))
+    return Member(variables, coords, dict(dataset.attrs), dict(dataset.encoding), source, unindexed, (), order)
 
 
 def _data(variable: xarray.Variable, limit: int | None) -> Any:

@@ -12,7 +12,7 @@ import xarray
 from xarray.backends import BackendEntrypoint
 
 from insitu.xarray_bridge.engine_keywords import ENGINE_KEYWORDS
-from insitu.xarray_bridge.opening import open_dataset, open_groups
+from insitu.xarray_bridge.opening import open_dataset, open_groups, tree_of
 from insitu.xarray_bridge.ordinary import ordinary
 
 __all__ = ["InsituBackendEntrypoint"]
@@ -80,7 +80,7 @@ class InsituBackendEntrypoint(BackendEntrypoint):
 
     def open_datatree(self, filename_or_obj: Any, **given: Any) -> xarray.DataTree:
         """Open the tree of groups."""
-        return xarray.DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **given))
+        return tree_of(self.open_groups_as_dict(filename_or_obj, **given), filename_or_obj)
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """Return whether an insitu store lies there on this machine.

@@ -15,7 +15,7 @@ from insitu.formats import InsituWarning
 from insitu.opening import Verify
 from insitu.reading import ChunkCache
 from insitu.sources import displayed
-from insitu.xarray_bridge.dataset import dataset_of
+from insitu.xarray_bridge.dataset import dataset_of, without_conflicts
 from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
 from insitu.xarray_bridge.lazy import Access, LazyArray
 from insitu.xarray_bridge.values import to_dask
@@ -134,7 +134,9 @@ def dataset_from_archive(
     create_default_indexes: bool = True,
 ) -> xarray.Dataset:
     """Return one group of an archive as a dataset of virtual arrays, or of Dask arrays."""
-    dataset = dataset_of(archive.member(group), access_to(archive), indexed=create_default_indexes)
+    member = archive.member(group)
+    member = without_conflicts(member) if archive.job.catch else member
+    dataset = dataset_of(member, access_to(archive), indexed=create_default_indexes)
     dataset = dataset if chunks is None else chunked(dataset, chunks, inline_array)
     dataset.insitu.archive = archive
     return dataset
@@ -142,7 +144,17 @@ def dataset_from_archive(
 
 def open_datatree(url: Any, **how: Any) -> xarray.DataTree:
     """Open an archive with all its groups. Takes what `open_dataset` takes, but for `variables`."""
-    groups = open_groups(url, **how)
+    return tree_of(open_groups(url, **how), url)
+
+
+def tree_of(groups: Mapping[str, xarray.Dataset], url: Any) -> xarray.DataTree:
+    """The tree that groups make.
+
+    Raises
+    ------
+    UnsupportedError
+        If the labels of a group are not those of its parents: xarray has no such trees.
+    """
     try:
         return xarray.DataTree.from_dict(groups)
     except ValueError as problem:
@@ -188,6 +200,7 @@ def open_groups(
     found: dict[str, xarray.Dataset] = {}
     for path, member in archive.all_members():
         check_complex(member, decode)
+        member = without_conflicts(member) if errors == "warn" else member
         dataset = dataset_of(member, access, indexed=create_default_indexes)
         found[f"/{path}"] = dataset if chunks is None else chunked(dataset, chunks)
     return found

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from insitu.cancellation import check_deadline
 from insitu.errors import UnsupportedError
 from insitu.model import ABSENT, INLINE, UNWRITTEN, Axis, Codec, Encoding, Located, Source, Tile, VirtualArray
 
@@ -81,6 +82,7 @@ class Said:
             When cells turn up that one Zarr array cannot hold together.
         """
         for begin in range(0, self.count, size):
+            check_deadline()
             rows = self._locate(np.arange(begin, min(begin + size, self.count)))
             self._look(rows)
             yield begin, rows

@@ -6,7 +6,9 @@ forked child of this process, which itself does nothing but import, so that no t
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import importlib
 import json
 import os
 import shutil
@@ -139,6 +141,12 @@ def main() -> None:
     (folder / "before").mkdir()
     assert forked(lambda: before(folder / "before" / f"x{suffix}"))[0] == 0
     old = forked(lambda: state(folder / "before" / f"x{suffix}"))[1]
+    target = prepare("first")
+    status, modules = forked(lambda: (acted(target, -1), state(target), sorted(sys.modules))[-1])
+    assert status == 0, "the writer fails by itself"
+    for name in modules:  # once here, and not in every child
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     target = prepare("whole")
     status, total = forked(lambda: acted(target, -1))
     assert status == 0, "the writer fails by itself"

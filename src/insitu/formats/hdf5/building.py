@@ -6,6 +6,7 @@ Its branches with their variables, once their dimensions are known; what links t
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from insitu.formats.hdf5.opened import Outside, open_at
 from insitu.formats.hdf5.tree import Branch
 from insitu.formats.hdf5.virtual import array_of
 from insitu.formats.hdf5.window import Window
-from insitu.formats.problems import Problems
+from insitu.formats.problems import InsituWarning, Problems
 from insitu.model import GroupDetails, VirtualArray, VirtualGroup
 
 __all__ = ["Builder", "Place", "below"]
@@ -136,7 +137,7 @@ class Builder:
         made = array_of(self.neighbours, self.window, self.file, dataset, tuple(shape), tuple(dims), attributes)
         if made.details.enumeration is not None and (name := self._type_name(dataset.datatype)) is not None:
             made = dataclasses.replace(made, details=dataclasses.replace(made.details, enumeration_name=name))
-        return made
+        return made if dataset.space.null else self._fitted(made, variable)
 
     def _type_name(self, datatype: Datatype) -> str | None:
         """The name of the committed datatype that is equal to a dataset's, as netCDF finds it; None if none was met."""
@@ -146,6 +147,26 @@ class Builder:
                 path = self.named(address)
                 return path.rpartition("/")[2] if path.startswith("/") else None
         return None
+
+    def _fitted(self, array: VirtualArray, variable: Variable) -> VirtualArray:
+        """The array in the lengths of its dimensions: a scale may be attached to a dataset of another length.
+
+        What is too short is filled up with the dataset's fill value, as h5netcdf does it; what is too long is cut, as netCDF-C does it.
+        """
+        lengths = [dimension.length for dimension in variable.dims if dimension is not None]
+        shape = (*lengths, *array.shape[len(lengths) :])
+        if shape == array.shape:
+            return array
+        cut = [name for name, have, want in zip(array.dims, array.shape, shape, strict=True) if have > want]
+        if cut:
+            warnings.warn(
+                f"the dataset {variable.name!r} is longer than its dimension {', '.join(cut)}: {array.shape}, not {shape}. "
+                f"What lies behind the end of the dimension is not shown [in {self.file.url}]",
+                InsituWarning,
+                stacklevel=2,
+            )
+            array = array[tuple(slice(0, min(have, want)) for have, want in zip(array.shape, shape, strict=True))]
+        return dataclasses.replace(array, shape=shape)
 
     def _graft(
         self,

@@ -22,6 +22,7 @@ from collections.abc import Callable, Generator, Hashable, Iterable
 from types import GeneratorType
 from typing import Any, Protocol, TypeVar, cast
 
+from insitu.cancellation import check_deadline
 from insitu.errors import FormatError, InsituError, SourceError
 
 __all__ = ["DAMAGE", "Exact", "Once", "Overlay", "Ranges", "Reads", "Side", "Walk", "damaged", "run"]
@@ -174,6 +175,7 @@ class _Driver:
         """Let all go on that can."""
         ready = self.ready
         while ready:
+            check_deadline()
             task, value, error = ready.popleft()
             request, task.request = task.request, None
             if request is None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 
-from insitu.errors import FormatError
+from insitu.cancellation import check_deadline
+from insitu.errors import FormatError, TruncatedError
 from insitu.formats.hdf5.joined import Joined
 from insitu.formats.hdf5.walk import Exact, Ranges
 from insitu.sources.protocol import ByteSource
@@ -66,8 +67,15 @@ class Window:
         self.storage_options = storage_options
         self.url = source.url
         self._remote = _is_remote(source.url) if remote is None else remote
-        self._head = source.read(0, REMOTE_HEAD if self._remote else LOCAL_HEAD)
+        wanted = REMOTE_HEAD if self._remote else LOCAL_HEAD
+        self._head = source.read(0, wanted)
         self.size = source.size()
+        if len(self._head) < min(wanted, self.size):
+            raise TruncatedError(
+                f"the object is said to have {self.size} bytes, but of its first {min(wanted, self.size)} only {len(self._head)} came",
+                url=self.url,
+                hint="It was cut short, or its server contradicts itself",
+            )
         self._round = REMOTE_ROUND if self._remote else LOCAL_ROUND
         self._rounded = 0
         self._patches: list[tuple[int, bytes]] = []
@@ -126,6 +134,7 @@ class Window:
 
     def fetch(self, requests: list[Ranges]) -> list[list[bytes]]:
         """The bytes of all ranges of all requests, in one batch of reads."""
+        check_deadline()
         near = sorted({r for request in requests if not isinstance(request, Exact) for r in request})
         spans = self._rounded_out([r for r in near if self.at_hand([r]) is None])
         exact = [r for request in requests if isinstance(request, Exact) for r in request]

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import UnsupportedError
-from insitu.model import VirtualArray
+from insitu.model import Kind, VirtualArray
 
 __all__ = ["Form", "form_of"]
 
@@ -62,7 +62,10 @@ def form_of(array: VirtualArray) -> Form:
         said = {"units": _UNITS[unit]}
         return Form(np.dtype("<i8"), lambda values: values.astype(f"<m8[{unit}]").view("<i8"), said, _NEVER)
     if dtype.kind == "O":
-        calendars = {kind.calendar for tile in array.tiles for kind in tile.packings.kinds if kind.calendar is not None}
+        kinds = [kind for tile in array.tiles for kind in tile.packings.kinds]
+        calendars = {kind.calendar for kind in kinds if kind.calendar is not None}
+        if calendars and any(_is_datetime64(kind) for kind in kinds):
+            calendars.add("standard")
         if len(calendars) > 1:
             raise UnsupportedError(f"its times are of several calendars: {', '.join(sorted(calendars))}")
         if calendars:
@@ -80,6 +83,11 @@ def form_of(array: VirtualArray) -> Form:
         little = dtype.newbyteorder("<")
         return Form(little, lambda values: values.astype(little, copy=False), {})
     raise UnsupportedError(f"values of {dtype} have no form in Zarr")
+
+
+def _is_datetime64(kind: Kind) -> bool:
+    """Whether a packing decodes to datetime64 rather than to dates of cftime."""
+    return kind.dtype is not None and np.dtype(kind.dtype).kind == "M"
 
 
 def _unit(dtype: np.dtype[Any]) -> str:

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.cancellation import check_deadline
+
 __all__ = ["Missing", "missing_of"]
 
 WAYS = ("missing_value", "missing_values", "valid_min", "valid_max", "valid_range")
@@ -43,6 +45,7 @@ class Missing:
 def _equal(values: npt.NDArray[Any], to: tuple[Any, ...]) -> npt.NDArray[np.bool_]:
     mask = np.zeros(values.shape, bool)
     for value in to:
+        check_deadline()
         mask |= np.isnan(values) if value != value else values == value
     return mask
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from insitu.codecs.table import ALIASES, TABLE
 from insitu.model import Codec
+from insitu.reducing.wire_array import MOST_CODECS, MOST_CONFIGURATION
 from insitu.service.answers import RequestError
 from insitu.service.compatible.missing import Missing, missing_of
 from insitu.service.compatible.place import Place, place_of
@@ -81,6 +82,9 @@ def parse(body: bytes) -> ChunkRequest:
     axis = _optional(data, "axis", _axes)
     selection = _optional(data, "selection", _selection)
     size = _optional(data, "size", _count)
+    offset = _optional(data, "offset", _count) or 0
+    if offset + (size or 0) >= LARGEST:
+        raise invalid("offset and size lead past what any object can hold")
     if size == 0:
         raise invalid("size must be greater than 0")
     codecs = (*(_optional(data, "filters", _filters) or ()), *(_optional(data, "compression", _compression) or ()))
@@ -89,7 +93,7 @@ def parse(body: bytes) -> ChunkRequest:
     return ChunkRequest(
         place=place_of(interface, data["url"]),
         dtype=dtype,
-        offset=_optional(data, "offset", _count) or 0,
+        offset=offset,
         size=size,
         shape=shape,
         axis=axis,
@@ -207,6 +211,8 @@ def _codec(value: Any) -> tuple[str, dict[str, Any]]:
     if not isinstance(value, dict) or not isinstance(value.get("id"), str):
         raise ValueError("expected an object with an id")
     rest = {name: item for name, item in value.items() if name != "id"}
+    if len(repr(rest)) > MOST_CONFIGURATION:
+        raise ValueError("the configuration of a codec is too long")
     name = value["id"].removeprefix("numcodecs.")
     # Only what insitu decodes itself: a class that some package registered may do anything with what it is told.
     if name not in SHUFFLES and ALIASES.get(name, name) not in TABLE:
@@ -223,6 +229,8 @@ def _compression(value: Any) -> tuple[Codec, ...]:
 
 def _filters(value: Any) -> tuple[Codec, ...]:
     found = []
+    if len(_list(value)) > MOST_CODECS:
+        raise ValueError(f"more than {MOST_CODECS} filters")
     for entry in _list(value):
         name, rest = _codec(entry)
         if name in SHUFFLES:

@@ -1,0 +1,129 @@
+"""Cooperative cancellation: a deadline that long work checks between its steps.
+
+A server gives each request a `Deadline` and runs its work inside `deadline_scope`. Loops that may take long (over chunks, tiles, retries,
+structures of a file) call `check_deadline`, which raises `LateError` once time is up or nobody waits for the answer any more. So the work ends,
+not only the answer. `carry_deadline` takes the deadline along to the threads of a pool. Without a deadline a check costs some 50 ns.
+
+The deadline of one HTTP exchange is another thing: see `insitu.sources.deadline`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
+
+from insitu.errors import TimedOutError
+
+__all__ = [
+    "Deadline",
+    "LateError",
+    "carry_deadline",
+    "check_deadline",
+    "current_deadline",
+    "deadline_scope",
+    "end_of_work",
+    "wait_for",
+]
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+_SLICE = 0.25
+"""Seconds between two looks at the deadline while a thread waits for another one."""
+
+
+class LateError(TimedOutError):
+    """A request takes longer than the server allows."""
+
+    kind = "late"
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class Deadline:
+    """When some work has to be done."""
+
+    at: float
+    """By the monotonic clock."""
+    cancelled: bool = False
+    """Whether nobody waits for the result any more."""
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """Return the deadline that lies so many seconds ahead."""
+        return cls(time.monotonic() + seconds)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether time is up, or the work was cancelled."""
+        return self.cancelled or time.monotonic() > self.at
+
+    def check(self) -> None:
+        """Raise `LateError` if the deadline is over."""
+        if self.is_over:
+            raise LateError("the request took longer than this server allows")
+
+
+_current: ContextVar[Deadline | None] = ContextVar("insitu_deadline", default=None)
+
+
+def current_deadline() -> Deadline | None:
+    """Return the deadline of the work that this thread does; None if it has none."""
+    return _current.get()
+
+
+def check_deadline() -> None:
+    """Raise `LateError` if the work of this thread has a deadline that is over."""
+    deadline = _current.get()
+    if deadline is not None:
+        deadline.check()
+
+
+def end_of_work(until: float) -> float:
+    """Return `until` or the end of this thread's deadline, whichever is earlier, by the monotonic clock."""
+    deadline = _current.get()
+    return until if deadline is None else min(until, deadline.at)
+
+
+@contextmanager
+def deadline_scope(deadline: Deadline | None) -> Iterator[None]:
+    """Make `deadline` that of this thread's work for as long as the block lasts.
+
+    Examples
+    --------
+    >>> with deadline_scope(Deadline.after(-1)):
+    ...     check_deadline()
+    Traceback (most recent call last):
+    insitu.cancellation.LateError: the request took longer than this server allows
+    """
+    before = _current.set(deadline)
+    try:
+        yield
+    finally:
+        _current.reset(before)
+
+
+def carry_deadline(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Return `function` as work under the caller's deadline, to be handed to another thread."""
+    deadline = _current.get()
+    if deadline is None:
+        return function
+
+    def carried(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
+        with deadline_scope(deadline):
+            return function(*arguments, **named)
+
+    return carried
+
+
+def wait_for(event: threading.Event) -> None:
+    """Wait until another thread sets `event`, but not past the deadline of this thread's work."""
+    if _current.get() is None:
+        event.wait()
+        return
+    while not event.wait(_SLICE):
+        check_deadline()

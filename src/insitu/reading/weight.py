@@ -1,0 +1,173 @@
+"""Estimate of the memory that planning a read takes, before anything is planned.
+
+Pure arithmetic on shapes, made for servers: a selection of a few bytes may name 2^62 elements, or an array of one-byte chunks. What counts is what
+a plan holds: a row for each touched cell and for each axis of it, the elements of index arrays, the pieces that a large uncompressed chunk is cut into.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from insitu.model import Axis, Selection, Stride, VirtualArray
+from insitu.model.selection import Selector
+from insitu.model.tile import SPLIT_BYTES
+
+__all__ = ["ReadWeight", "cells_touched", "weigh_read"]
+
+CELL = 350
+"""Bytes for a touched cell: columns of the plan, their order, and the rows as Python numbers. Measured: 200 to 330."""
+ROW = 450
+"""Bytes for a cell of one axis: two slices, columns. Measured: 320 to 430."""
+INDEX = 64
+"""Bytes for an element of an index array: itself, its cell, two orders and their parts."""
+PIECE = 600
+"""Bytes for a piece of an uncompressed chunk that is cut."""
+
+
+class ReadWeight(NamedTuple):
+    """What a read holds, in bytes."""
+
+    plan: int
+    """Its plan."""
+    chunk: int
+    """The largest chunk that is decoded, part of an uncompressed one that is fetched, or what an index array makes of one."""
+
+
+def weigh_read(array: VirtualArray, selection: Selection) -> ReadWeight:
+    """Return about how many bytes the plan of a read takes, and its largest chunk.
+
+    Examples
+    --------
+    >>> from insitu.model import Columns, Encoding, Tile
+    >>> tile = Tile((Axis.regular(1 << 40, 1),), (Encoding(np.dtype("i1")),), Columns.unwritten((1 << 40,)))
+    >>> array = VirtualArray.of(tile, dims=("x",))
+    >>> weigh_read(array, Selection.of(np.s_[:10], array.shape)).plan < 1 << 14
+    True
+    >>> weigh_read(array, Selection.of(..., array.shape)).plan > 1 << 48
+    True
+    """
+    indices = sum(len(selector) for selector in selection.selectors if isinstance(selector, np.ndarray))
+    plan, chunk = INDEX * indices, 0
+    wanted = math.prod(selection.result_shape) * max(array.dtype.itemsize, 1)
+    if not wanted:
+        return ReadWeight(plan, chunk)
+    for number in _touched_tiles(array, selection):
+        tile = array.tiles[number]
+        spans = [_span(tile.axes[axis], selection.selectors[i]) for i, axis in enumerate(tile.dimensions)]
+        itemsize = max(encoding.dtype.itemsize for encoding in tile.encodings)
+        by_axis: list[_Span] = [_Span(1, 1, 1, 1, 1)] * len(tile.axes)
+        for axis, span in zip(tile.dimensions, spans, strict=True):
+            by_axis[axis] = span
+        rows, held = math.prod(span.cells for span in spans), itemsize * math.prod(span.stored for span in spans)
+        if all(encoding.raw for encoding in tile.encodings):
+            if wanted > 2 * SPLIT_BYTES and len(tile.encodings) == 1 and held > SPLIT_BYTES:
+                by_axis, pieces = _split(by_axis, tile.axes, itemsize)
+                plan += PIECE * pieces
+            rows, held = _fetched(by_axis, itemsize)
+        plan += CELL * rows + ROW * sum(span.cells for span in by_axis)
+        if any(isinstance(selector, np.ndarray) for selector in selection.selectors):
+            held = max(held, array.dtype.itemsize * math.prod(span.picked for span in spans))
+        chunk = max(chunk, held)
+    return ReadWeight(plan, chunk)
+
+
+class _Span(NamedTuple):
+    """What a selector wants of one axis of a tile."""
+
+    cells: int
+    """Touched."""
+    wanted: int
+    """Elements, of all of them."""
+    picked: int
+    """Elements, of the cell of which most are wanted; an index array may want one many times."""
+    extent: int
+    """Elements of a chunk from the first wanted one to the last."""
+    stored: int
+    """Elements of a chunk."""
+
+
+def _span(axis: Axis, selector: Selector) -> _Span:
+    stored = max(_longest(axis), 1)
+    cells = cells_touched(axis, selector)
+    if isinstance(selector, int):
+        return _Span(cells, 1, 1, 1, stored)
+    if not isinstance(selector, Stride):
+        reach = int(selector.max()) - int(selector.min()) + 1 if len(selector) else 1
+        picked = len(selector)
+        if axis.is_regular and picked > stored:
+            picked = int(np.unique(selector // max(axis.size, 1), return_counts=True)[1].max())
+        return _Span(cells, len(selector), picked, min(stored, reach), stored)
+    reach = abs(selector.step) * max(selector.length - 1, 0) + 1
+    return _Span(cells, selector.length, min(stored, selector.length), min(stored, reach), stored)
+
+
+def _split(spans: list[_Span], axes: Sequence[Axis], itemsize: int) -> tuple[list[_Span], int]:
+    """The spans where large uncompressed chunks are cut along their first axis, and into how many pieces (see `Tile.split`)."""
+    number = next((i for i, span in enumerate(spans) if span.stored > 1), None)
+    if number is None:
+        return spans, 0
+    row = itemsize * math.prod(span.stored for span in spans[number + 1 :])
+    piece = max(SPLIT_BYTES // row, 1)
+    first = spans[number]
+    pieces = axes[number].count * -(-first.stored // piece)
+    touched = min(first.cells * -(-first.extent // piece), first.wanted)
+    cut = [*spans]
+    cut[number] = _Span(
+        max(touched, first.cells), first.wanted, first.picked, min(first.extent, piece), min(first.stored, piece)
+    )
+    if row > SPLIT_BYTES:  # a row alone is too large: it is cut as well
+        cut[number + 1 :], more = _split(cut[number + 1 :], axes[number + 1 :], itemsize)
+        pieces *= max(more, 1)
+    return cut, pieces
+
+
+def _fetched(spans: Sequence[_Span], itemsize: int) -> tuple[int, int]:
+    """Pieces that are fetched of uncompressed chunks, and bytes of the largest (see `reading.trim`, which cuts them by the same cost)."""
+    ways = []
+    for depth in range(len(spans)) or [0]:
+        pieces, size = 1, itemsize
+        for position, span in enumerate(spans):
+            pieces *= span.wanted if position < depth else span.cells
+            size *= 1 if position < depth else span.extent if position == depth else span.stored
+        ways.append((pieces, size))
+    least = [min(ways, key=lambda way: way[0] * (way[1] + request)) for request in (16 << 10, 64 << 10, 1 << 20)]
+    return max(pieces for pieces, _ in least), max(size for _, size in least)
+
+
+def cells_touched(axis: Axis, selector: Selector) -> int:
+    """Return how many cells of an axis a selector touches at most."""
+    if isinstance(selector, int):
+        return 1
+    if not isinstance(selector, Stride):
+        return min(axis.count, len(selector))
+    cells = min(axis.count, selector.length)
+    if axis.is_regular:
+        cells = min(cells, abs(selector.step) * max(selector.length - 1, 0) // max(axis.size, 1) + 2)
+    return cells
+
+
+def _longest(axis: Axis) -> int:
+    """How many elements the longest chunk along an axis has."""
+    return int(axis.size) if axis.is_regular else int(axis.show(np.arange(axis.count)).stored.max(initial=1))
+
+
+def _touched_tiles(array: VirtualArray, selection: Selection) -> list[int]:
+    """The tiles that lie within the bounds of a selection."""
+    near, far = array.origins, array.boxes()
+    candidates = np.ones(len(array.tiles), bool)
+    for dimension, selector in enumerate(selection.selectors):
+        if isinstance(selector, int):
+            low = high = selector
+        elif isinstance(selector, Stride):
+            ends = (selector.start, selector.start + selector.step * max(selector.length - 1, 0))
+            low, high = min(ends), max(ends)
+        elif len(selector):
+            low, high = int(selector.min()), int(selector.max())
+        else:
+            return []
+        candidates &= (near[:, dimension] <= high) & (far[:, dimension] > low)
+    return [int(number) for number in np.flatnonzero(candidates)]

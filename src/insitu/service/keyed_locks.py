@@ -1,0 +1,64 @@
+"""Locks by key, for work that only one request at a time should do for a key; a lock exists only while somebody holds it or waits for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+
+from insitu.cancellation import check_deadline
+
+__all__ = ["KeyedLocks"]
+
+_SLICE = 0.25
+"""Seconds between two looks at the deadline while a request waits."""
+
+
+class _Counted:
+    """A lock, and how many requests hold it or wait for it."""
+
+    __slots__ = ("lock", "users")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.users = 0
+
+
+class KeyedLocks:
+    """Locks by key.
+
+    Examples
+    --------
+    >>> locks = KeyedLocks()
+    >>> with locks.hold("a.nc"):
+    ...     len(locks)
+    1
+    >>> len(locks)
+    0
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[Hashable, _Counted] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    @contextmanager
+    def hold(self, key: Hashable) -> Iterator[None]:
+        """Hold the lock of a key for as long as the block lasts; wait for it no longer than the deadline of this thread's work."""
+        with self._lock:
+            found = self._known.setdefault(key, _Counted())
+            found.users += 1
+        try:
+            while not found.lock.acquire(timeout=_SLICE):
+                check_deadline()
+            try:
+                yield
+            finally:
+                found.lock.release()
+        finally:
+            with self._lock:
+                found.users -= 1
+                if not found.users:
+                    del self._known[key]

@@ -1,0 +1,265 @@
+"""A deadline stops the work of a request, not only its answer; and what failed or is over leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from insitu.cancellation import LateError, check_deadline
+from insitu.errors import NotFoundError
+from insitu.model import Columns, Encoding, Selection, Tile, VirtualArray
+from insitu.model.axis import Axis
+from insitu.reading import Opened, execute, plan
+from insitu.references import save
+from insitu.service.credentials import Credentials
+from insitu.service.keyed_locks import KeyedLocks
+from insitu.service.metrics import PREFIX, Metrics
+from insitu.service.scans import Scans
+from insitu.service.settings import Limits, Settings
+from insitu.service.worker import Worker
+from insitu.service.zarr_view import _View
+from insitu.sources.threads import gather
+from service.serving import serving
+
+
+def worker(seconds: float) -> Worker:
+    return Worker(Settings(limits=Limits(seconds=seconds)))
+
+
+def test_work_ends_when_its_time_is_up() -> None:
+    ended = threading.Event()
+
+    def endless(_: object) -> None:
+        try:
+            while True:
+                check_deadline()
+        except LateError:
+            ended.set()
+            raise
+
+    state = worker(0.2)
+    try:
+        with pytest.raises(LateError):
+            asyncio.run(state.run(1, endless))
+        assert ended.wait(30)
+    finally:
+        state.close()
+
+
+def test_the_deadline_goes_along_to_other_threads() -> None:
+    ended = threading.Semaphore(0)
+
+    def one(_: int, stop: threading.Event) -> None:
+        try:
+            while True:
+                check_deadline()
+                time.sleep(0.001)
+        except LateError:
+            ended.release()
+            raise
+
+    state = worker(0.2)
+    try:
+        with pytest.raises(LateError):
+            asyncio.run(state.run(1, lambda deadline: gather(one, range(4))))
+        for _ in range(2):
+            assert ended.acquire(timeout=30)
+    finally:
+        state.close()
+
+
+def test_work_that_opens_no_source_has_a_deadline_too() -> None:
+    """Chunks that were never written are filled in one by one."""
+    axes = (Axis.regular(1 << 14, 1),)
+    array = VirtualArray.of(Tile(axes, (Encoding(np.dtype("i4")),), Columns.unwritten((1 << 14,))), dims=("x",))
+    planned = plan(array, Selection.of(..., array.shape))
+    out = np.zeros(array.shape, "i4")
+    state = worker(0.05)
+
+    def work(deadline: Any) -> None:
+        deadline.cancelled = True
+        with Opened() as opened:
+            execute(planned, out, opened)
+
+    try:
+        with pytest.raises(LateError):
+            asyncio.run(state.run(1, work))
+    finally:
+        state.close()
+
+
+def test_what_ends_together_with_its_time_keeps_its_answer() -> None:
+    """By the time that the timeout is noticed, the work may be done."""
+
+    state = worker(0.05)
+
+    def slow(deadline: object) -> str:
+        time.sleep(0.2)
+        return "done"
+
+    async def story() -> str:
+        running = asyncio.ensure_future(state.run(1, slow))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        time.sleep(0.5)  # the loop sees both at once: that time is up, and that the work is done
+        return await running
+
+    try:
+        assert asyncio.run(story()) == "done"
+    finally:
+        state.close()
+
+
+def test_closing_cancels_what_is_under_way() -> None:
+    begun = threading.Event()
+
+    def endless(_: object) -> None:
+        begun.set()
+        while True:
+            check_deadline()
+
+    state = worker(3600)
+
+    async def story() -> None:
+        running = asyncio.create_task(state.run(1, endless))
+        assert await asyncio.to_thread(begun.wait, 30)
+        await asyncio.to_thread(state.close)
+        with pytest.raises(LateError):
+            await running
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_locks_of_failed_keys_are_forgotten(tmp_path: Path) -> None:
+    metrics = Metrics()
+    scans = Scans(4, 30.0, metrics)
+
+    def fail() -> Any:
+        raise NotFoundError("nothing there")
+
+    for number in range(20):
+        with pytest.raises(NotFoundError):
+            scans.get(("who", number), f"/nowhere/{number}", fail)
+    assert len(scans._making) == 0
+    metrics.close()
+    state = Worker(Settings(roots=(str(tmp_path),)))
+    try:
+        view = _View(state)
+        with pytest.raises(NotFoundError):
+            view.open(str(tmp_path / "x.nc"), 3, Credentials())
+        assert len(view._making) == 0
+    finally:
+        state.close()
+
+
+def test_one_at_a_time_for_a_key() -> None:
+    locks, inside, most = KeyedLocks(), 0, 0
+    guard = threading.Lock()
+
+    def visit() -> None:
+        nonlocal inside, most
+        for _ in range(50):
+            with locks.hold("a"):
+                with guard:
+                    inside += 1
+                    most = max(most, inside)
+                with guard:
+                    inside -= 1
+
+    threads = [threading.Thread(target=visit) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+    assert len(locks) == 0
+
+
+class Trickle:
+    """A web server that says it has a megabyte and sends it a byte at a time."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                line, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(line,), daemon=True).start()
+
+    def _serve(self, line: socket.socket) -> None:
+        with line:
+            line.recv(1 << 16)
+            try:
+                line.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+                while True:
+                    line.sendall(b"x")
+                    time.sleep(0.05)
+            except OSError:
+                return
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_server_stops_late_work_and_ends_when_told_to(tmp_path: Path, workers: int) -> None:
+    trickle = Trickle()
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    options = ("--timeout", "1.5", "--workers", str(workers))
+    environment = {"TMPDIR": str(temporary)}
+    with serving([trickle.url], tmp_path / "log", *options, environment=environment) as server:
+        assert server.post("/scan", {"url": f"{trickle.url}/x.nc"}).status in (503, 504)
+        until = time.monotonic() + 30
+        while "insitu_running 0" not in server.get("/metrics").body.decode():
+            assert time.monotonic() < until, "the work goes on"
+            time.sleep(0.1)
+        assert any(path.name.startswith(PREFIX) for path in temporary.iterdir())
+        server.process.send_signal(signal.SIGTERM)
+        server.process.wait(25)
+    trickle.listener.close()
+    assert not [path for path in temporary.iterdir() if path.name.startswith(PREFIX)]
+
+
+def test_metrics_remove_their_own_folder_only(tmp_path: Path) -> None:
+    own = Metrics()
+    assert own.folder.exists()
+    own.close()
+    assert not own.folder.exists()
+    assert own.text()  # nothing to read is no error
+    shared = Metrics(str(tmp_path))
+    shared.close()
+    assert len(os.listdir(tmp_path)) == 1
+
+
+def test_an_archive_that_refers_outside_of_the_roots(tmp_path: Path) -> None:
+    import insitu
+
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "outside").mkdir()
+    with h5py.File(tmp_path / "outside" / "secret.h5", "w") as file:
+        file.create_dataset("x", data=np.arange(10_000.0), chunks=(1000,), compression="gzip")
+    save(insitu.scan(tmp_path / "outside" / "secret.h5"), tmp_path / "inside" / "a.insitu")
+    archive = str(tmp_path / "inside" / "a.insitu")
+    with serving([tmp_path / "inside"], tmp_path / "log") as server:
+        job = {"url": archive, "variable": "x", "methods": ["sum"]}
+        for answer in (
+            server.post("/reduce", {"jobs": [job]}),
+            server.get(f"/zarr{archive}!/x/c/0"),
+        ):
+            assert answer.status == 403, answer.body
+            assert "refers to" in answer.message
+            assert "root" in answer.message
+            assert "secret" not in answer.message
