@@ -93,7 +93,7 @@ def test_a_scan_shows_what_is_stored(path: Path) -> None:
     with h5py.File(path) as file:
         for name in ("matrix", "truth", "text"):
             np.testing.assert_array_equal(insitu.read(group, name, decode=False), file[name][...])
-    assert group.arrays["words"].details["reference"] == "object"
+    assert group.arrays["words"].details.reference == "object"
     assert "#refs#" in group.groups
 
 

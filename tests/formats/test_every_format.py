@@ -74,7 +74,7 @@ def test_over_http(tmp_path: Path, served: Any, kind: str) -> None:
     assert len(served.requests) <= 3
     np.testing.assert_array_equal(insitu.read(group, name, decode=False), local)
     assert len(served.requests) <= 6
-    assert group.details["format"] == kind
+    assert group.details.format == kind
 
 
 NO_NAME = {("tiff", "a.icechunk"), ("grib", "a.icechunk")}

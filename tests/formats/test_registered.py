@@ -51,7 +51,7 @@ def test_a_format_from_outside(tmp_path: Path, shape: tuple[int, ...], order: st
     values = np.arange(np.prod(shape, dtype=int), dtype=">f4").reshape(shape, order=order)
     np.save(tmp_path / "a.npy", values)
     group = insitu.scan(tmp_path / "a.npy", decode=False)
-    assert group.details["format"] == "npy"
+    assert group.details.format == "npy"
     np.testing.assert_array_equal(insitu.read(group, "data", decode=False), values)
     np.testing.assert_array_equal(insitu.read(tmp_path / "a.npy", "data", ..., decode=False), values)
 

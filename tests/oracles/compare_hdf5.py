@@ -194,7 +194,7 @@ def _unreadable(theirs: h5py.Dataset) -> str:
 
 def _unread(ours: Any, path: str) -> Iterator[Finding]:
     """What a scan says that it cannot take of an object's attributes."""
-    for name, why in ours.details.get("unread_attributes", {}).items():
+    for name, why in ours.details.unread_attributes.items():
         yield Finding(f"{path}@{name}", "refused", why)
 
 
@@ -214,7 +214,7 @@ def _differences(theirs: h5py.Dataset, array: Any, path: str, root: Any) -> Iter
         return
     dtype, inner = flattened(dtype)  # of an array type: the axes inside each element
     # Along an unlimited dimension that other variables have made longer, netCDF shows fill values behind what is stored.
-    grown = shape != array.shape and tuple(array.details.get("stored_shape", ())) == shape
+    grown = shape != array.shape and tuple(array.details.stored_shape or ()) == shape
     if array.shape not in (shape, (*shape, *inner)) and not grown:
         yield f"shape {array.shape}, not {shape}"
         return
@@ -266,7 +266,7 @@ def _attributes(item: Any, ours: Any) -> tuple[dict[str, Any], set[str]]:
 def _attribute_problem(ours: Any, theirs: dict[str, Any], unreadable: set[str]) -> str:
     # References and what h5py cannot read have no value to compare: they may be there or not.
     loose = unreadable | {name for name, value in theirs.items() if _has_references(value)}
-    loose |= set(ours.details.get("unread_attributes", ()))  # told apart, see `_unread`
+    loose |= set(ours.details.unread_attributes)  # told apart, see `_unread`
     shown = {name: value for name, value in ours.attributes.items() if name not in loose}
     expected = {name: value for name, value in theirs.items() if name not in loose}
     return different_attributes(shown, expected, strict=False)

@@ -90,9 +90,7 @@ def _undefined(array: Any) -> bool:
 
 
 def _attribute_problem(theirs: Mapping[Any, Any], ours: Any) -> str:
-    loose = {name for name, value in theirs.items() if not _has_value(value)} | set(
-        ours.details.get("unread_attributes", ())
-    )
+    loose = {name for name, value in theirs.items() if not _has_value(value)} | set(ours.details.unread_attributes)
     shown = {name: value for name, value in ours.attributes.items() if name not in loose}
     expected = {name: value for name, value in theirs.items() if name not in loose}
     return different_attributes(shown, expected, strict=True)

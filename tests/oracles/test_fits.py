@@ -50,8 +50,8 @@ def test_astropy_agrees(path: Path) -> None:
     assert all(reason in group.problems[name] for name, reason in expected.items())
     seen: Counter[str] = Counter()
     with fits.open(path) as file:
-        assert len(file) == len(group.details["units"])
-        for name, unit in zip(group.details["units"], file, strict=True):
+        assert len(file) == len(group.details.notes["units"])
+        for name, unit in zip(group.details.notes["units"], file, strict=True):
             seen[name] += 1
             own = name if seen[name] == 1 else f"{name}_{seen[name]}"
             if own in group.problems or unit.data is None:

@@ -30,7 +30,7 @@ def test_netcdf4_agrees(path: Path) -> None:
     with xarray.open_dataset(path, engine="netcdf4", decode_cf=False, cache=False) as oracle:
         assert group.arrays.keys() == oracle.variables.keys()
         assert not different_attributes(group.attributes, oracle.attrs, strict=True)
-        assert set(group.details["unlimited"]) == oracle.encoding.get("unlimited_dims", set())
+        assert set(group.unlimited) == oracle.encoding.get("unlimited_dims", set())
         for name, variable in oracle.variables.items():
             array = group.arrays[str(name)]
             assert (array.dims, array.shape) == (variable.dims, variable.shape)

@@ -131,7 +131,7 @@ def test_native_inline_and_virtual_chunks(native: Path) -> None:
 def test_versions(native: Path) -> None:
     assert insitu.read(f"{native}?tag=v1", "scalar", decode=False) == 42
     assert insitu.read(f"{native}?branch=dev", "scalar", decode=False) == 43
-    snapshot = insitu.scan(f"{native}?tag=v1", decode=False).details["snapshot"]
+    snapshot = insitu.scan(f"{native}?tag=v1", decode=False).details.notes["snapshot"]
     assert insitu.read(f"{native}?snapshot={snapshot}", "scalar", decode=False) == 42
     with pytest.raises(VariableError, match="no tag 'v2'"):
         insitu.scan(f"{native}?tag=v2", decode=False)
@@ -175,7 +175,7 @@ def test_saving_again_adds_a_version(tmp_path: Path) -> None:
     one, two = make(tmp_path / "1.nc", 0, 10), make(tmp_path / "2.nc", 50, 5)
     target = tmp_path / "x.icechunk"
     save(insitu.scan(one, decode=False), target)
-    before = insitu.scan(target, decode=False).details["snapshot"]
+    before = insitu.scan(target, decode=False).details.notes["snapshot"]
     save(insitu.scan(two, decode=False), target)
     np.testing.assert_array_equal(insitu.read(target, "v", decode=False), raw(two))
     np.testing.assert_array_equal(insitu.read(f"{target}?snapshot={before}", "v", decode=False), raw(one))
@@ -250,10 +250,10 @@ def test_append_within_a_chunk_never_corrupts(tmp_path: Path) -> None:
     one, two = make(tmp_path / "1.nc", 0, 7), make(tmp_path / "2.nc", 7, 10)
     target = tmp_path / "x.icechunk"
     save(insitu.scan(one, decode=False), target)
-    before = insitu.scan(target, decode=False).details["snapshot"]
+    before = insitu.scan(target, decode=False).details.notes["snapshot"]
     with pytest.raises(UnsupportedError, match=r"ends within a chunk along 'time' \(7 elements in chunks of 5\)"):
         append_icechunk(insitu.scan(two, decode=False), str(target), "time", rewrite=0)
-    assert insitu.scan(target, decode=False).details["snapshot"] == before
+    assert insitu.scan(target, decode=False).details.notes["snapshot"] == before
     append(insitu.scan(two, decode=False), target, "time")
     np.testing.assert_array_equal(theirs(target)["v"][:], raw(one, two))
     np.testing.assert_array_equal(insitu.read(target, "v", decode=False), raw(one, two))

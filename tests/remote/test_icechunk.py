@@ -68,7 +68,7 @@ def test_found_by_what_lies_there(options):
     group = insitu.scan("s3://private/archive.h5", storage_options=options, decode=False)
     save(group, "s3://private/plain-name", format="icechunk", storage_options=options)
     found = insitu.scan("s3://private/plain-name/", storage_options=options, decode=False)
-    assert found.details["format"] == "icechunk"
+    assert found.details.format == "icechunk"
     np.testing.assert_array_equal(
         insitu.read(found, "plain", storage_options=options, decode=False),
         insitu.read(group, "plain", storage_options=options, decode=False),

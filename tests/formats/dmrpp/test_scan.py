@@ -38,7 +38,7 @@ def document(group: VirtualGroup, name: str, href: str = "OPeNDAP_DMRpp_DATA_ACC
 
 
 def _inside(group: VirtualGroup, path: str) -> str:
-    parts = [f'<Dimension name="{dim}" size="{size}"/>' for dim, size in group.details.get("dims", {}).items()]
+    parts = [f'<Dimension name="{dim}" size="{size}"/>' for dim, size in group.details.dims.items()]
     parts += [_variable(name, array, path) for name, array in group.arrays.items()]
     inner = _attributes(group.attributes)
     parts.append(f'<Attribute name="HDF5_GLOBAL" type="Container">{inner}</Attribute>' if path == "/" else inner)
@@ -68,7 +68,7 @@ def _variable(name: str, array: VirtualArray, path: str) -> str:
     extra = (
         f'<dmrpp:FixedLengthStringArray string_length="{array.dtype.itemsize}" pad="null"/>' if kind == "String" else ""
     )
-    sizes = array.details["chunks"]
+    sizes = array.details.chunks
     rows, inline = [], ""
     for cell in np.ndindex(*tile.chunks.shape):
         state = tile.chunks[cell]

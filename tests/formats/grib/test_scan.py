@@ -302,7 +302,7 @@ def test_a_scan_far_away_takes_few_round_trips(make: Makes, monkeypatch: pytest.
     ]
     source = _counted(b"".join(packed))
     tree = scan_format(source)
-    assert tree.details["messages"] == len(packed)
+    assert tree.details.notes["messages"] == len(packed)
     assert source.batches < 80
 
 

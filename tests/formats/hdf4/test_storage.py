@@ -259,7 +259,7 @@ def test_records_one_by_one(tmp_path: Path) -> None:
     for name in sizes:
         _agrees(tmp_path / "a.hdf", name)
         np.testing.assert_array_equal(insitu.read(tmp_path / "a.hdf", name, decode=False), values[name])
-    assert insitu.scan(tmp_path / "a.hdf", decode=False).details["unlimited"] == ["time_a", "time_b", "time_c"]
+    assert insitu.scan(tmp_path / "a.hdf", decode=False).unlimited == ("time_a", "time_b", "time_c")
 
 
 GRID = """GROUP=GridStructure

@@ -129,7 +129,7 @@ def test_a_type_that_is_not_read_is_told(tmp_path: Path, scan) -> None:
     with pytest.warns(InsituWarning, match="attribute 'odd' of x: integers of"):
         array = scan(path).arrays["x"]
     assert "odd" not in array.attributes
-    assert "integers of" in array.details["unread_attributes"]["odd"]
+    assert "integers of" in array.details.unread_attributes["odd"]
 
 
 def test_attributes_that_are_left_out_are_named(tmp_path: Path) -> None:

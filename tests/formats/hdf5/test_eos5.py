@@ -71,7 +71,7 @@ def test_dimensions_from_the_structure(tmp_path: Path) -> None:
     assert group.array("HDFEOS/GRIDS/grid/Data Fields/t").dims == ("YDim", "XDim")
     part = insitu.scan(path, group=swath, decode=False)
     assert part.groups["Data Fields"].arrays["Field"].dims == ("Band", "AlongTrack", "CrossTrack")
-    assert part.groups["Data Fields"].details["dims"]["Band"] == 2
+    assert part.groups["Data Fields"].details.dims["Band"] == 2
 
 
 def test_a_structure_that_is_damaged_or_wrong_names_nothing(tmp_path: Path) -> None:

@@ -156,8 +156,8 @@ def test_references_are_bytes_with_a_name(tmp_path: Path) -> None:
         file["x"].attrs["r"] = file.ref
         address = h5py.h5o.get_info(file["x"].id).addr
     group = insitu.scan(path, decode=False)
-    assert group.arrays["objects"].details["reference"] == "object"
-    assert group.arrays["regions"].details["reference"] == "region"
+    assert group.arrays["objects"].details.reference == "object"
+    assert group.arrays["regions"].details.reference == "region"
     assert int.from_bytes(insitu.read(group, "objects", decode=False)[0].tobytes(), "little") == address
     assert insitu.read(group, "regions", decode=False).dtype.kind == "V"
     assert insitu.read(group, "mixed", decode=False)["n"].tolist() == [3]

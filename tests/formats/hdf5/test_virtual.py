@@ -55,7 +55,7 @@ def test_boxes_gaps_and_missing_sources(sources: Path, libver: str) -> None:
         layout[...] = h5py.VirtualSource("s1.h5", "nothing", (2, 4))
         file.create_virtual_dataset("nothing", layout, fillvalue=3)
     same(path)
-    assert insitu.scan(path, decode=False).arrays["stacked"].details["missing_sources"] == ["gone.h5:line"]
+    assert insitu.scan(path, decode=False).arrays["stacked"].details.missing_sources == ("gone.h5:line",)
 
 
 @pytest.mark.parametrize("libver", ["v110", "latest"])

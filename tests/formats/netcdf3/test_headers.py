@@ -182,7 +182,7 @@ def _records(tmp_path: Path, said: int, there: int) -> Path:
 def test_fewer_records_than_there_is_room_for(tmp_path: Path) -> None:
     """Those that the header counts: a writer may be at the next one."""
     path = _records(tmp_path, 3, 5)
-    assert insitu.scan(path, decode=False).details["dims"]["time"] == 3
+    assert insitu.scan(path, decode=False).details.dims["time"] == 3
     _agrees(path)
 
 
@@ -215,4 +215,4 @@ def test_nothing_but_attributes(tmp_path: Path) -> None:
         (tmp_path / "a.nc").write_bytes(writer.file())
         _agrees(tmp_path / "a.nc")
         group = insitu.scan(tmp_path / "a.nc", decode=False)
-        assert group.details["dims"] == dict(dims)
+        assert group.details.dims == dict(dims)

@@ -66,8 +66,8 @@ def test_every_type_fixed_and_record(tmp_path: Path, format: str) -> None:
     variables = {f"fixed_{t}": (t, ("y", "x")) for t in types} | {f"record_{t}": (t, ("time", "x")) for t in types}
     _write(tmp_path / "a.nc", format, 4, variables | {"scalar": ("f8", ()), "time": ("f8", ("time",))})
     group = _agrees(tmp_path / "a.nc")
-    assert group.details["version"] == FORMATS[format]
-    assert group.details["unlimited"] == ["time"]
+    assert group.details.notes["version"] == FORMATS[format]
+    assert group.unlimited == ("time",)
     assert group.attributes == {"title": "a title"}
 
 
@@ -146,7 +146,7 @@ def test_a_stream_has_as_many_records_as_there_is_room_for(tmp_path: Path, forma
     data[4 : 4 + width] = b"\xff" * width
     path.write_bytes(data + bytes(5))  # and the beginning of a seventh
     group = insitu.scan(str(path), decode=False)
-    assert group.details["dims"]["time"] == 6
+    assert group.details.dims["time"] == 6
     np.testing.assert_array_equal(insitu.read(group, "b", decode=False), _values("i2", (6, 3)))
 
 

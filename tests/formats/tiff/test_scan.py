@@ -380,7 +380,7 @@ def test_a_table_of_colours_is_kept_beside_the_indices(tmp_path: Path) -> None:
         file.write(values)
         file.write_colormap(1, table)
     array = insitu.scan(tmp_path / "a.tif", decode=False).arrays["band_data"]
-    assert array.details["colormap"] == [colour[:3] for colour in table.values()]
+    assert array.details.notes["colormap"] == [colour[:3] for colour in table.values()]
     np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data", decode=False), values)
 
 
