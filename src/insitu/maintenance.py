@@ -19,7 +19,15 @@ from insitu.combining.recipe import Recipe
 from insitu.combining.saved import member_from_tree, tree_from_member
 from insitu.combining.scanning import Job, loader, scan_member, scan_tree
 from insitu.combining.stored_view import zarr_tree
-from insitu.errors import FormatError, InsituError, NotFoundError, StaleSourceError, UnsupportedError, VariableError
+from insitu.errors import (
+    FormatError,
+    InsituError,
+    NotFoundError,
+    SourceError,
+    StaleSourceError,
+    UnsupportedError,
+    VariableError,
+)
 from insitu.model import Source, VirtualArray, VirtualGroup
 from insitu.sources import open_source
 from insitu.sources.listing import local_path
@@ -418,36 +426,50 @@ def refresh(
     from insitu import references as forms
 
     url = os.fspath(references)
-    tree = _open(url, allow_local, storage_options)
+    # Read before anything else: a store that somebody changes while its files are scanned is not overwritten.
+    update = forms.open_for_update(url, storage_options=storage_options) if forms.kind_of(url) == "insitu" else None
+    tree = _open(url, allow_local, storage_options) if update is None else update.tree
     report = forms.check(tree, progress=progress, storage_options=storage_options)
-    if report.ok:
+    suspects = [*report.stale, *_without_identity(report)]
+    if not suspects:
         return report
     for finding in report.stale:
         if finding.status != "changed":
             raise StaleSourceError(
                 finding.reason, url=finding.source.url, hint=f"Bring it back, or take it out: insitu drop {url} FILE"
             )
-    changed = {finding.source.url for finding in report.stale}
-    recipe = forms.recipe_of(url, storage_options=storage_options)
-    how = Recipe() if recipe is None else Recipe.from_document(recipe)
-    job = Job(how.decoding_options(), storage_options=storage_options, allow_local=allow_local)
-    groups = dict(scan_tree(url, job)) if tree.groups or tree.arrays else {}
+    changed = {finding.source.url for finding in suspects}
+    recipe = Recipe() if update is None else update.recipe(Recipe)
+    job = Job(recipe.decoding_options(), storage_options=storage_options, allow_local=allow_local)
     try:
-        fresh = {path: _renew(member, path, changed, how, job) for path, member in groups.items()}
+        fresh = {path: _renew(member, path, changed, recipe, job) for path, member in scan_tree(url, job)}
+        renewed = nest_groups({path: tree_from_member(member) for path, member in fresh.items()})
+        if update is None:
+            save_tree(renewed, url, format=forms.format_of(url), storage_options=storage_options)
     except (CombineError, VariableError, UnsupportedError) as problem:
         raise StaleSourceError(
             f"what the changed sources hold does not fit with the rest: {problem.message}",
             url=next(iter(changed)) if len(changed) == 1 else url,
             hint=COMBINE_ANEW,
         ) from problem
-    save_tree(
-        nest_groups({path: tree_from_member(member) for path, member in fresh.items()}),
-        url,
-        format=forms.format_of(url),
-        recipe=None if recipe is None else how,
-        storage_options=storage_options,
-    )
+    if update is not None and not update.replace(renewed, relative=update.is_relative):
+        raise SourceError(
+            "another writer has changed the store in the meantime; nothing was refreshed", url=url, hint="Try again"
+        )
     return report
+
+
+def _without_identity(report: Report) -> list[Any]:
+    """Return the findings about sources of which nothing is recorded that would tell a change, as in kerchunk's formats."""
+    return [
+        finding
+        for finding in report.findings
+        if finding.status == "ok"
+        and not finding.source.optional
+        and finding.source.size is None
+        and finding.source.etag is None
+        and finding.source.modified is None
+    ]
 
 
 def _renew(member: Member, path: str, changed: Collection[str], recipe: Recipe, job: Job) -> Member:

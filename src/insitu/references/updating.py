@@ -26,6 +26,11 @@ class Update:
     storage_options: Mapping[str, Any] | None = None
     recipe_document: Mapping[str, Any] | None = None
 
+    @property
+    def is_relative(self) -> bool:
+        """Whether the store names its sources relative to itself, so that the archive can be moved as a whole."""
+        return self.store.is_relative()
+
     def recipe(self, kind: Any) -> Any:
         """Return how the files were combined, as an object of the class that keeps such things."""
         return kind() if self.recipe_document is None else kind.from_document(self.recipe_document)

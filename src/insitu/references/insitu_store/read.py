@@ -46,7 +46,7 @@ from insitu.references.insitu_store.validation import (
 )
 from insitu.references.insitu_store.values import dtype_from, unpack
 from insitu.references.recent import Recent
-from insitu.references.urls import Base
+from insitu.references.urls import Base, is_relative
 from insitu.sources import open_source, read_all
 from insitu.sources.listing import local_path
 from insitu.zarr_metadata.document import field as needed
@@ -96,6 +96,13 @@ class StoredSources(Sequence[Source]):
         which = int(np.searchsorted(self.starts, number, side="right")) - 1
         group, row = divmod(number - int(self.starts[which]), GROUP)
         return self._source(self._page(which, group), row)
+
+    def is_relative(self) -> bool:
+        """Return whether the first source is named relative to the store."""
+        if not any(part.rows for part in self.parts):
+            return False
+        which = next(number for number, part in enumerate(self.parts) if part.rows)
+        return is_relative(str(self._page(which, 0)["url"][0].as_py()))
 
     def _page(self, which: int, group: int) -> Mapping[str, Any]:
         return self.pages.find((which, group), partial(self.parts[which].columns, group, _SOURCE_COLUMNS))

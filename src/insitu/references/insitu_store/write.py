@@ -114,6 +114,10 @@ class StoreUpdate:
     opened: Opened
     storage_options: Mapping[str, Any] | None = None
 
+    def is_relative(self) -> bool:
+        """Return whether sources are named relative to the store."""
+        return self.opened.sources.is_relative()
+
     def replace(self, group: VirtualGroup, named: Named | None = None) -> bool:
         """Put another tree in place; False if the store was changed since it was read, and nothing was done."""
         to = folder(self.opened.url, self.storage_options)
