@@ -26,7 +26,7 @@ from xarray.conventions import decode_cf_variable  # noqa: E402
 FIXED = settings(max_examples=100, deadline=None)
 
 
-def stored(values: np.ndarray, attributes: dict[str, Any], chunk: int = 2, **details: Any) -> VirtualArray:
+def stored(values: np.ndarray, attributes: dict[str, Any], chunk: int = 2) -> VirtualArray:
     """An array as a scan gives it: cells of `chunk` elements along the first axis, the bytes at hand."""
     grid = (-(-values.shape[0] // chunk), *([1] * (values.ndim - 1))) if values.ndim else ()
     axes = tuple(Axis.regular(n, max(chunk if i == 0 else n, 1), padded=False) for i, n in enumerate(values.shape))
@@ -41,7 +41,7 @@ def stored(values: np.ndarray, attributes: dict[str, Any], chunk: int = 2, **det
         )  # fmt: skip
     tile = Tile(axes, (Encoding(values.dtype),), table)
     dims = tuple(f"d{i}" for i in range(values.ndim))
-    return VirtualArray.of(tile, dims=dims, attributes=attributes, details=details)
+    return VirtualArray.of(tile, dims=dims, attributes=attributes)
 
 
 def same_bits(one: np.ndarray, other: np.ndarray) -> bool:

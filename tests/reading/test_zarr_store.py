@@ -15,7 +15,18 @@ from hypothesis import strategies as st
 
 import insitu
 from insitu.errors import InsituError, TruncatedError, UnsupportedError
-from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualArray, VirtualGroup, concatenate
+from insitu.model import (
+    ArrayDetails,
+    Axis,
+    Codec,
+    Columns,
+    Encoding,
+    Source,
+    Tile,
+    VirtualArray,
+    VirtualGroup,
+    concatenate,
+)
 from insitu.reading import Opened
 from insitu.reading.zarr_store import ZarrTree
 from insitu.reading.zarr_store.passed import Passed
@@ -169,7 +180,7 @@ def test_times_of_other_calendars() -> None:
     xr = pytest.importorskip("xarray")
     pytest.importorskip("cftime")
     group = cftime_group()
-    expected = insitu.read(group, "time", decode=False)
+    expected = insitu.read(group, "time")
     with xr.open_zarr(insitu.zarr_store(group), consolidated=True) as shown:
         assert shown.time.dt.calendar == "360_day"
         assert shown.time.values.tolist() == expected.tolist()
@@ -264,7 +275,7 @@ def test_a_failure_is_never_a_fill_value(tmp_path: Path, file: Path) -> None:
 
 def test_what_has_no_form_is_left_out() -> None:
     tile = Tile((Axis.regular(1, 1),), (Encoding(np.dtype(object), (Codec("vlen-array"),)),), Columns.unwritten((1,)))
-    array = VirtualArray.of(tile, dims=["x"], details={"vlen": "sequence"})
+    array = VirtualArray.of(tile, dims=["x"], details=ArrayDetails(varying="sequence"))
     store = insitu.zarr_store(VirtualGroup({"v": array}))
     assert list(store.tree.views) == []
     assert "sequences" in store.tree.problems["v"]

@@ -143,8 +143,13 @@ class _Given:
 
     @property
     def labels(self) -> bool:
-        """Whether the values are part of the member: labels of a dimension, single values."""
-        return self.array.dims in ((self.name,), ())
+        """Whether the values are part of the member: labels of a dimension, single values.
+
+        Sequences of varying length are not: they label nothing, and references keep them only where they lie.
+        """
+        dtype = self.array.dtype
+        has_sequences = self.array.details.varying == "sequence" or (dtype.names is not None and dtype.hasobject)
+        return self.array.dims in ((self.name,), ()) and not has_sequences
 
     def values(self) -> npt.NDArray[Any]:
         """As stored."""

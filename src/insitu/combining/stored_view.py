@@ -50,6 +50,8 @@ def stored_view(array: VirtualArray, name: str | None = None, load: Load | None 
         return _encode_again(array, name, load)
     _check_one_packing(array, name)
     if all(tile.packings.identity for tile in array.tiles):
+        if not array.encoding and attributes.keys() == array.attributes.keys():
+            return array  # the same object: a cache that reads ahead knows arrays by their identity
         return replace(array, attributes=attributes, encoding={})
     dtype = shared_dtype([encoding.dtype for tile in array.tiles for encoding in tile.encodings])
     fill = _fill_value(array.encoding.get("_FillValue"), dtype)
