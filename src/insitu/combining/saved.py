@@ -68,7 +68,7 @@ def _array_from_values(name: str, values: npt.NDArray[Any], encoding: Mapping[st
             texts = in_memory(values.astype(str) if values.size else np.empty(values.shape, "U1"))
             assert texts is not None
             return replace(texts, dtype=np.dtype(object))
-        if any(isinstance(value, str) for value in flat) and all(_is_text_or_missing(value) for value in flat):
+        if all(_is_text_or_missing(value) for value in flat):
             return _array_of_texts(values)
         if values.size and all(hasattr(value, "calendar") for value in flat):
             return _array_of_dates(values, encoding)
@@ -86,7 +86,7 @@ def _is_text_or_missing(value: Any) -> bool:
 def _array_of_texts(values: npt.NDArray[Any]) -> VirtualArray:
     """Return texts some of which are missing, with a mark for those that decodes to NaN."""
     texts = [value for value in values.reshape(-1) if isinstance(value, str)]
-    mark = "_" * (max(map(len, texts)) + 1)
+    mark = "_" * (max(map(len, texts), default=0) + 1)
     marked = np.array([value if isinstance(value, str) else mark for value in values.reshape(-1)]).reshape(values.shape)
     stored = in_memory(marked)
     assert stored is not None
