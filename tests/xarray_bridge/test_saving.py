@@ -144,7 +144,8 @@ def test_encoding_comes_back(varied: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "how", [{"mask_and_scale": False}, {"decode_times": False}, {"decode_cf": False}, {"mask_and_scale": {"tas": False}}]
+    "how",
+    [{"mask_and_scale": False}, {"decode_times": False}, {"decode_cf": False}, {"mask_and_scale": {"tas": False}}],
 )
 def test_saved_datasets_take_the_keywords_of_decoding(varied: Path, tmp_path: Path, how: dict[str, Any]) -> None:
     open_dataset(varied).insitu.save(tmp_path / "refs.insitu")
