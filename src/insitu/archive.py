@@ -283,8 +283,9 @@ class Archive:
     def _scan_stored(self, path: str) -> VirtualArray:
         """Return a variable of one file as the file holds it: characters one by one, and also what nothing decodes."""
         job = self.job
+        errors: Any = job.errors
         tree = scan_stored(
-            self.location, group=job.group, variables=[path], errors=job.errors, format=job.format, verify=job.verify,
+            self.location, group=job.group, variables=[path], errors=errors, format=job.format, verify=job.verify,
             allow_local=job.allow_local, storage_options=job.storage_options,
         )  # fmt: skip
         return tree.array(path)
