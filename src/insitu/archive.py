@@ -467,7 +467,7 @@ def open_objects(
         elif not isinstance(url, (str, Mapping)):
             source = open_source(url, options)
             if source.url.startswith(("memory:", "file-object:")):
-                kept += [source, url]
+                kept.append(source)  # which holds the bytes, or the open file
             url = source
         found.append(url)
     return found, options, tuple(kept)
