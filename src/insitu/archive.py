@@ -39,7 +39,7 @@ from insitu.maintenance import (
     saved_recipe,
 )
 from insitu.model import Selection, VirtualArray, VirtualGroup
-from insitu.opening import Verify, is_saved_tree, may_be_many, read_selection
+from insitu.opening import Verify, is_saved_tree, may_be_many, read_selection, scan_stored
 from insitu.reading import ChunkCache, Tally
 from insitu.reducing.active import Active
 from insitu.reducing.reduce import statistics
@@ -275,8 +275,20 @@ class Archive:
         UnsupportedError
             If stored values are asked for and the files of the variable are packed differently.
         """
+        if not decode and self.location is not None and not is_saved_tree(self.location):
+            return self._scan_stored(path)
         found = array_from_variable(path, self.variable(path))
         return found if decode else stored_view(found, path, loader(self.job.storage_options))
+
+    def _scan_stored(self, path: str) -> VirtualArray:
+        """Return a variable of one file as the file holds it: characters one by one, and also what nothing decodes."""
+        job = self.job
+        errors: Any = job.errors
+        tree = scan_stored(
+            self.location, group=job.group, variables=[path], errors=errors, format=job.format, verify=job.verify,
+            allow_local=job.allow_local, storage_options=job.storage_options,
+        )  # fmt: skip
+        return tree.array(path)
 
     # -- values
 
@@ -455,7 +467,7 @@ def open_objects(
         elif not isinstance(url, (str, Mapping)):
             source = open_source(url, options)
             if source.url.startswith(("memory:", "file-object:")):
-                kept += [source, url]
+                kept.append(source)  # which holds the bytes, or the open file
             url = source
         found.append(url)
     return found, options, tuple(kept)

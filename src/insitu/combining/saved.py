@@ -6,7 +6,7 @@ numbers with the packing that decodes them again. So a saved array always has th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,14 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.codecs.cf import decoded
-from insitu.combining.conventions import Decoding, referred
+from insitu.combining.conventions import Decoding, coordinates, referred
 from insitu.combining.member import Load, Member, Variable, in_memory
 from insitu.errors import UnsupportedError
 from insitu.model import VirtualArray, VirtualGroup
+from insitu.model.array import RELATIONS
 
 __all__ = ["keepable_encoding", "member_from_tree", "tree_from_member"]
 
-CF_ATTRIBUTES = ("_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "units", "calendar")
+CF_ATTRIBUTES = (
+    "_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "_Encoding", "char_dim_name",
+)  # fmt: skip
+"""What the encoding of a variable has if its values are not those that are stored."""
 
 
 def tree_from_member(member: Member, groups: Mapping[str, VirtualGroup] | None = None) -> VirtualGroup:
@@ -68,7 +72,7 @@ def _array_from_values(name: str, values: npt.NDArray[Any], encoding: Mapping[st
             texts = in_memory(values.astype(str) if values.size else np.empty(values.shape, "U1"))
             assert texts is not None
             return replace(texts, dtype=np.dtype(object))
-        if any(isinstance(value, str) for value in flat) and all(_is_text_or_missing(value) for value in flat):
+        if all(_is_text_or_missing(value) for value in flat):
             return _array_of_texts(values)
         if values.size and all(hasattr(value, "calendar") for value in flat):
             return _array_of_dates(values, encoding)
@@ -86,7 +90,7 @@ def _is_text_or_missing(value: Any) -> bool:
 def _array_of_texts(values: npt.NDArray[Any]) -> VirtualArray:
     """Return texts some of which are missing, with a mark for those that decodes to NaN."""
     texts = [value for value in values.reshape(-1) if isinstance(value, str)]
-    mark = "_" * (max(map(len, texts)) + 1)
+    mark = "_" * (max(map(len, texts), default=0) + 1)
     marked = np.array([value if isinstance(value, str) else mark for value in values.reshape(-1)]).reshape(values.shape)
     stored = in_memory(marked)
     assert stored is not None
@@ -155,31 +159,66 @@ def member_from_tree(
     small = [name for name, array in arrays.items() if array.dims in ((name,), ())]
     known = dict(zip(small, load([arrays[name] for name in small]), strict=True))
     variables: dict[str, Variable] = {}
-    for name, array in arrays.items():
-        array = _as_asked(name, array, decoding)
+    for name, saved in arrays.items():
+        array = _as_asked(name, saved, decoding, load)
         data = replace(array, attributes={}, encoding={})
-        values = known.get(name) if array is arrays[name] else (load([array])[0] if name in known else None)
+        values = None if name not in known else known[name] if array is saved else load([array])[0]
         variables[name] = Variable(array.dims, data if values is None else values, array.attributes, array.encoding)
     encoding: dict[str, Any] = {} if url is None else {"source": url}
     if group.unlimited:
         encoding["unlimited_dims"] = set(group.unlimited)
-    names = {dim for variable in variables.values() for dim in variable.dims}
-    coords = frozenset((set(group.coordinates) | names) & variables.keys())
+    named = set(group.coordinates)
+    if decoding.decode_coords is not True:
+        named = _name_coordinates(variables, named, decoding.decode_coords)
+    dims = {dim for variable in variables.values() for dim in variable.dims}
+    coords = frozenset((named | dims) & variables.keys())
     groups = () if group.arrays else tuple(path for path, node in group.walk() if node.arrays)
     facts = (group.details, group.problems)
     return Member(variables, coords, group.attributes, encoding, url, frozenset(group.unindexed), groups, (), *facts)
 
 
-def _as_asked(name: str, array: VirtualArray, decoding: Decoding) -> VirtualArray:
+def _as_asked(name: str, array: VirtualArray, decoding: Decoding, load: Load) -> VirtualArray:
     """Return the array decoded as the keywords say: as it was saved, or from its stored values."""
     asked, usual = decoding.of_variable(name), Decoding().of_variable(name)
     if asked == usual or not any(key in array.encoding for key in CF_ATTRIBUTES):
         return array
     from insitu.combining.stored_view import stored_view
 
-    stored = stored_view(array, name)
-    result = decoded(stored, name=name, **asked)
-    return replace(result.array, attributes=result.attributes, encoding={**array.encoding, **result.encoding})
+    stored = stored_view(array, name, load)
+    characters = {key: array.encoding[key] for key in ("char_dim_name",) if key in array.encoding}
+    if characters and not asked["concat_characters"]:
+        stored = _split_characters(stored, array.encoding, load)
+    related = {key: value for key, value in stored.attributes.items() if key in RELATIONS and key in array.encoding}
+    stored = replace(stored, attributes={key: value for key, value in stored.attributes.items() if key not in related})
+    texts = {"dtype": str} if stored.dtype.kind == "O" else characters
+    result = decoded(stored, name=name, encoding=texts, values=lambda: load([stored])[0], stack_char_dim=False, **asked)
+    kept = {key: value for key, value in array.encoding.items() if key not in result.attributes}
+    return replace(result.array, attributes=result.attributes, encoding={**kept, **result.encoding})
+
+
+def _split_characters(array: VirtualArray, encoding: Mapping[str, Any], load: Load) -> VirtualArray:
+    """Return texts as the single characters that the file holds, which are read for that."""
+    texts = np.ascontiguousarray(load([array])[0])
+    characters = in_memory(texts.reshape(*texts.shape, 1).view("S1"))
+    assert characters is not None
+    return replace(characters, dims=(*array.dims, str(encoding["char_dim_name"])), attributes=array.attributes)
+
+
+def _name_coordinates(variables: dict[str, Variable], saved: Collection[str], how: bool | str) -> set[str]:
+    """Return which variables are coordinates by other rules than those by which the group was saved.
+
+    What names coordinates moves between attributes and encoding of each variable, as in a file that is opened by these rules.
+    """
+    named: set[str] = set()
+    found: set[str] = set()
+    for name, variable in variables.items():
+        moved = {key: variable.encoding[key] for key in RELATIONS if key in variable.encoding}
+        own = {**variable.attributes, **moved}
+        encoding = {key: value for key, value in variable.encoding.items() if key not in moved}
+        named |= {word for text in moved.values() for word in str(text).split()}
+        found |= coordinates(own, encoding, variables, how)
+        variables[name] = replace(variable, attributes=own, encoding=encoding)
+    return found | (set(saved) - named)
 
 
 def _select(group: VirtualGroup, only: Sequence[str]) -> dict[str, VirtualArray]:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from insitu.codecs import numbers
 from insitu.codecs.cf import MARKS
@@ -46,7 +45,7 @@ def stored_view(array: VirtualArray, name: str | None = None, load: Load | None 
         If the files of the array are packed differently: the error names two of them.
     """
     attributes = array.stored_attributes()
-    if load is not None and _is_in_memory(array) and ("units" in array.encoding or array.dtype.kind in "mM"):
+    if load is not None and _is_in_memory(array) and _was_decoded_in_memory(array):
         return _encode_again(array, name, load)
     _check_one_packing(array, name)
     if all(tile.packings.identity for tile in array.tiles):
@@ -58,6 +57,14 @@ def stored_view(array: VirtualArray, name: str | None = None, load: Load | None 
     # As many rows that change nothing as there were: the chunk tables go on referring to them.
     tiles = tuple(replace(tile, packings=Packings.of([Packing()] * len(tile.packings))) for tile in array.tiles)
     return replace(array, dtype=dtype, tiles=tiles, attributes=attributes, encoding={}, fill_value=fill)
+
+
+def _was_decoded_in_memory(array: VirtualArray) -> bool:
+    """Return whether values in memory are decoded, and not stored ones with a packing."""
+    if "units" in array.encoding or array.dtype.kind in "mM":
+        return True
+    packed = any(key in array.encoding for key in ("scale_factor", "add_offset", "_FillValue", "missing_value"))
+    return packed and all(tile.packings.identity for tile in array.tiles)
 
 
 def stored_tree(tree: VirtualGroup, load: Load) -> VirtualGroup:
@@ -148,15 +155,18 @@ def _can_be_said(array: VirtualArray) -> bool:
 
 
 def _is_in_memory(array: VirtualArray) -> bool:
-    return bool(array.tiles) and all(
-        not tile.chunks.sources and bool((np.asarray(tile.chunks.locate(_first(tile)).source) == INLINE).all())
-        for tile in array.tiles
-        if 0 not in tile.chunks.shape
-    )
+    return bool(array.tiles) and all(_is_inline(tile) for tile in array.tiles if 0 not in tile.chunks.shape)
 
 
-def _first(tile: Tile) -> list[npt.NDArray[np.int64]]:
-    return [np.zeros(1, np.int64)] * len(tile.chunks.shape)
+def _is_inline(tile: Tile) -> bool:
+    """Return whether no cell of a tile lies in a file. Stores share one list of sources, so that the list alone does not tell."""
+    shape = tile.chunks.shape
+    total = int(np.prod(shape, dtype=object))
+    for count in (1, total):  # most arrays are told by their first cell
+        cells = list(np.unravel_index(np.arange(min(count, LOCATED_AT_ONCE)), shape)) if shape else []
+        if not (np.asarray(tile.chunks.locate(cells).source) == INLINE).all():
+            return False
+    return total <= LOCATED_AT_ONCE
 
 
 def _encode_again(array: VirtualArray, name: str | None, load: Load) -> VirtualArray:
@@ -173,7 +183,10 @@ def _encode_again(array: VirtualArray, name: str | None, load: Load) -> VirtualA
     if held is None:
         raise UnsupportedError(f"values of {array.dtype} have no stored form", variable=name)
     digits = {key: array.encoding[key] for key in ("least_significant_digit",) if key in array.encoding}
-    return replace(held, dims=array.dims, attributes={**encoded.attrs, **digits})
+    attributes = {**encoded.attrs, **digits}
+    if stored.dtype.kind in "fc" and "_FillValue" not in variable.encoding:
+        attributes.pop("_FillValue", None)  # NaN, which xarray adds to all floats, and no file has said
+    return replace(held, dims=array.dims, attributes=attributes)
 
 
 def _mark_missing_texts(variable: Any) -> None:

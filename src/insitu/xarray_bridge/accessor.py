@@ -40,6 +40,10 @@ class InsituAccessor:
         self.archive: Archive | None = None
         """What the dataset was opened from, as long as it is that very dataset."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Archives hold open objects, which cannot travel, and all variables, of which a dataset may need a few.
+        return {**self.__dict__, "archive": None}
+
     def _lazy(self) -> Iterator[tuple[str, LazyArray]]:
         for name, variable in self._dataset.variables.items():
             if (array := behind(variable)) is not None:

@@ -135,7 +135,7 @@ def open_mfdataset(
         finish=None if preprocess is None else _Preprocess(preprocess, storage_options, _count(paths)),
         combine_found=None if preprocess is None else combine_found,
         **how,
-        **decode,
+        **kept,
     )
     if not computed:
         check_complex(archive.member(), decode)

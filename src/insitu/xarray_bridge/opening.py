@@ -99,8 +99,7 @@ def open_dataset(
     >>> ds = insitu.open_dataset("era5.nc")  # doctest: +SKIP
     >>> ds.t2m.sel(time="2020-06").mean("time")  # doctest: +SKIP
     """
-    if group is not None and not isinstance(group, str):
-        raise ValueError(f"group must be a string or None, not {group!r}")
+    _check_group(group)
     kept = without_engine_keywords({"format": format, **decode})
     archive = Archive.open(
         url,
@@ -182,11 +181,11 @@ def open_groups(
     **decode: Any,
 ) -> dict[str, xarray.Dataset]:
     """Every group of an archive as a dataset, by path. See `open_dataset`."""
+    _check_group(group)
     archive = Archive.open(
         url,
         many=False,
         group=group,
-        format=format,
         errors=errors,
         cache=cache,
         active=active,
@@ -194,16 +193,21 @@ def open_groups(
         verify=verify,
         allow_local=allow_local,
         storage_options=storage_options,
-        **decode,
+        **without_engine_keywords({"format": format, **decode}),
     )
     access = access_to(archive)
     found: dict[str, xarray.Dataset] = {}
     for path, member in archive.all_members():
         check_complex(member, decode)
-        member = without_conflicts(member) if errors == "warn" else member
+        member = without_conflicts(member) if archive.job.catch else member
         dataset = dataset_of(member, access, indexed=create_default_indexes)
         found[f"/{path}"] = dataset if chunks is None else chunked(dataset, chunks)
     return found
+
+
+def _check_group(group: Any) -> None:
+    if group is not None and not isinstance(group, str):
+        raise ValueError(f"group must be a string or None, not {group!r}")
 
 
 def only_groups(member: Member, group: str | None) -> str:
