@@ -19,7 +19,15 @@ from insitu.combining.recipe import Recipe
 from insitu.combining.saved import member_from_tree, tree_from_member
 from insitu.combining.scanning import Job, loader, scan_member, scan_tree
 from insitu.combining.stored_view import zarr_tree
-from insitu.errors import FormatError, InsituError, NotFoundError, StaleSourceError, UnsupportedError, VariableError
+from insitu.errors import (
+    FormatError,
+    InsituError,
+    NotFoundError,
+    SelectionError,
+    StaleSourceError,
+    UnsupportedError,
+    VariableError,
+)
 from insitu.model import Source, VirtualArray, VirtualGroup
 from insitu.sources import open_source
 from insitu.sources.listing import local_path
@@ -318,18 +326,26 @@ def _check_labels(saved: Member, new: Member, dim: str, target: str) -> None:
 
 
 def known_files(
-    target: str, urls: Sequence[Any], storage_options: Mapping[str, Any] | None = None
+    target: str, urls: Sequence[Any], dim: str, storage_options: Mapping[str, Any] | None = None
 ) -> tuple[list[Any], list[str]]:
-    """Return which files are new to an archive, and which it has already, unchanged: then they need not be scanned.
+    """Return which files are new to an archive that grows along a dimension, and which it has already, unchanged: they need not be scanned.
+
+    An Icechunk repository does not say which files it holds as a whole: all of them count as new, and are compared step by step when they are added.
 
     Raises
     ------
+    SelectionError
+        If the archive does not have the dimension.
     StaleSourceError
-        If one is in the archive and was changed since.
+        If a file is in the archive and was changed since.
     """
     from insitu import references
 
+    if references.kind_of(target) == "icechunk":
+        _check_dim(_open(target, True, storage_options), dim, target)
+        return list(urls), []
     tree = references.open_for_update(target, storage_options=storage_options).tree
+    _check_dim(tree, dim, target)
     known = {source.url: source for source in tree.sources}
     new, there = [], []
     for url in urls:
@@ -346,6 +362,13 @@ def known_files(
             )
         there.append(str(url))
     return new, there
+
+
+def _check_dim(tree: VirtualGroup, dim: str, target: str) -> None:
+    """Refuse a dimension that an archive does not have, unless it is empty."""
+    dims = {name: None for _, array in tree.all_arrays() for name in array.dims}
+    if dims and dim not in dims:
+        raise SelectionError(f"the archive has no dimension {dim!r}", url=target, hint=f"There are: {', '.join(dims)}")
 
 
 # -- keeping it true
