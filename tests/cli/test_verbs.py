@@ -236,10 +236,12 @@ def test_read_in_every_form(run: Run, archive: Path, tmp_path: Path) -> None:
         shown = dataset.tas.values[0, :, ::2]
     with xr.open_dataset(source, decode_cf=False) as dataset:
         stored = dataset.tas.values[0, :, ::2]
-    assert run("read", source, "tas[0, :, ::2]", "--raw")[0] == f"{stored}\n"
+    out, err = run("read", source, "tas[0, :, ::2]", "--raw", "-v")
+    assert out == f"{stored}\n"
+    assert "tas | hdf5 | int16 | 31×3×4 | chunks 10×3×4 | codecs" in err
     out, err = run("read", source, "tas[0, :, ::2]", "-v")
     assert out == f"{shown}\n"
-    for said in ("tas | hdf5 | int16 | 31×3×4 | chunks 10×3×4 | codecs", "| 1 chunk |", "storage | files |"):
+    for said in ("tas | hdf5 | float64 | 31×3×4 | chunks 10×3×4 | codecs", "| 1 chunk |", "storage | files |"):
         assert said in err
     out, _ = run("read", source, "tas[0, :, ::2]", "--as", "npy")
     np.testing.assert_array_equal(np.load(BytesIO(out.encode("latin-1"))), shown)
