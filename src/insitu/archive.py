@@ -370,7 +370,7 @@ class Archive:
         """
         target = self._saved_at()
         options = self.job.storage_options
-        new, there = known_files(target, found_paths(urls if is_many(urls) else [urls], options), options)
+        new, there = known_files(target, found_paths(urls if is_many(urls) else [urls], options), dim, options)
         if not new:
             return report_of_append(target, dim, there)
         recipe = saved_recipe(target, options)

@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from insitu.combining.member import CombineError, Member
-from insitu.combining.portions import Layout, ranges_without, select_range
+from insitu.combining.portions import Layout, Span, ranges_without, select_range
 from insitu.combining.recipe import Recipe
 from insitu.combining.saved import member_from_tree, tree_from_member
 from insitu.combining.scanning import Job, loader, scan_member, scan_tree
@@ -23,12 +24,13 @@ from insitu.errors import (
     FormatError,
     InsituError,
     NotFoundError,
+    SelectionError,
     SourceError,
     StaleSourceError,
     UnsupportedError,
     VariableError,
 )
-from insitu.model import Source, VirtualArray, VirtualGroup
+from insitu.model import VirtualArray, VirtualGroup
 from insitu.sources import open_source
 from insitu.sources.listing import local_path
 
@@ -115,6 +117,8 @@ def append_member(
         If a file is in the archive but was changed since: refresh the archive.
     CombineError
         If labels along the dimension are in the archive already, or the variables do not fit.
+    SourceError
+        If another writer is faster and there are no labels to order the steps by; nothing is changed.
     """
     from insitu import references
     from insitu.references import AppendReport
@@ -134,16 +138,19 @@ def append_member(
     for _ in range(ATTEMPTS):
         opened = references.open_for_update(target, storage_options=storage_options)
         saved = _saved_member(opened.tree, load, target)
-        new, skipped = _without_known(member, opened.tree, dim, target)
+        recipe = opened.recipe(Recipe)
+        new, skipped = _without_known(member, opened.tree, dim, target, recipe, load)
         if new is None:
             return AppendReport(target, dim, 0, (), skipped)
         _check_labels(saved, new, dim, target)
         added = tuple(source for source in _urls(tree_from_member(new)) if source not in skipped)
-        recipe = opened.recipe(Recipe)
         whole = recipe.join_in_order([saved, new], dim, load)
         tree = tree_from_member(whole, opened.tree.groups)
         if opened.replace(tree, relative=relative):
             return AppendReport(target, dim, new.sizes[dim], added, skipped)
+        if saved.index(dim) is None or new.index(dim) is None:
+            # Without labels nothing tells whether these steps may come behind those of the other writer.
+            raise SourceError("another writer has changed the archive in the meantime", url=target, hint="Try again")
     raise _overtaken(target)
 
 
@@ -265,7 +272,7 @@ def _match(known: Collection[str], url: str, target: str) -> str:
 
 
 def _overtaken(target: str) -> InsituError:
-    return UnsupportedError(
+    return SourceError(
         f"other writers changed the archive {ATTEMPTS} times while this change was made", url=target, hint="Try again"
     )
 
@@ -278,32 +285,42 @@ def _urls(tree: VirtualGroup) -> list[str]:
     return [source.url for source in tree.sources]
 
 
-def _without_known(member: Member, tree: VirtualGroup, dim: str, target: str) -> tuple[Member | None, tuple[str, ...]]:
-    """Return the part of a member whose files are not in a tree yet (None: there is none), and the files that are."""
-    known = {source.url: source for source in tree.sources}
+def _without_known(
+    member: Member, tree: VirtualGroup, dim: str, target: str, recipe: Recipe, load: Any
+) -> tuple[Member | None, tuple[str, ...]]:
+    """Return the part of a member that is not in a tree yet (None: there is none), and the files that are there as a whole.
+
+    Chunks are compared, not names: an archive may hold the first half of a file, and the second half is new to it.
+    """
+    from insitu.references.appending import find_held_steps
+
     new = tree_from_member(member)
-    layout = Layout.of(new)
-    there = tuple(url for url in layout.spans if url in known)
-    for url in there:
-        now: Source = layout.sources[url]
-        reason = known[url].difference(now)
-        if reason is not None:
-            raise StaleSourceError(
-                f"the file is in {target} already, and was changed since: {reason}",
-                url=url,
-                hint=f"Renew it in the archive: insitu refresh {target}",
-            )
-    if not there:
+    known = {name: array for name, array in tree.arrays.items() if dim in array.dims}
+    mine = {name: array for name, array in new.arrays.items() if dim in array.dims}
+    there, elsewhere = find_held_steps(known, mine, dim, member.sizes[dim], target)
+    if not there.any():
         return member, ()
-    if len(there) == len(layout.spans):
-        return None, there
-    if layout.joined_dim() != dim:
+    if (there & elsewhere).any():
         raise CombineError(
-            f"{there[0]} is in the archive already, and the files do not follow each other along {dim!r}"
+            f"step {int(np.argmax(there & elsewhere))} of {dim!r} comes from several files, and {target} has some of them already",
+            hint=COMBINE_ANEW,
         )
-    load = loader(None)
-    pieces = [select_range(member, dim, span) for span in ranges_without(layout, dim, there)]
-    return Recipe(combine="nested").join_in_order(pieces, dim, load), there
+    pieces = [select_range(member, dim, span) for span in _runs(~there)]
+    rest = recipe.join_in_order(pieces, dim, load) if pieces else None
+    added = () if rest is None else _urls(tree_from_member(rest))
+    return rest, tuple(url for url in _urls(new) if url not in added)
+
+
+def _runs(chosen: npt.NDArray[np.bool_]) -> list[Span]:
+    """Return the ranges of steps that are chosen.
+
+    Examples
+    --------
+    >>> _runs(np.array([True, False, True, True]))
+    [(0, 1), (2, 4)]
+    """
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], chosen, [False]]).astype("i1")))
+    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
 
 
 def _check_labels(saved: Member, new: Member, dim: str, target: str) -> None:
@@ -326,18 +343,26 @@ def _check_labels(saved: Member, new: Member, dim: str, target: str) -> None:
 
 
 def known_files(
-    target: str, urls: Sequence[Any], storage_options: Mapping[str, Any] | None = None
+    target: str, urls: Sequence[Any], dim: str, storage_options: Mapping[str, Any] | None = None
 ) -> tuple[list[Any], list[str]]:
-    """Return which files are new to an archive, and which it has already, unchanged: then they need not be scanned.
+    """Return which files are new to an archive that grows along a dimension, and which it has already, unchanged: they need not be scanned.
+
+    An Icechunk repository does not say which files it holds as a whole: all of them count as new, and are compared step by step when they are added.
 
     Raises
     ------
+    SelectionError
+        If the archive does not have the dimension.
     StaleSourceError
-        If one is in the archive and was changed since.
+        If a file is in the archive and was changed since.
     """
     from insitu import references
 
+    if references.kind_of(target) == "icechunk":
+        _check_dim(_open(target, True, storage_options), dim, target)
+        return list(urls), []
     tree = references.open_for_update(target, storage_options=storage_options).tree
+    _check_dim(tree, dim, target)
     known = {source.url: source for source in tree.sources}
     new, there = [], []
     for url in urls:
@@ -354,6 +379,13 @@ def known_files(
             )
         there.append(str(url))
     return new, there
+
+
+def _check_dim(tree: VirtualGroup, dim: str, target: str) -> None:
+    """Refuse a dimension that an archive does not have, unless it is empty."""
+    dims = {name: None for _, array in tree.all_arrays() for name in array.dims}
+    if dims and dim not in dims:
+        raise SelectionError(f"the archive has no dimension {dim!r}", url=target, hint=f"There are: {', '.join(dims)}")
 
 
 # -- keeping it true

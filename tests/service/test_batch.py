@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from insitu import scan
 from insitu.model import Encoding
-from insitu.opening import scan
 from insitu.reducing.storage import chunk_array
 from insitu.reducing.wire import values_from
 from insitu.reducing.wire_array import array_to

@@ -9,6 +9,7 @@ import typer
 from insitu.cli.access import Options, storage_options
 from insitu.cli.progress import bar
 from insitu.cli.screen import plural, problems
+from insitu.errors import SelectionError
 
 __all__ = ["append"]
 
@@ -20,14 +21,16 @@ def append(
     relative: Annotated[bool, typer.Option("--relative", help="URLs relative to the target.")] = False,
     option: Options = None,
 ) -> None:
-    """Scan new files and add them to a saved archive. Files that it has already are left out."""
+    """Scan new files and add them to a saved archive. Files that are there already, unchanged, are skipped."""
     from insitu.archive import Archive
 
-    options = storage_options(option)
-    with bar("files") as progress:
-        done = Archive.open(target, many=False, storage_options=options).append(
-            urls, dim, relative=relative, progress=progress
-        )
-    if done.skipped:
-        problems.print(f"{plural(len(done.skipped), 'file')} already in {target}, left out", markup=False)
-    problems.print(f"{target}: {plural(done.steps, 'step')} of {dim} more", markup=False)
+    archive = Archive.open(target, many=False, storage_options=storage_options(option))
+    try:
+        with bar("files") as progress:
+            done = archive.append(urls, dim, relative=relative, progress=progress)
+    except SelectionError as problem:  # --dim names no dimension of the archive
+        raise typer.BadParameter(str(problem), param_hint="--dim") from None
+    for url in done.skipped:
+        problems.print(f"skipped, already there: {url}", markup=False, soft_wrap=True)
+    what = f"{plural(done.steps, 'step')} of {dim} more" if done.steps else "nothing new"
+    problems.print(f"{target}: {what}", markup=False, soft_wrap=True)

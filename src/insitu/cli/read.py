@@ -93,7 +93,8 @@ def _values(url: str, variable: str, selection: Any, raw: bool, options: dict[st
     tally = Tally()
     values = archive.read(name, selection, decode=not raw, tally=tally)
     if verbose:
-        problems.print(described(variable, archive.array(name), archive.member()), markup=False, soft_wrap=True)
+        array = archive.array(name, decode=not raw)
+        problems.print(described(variable, array, archive.member()), markup=False, soft_wrap=True)
         problems.print(
             f"read | {values.dtype} | {'×'.join(map(str, values.shape)) or 'scalar'} | {plural(tally.chunks, 'chunk')} | "
             f"{plural(tally.requests, 'request')} | {size(tally.bytes_fetched)} fetched, {size(tally.bytes_decoded)} decoded | "

@@ -243,9 +243,18 @@ def _scan(url: Any, job: Job) -> VirtualGroup:
         allow_local=job.allow_local,
         storage_options=job.storage_options,
     )
-    if job.variables is not None and not any(name in group.arrays for name in job.variables):
-        raise VariableError(f"there is none of the variables {', '.join(job.variables)}", url=_name(url))
+    _check_wanted(group, job, _name(url))
     return group
+
+
+def _check_wanted(group: VirtualGroup, job: Job, url: str) -> None:
+    """Refuse a group that has none of the wanted variables: an error that says what there is."""
+    if job.variables is None or any(name in group.arrays for name in job.variables):
+        return
+    shown = ", ".join([*group.arrays][:12]) + (", …" if len(group.arrays) > 12 else "")
+    raise VariableError(
+        f"no variable {', '.join(map(repr, job.variables))}", url=url, hint=f"There are: {shown or 'none'}"
+    )
 
 
 def _scanned(source: ByteSource, job: Job) -> VirtualGroup:
@@ -262,8 +271,7 @@ def _scanned(source: ByteSource, job: Job) -> VirtualGroup:
             return group
         wanted = (*wanted, *sorted(missing))
     group = scan_one(source, job)
-    if job.variables is not None and not any(name in group.arrays for name in job.variables):
-        raise VariableError(f"there is none of the variables {', '.join(job.variables)}", url=source.url)
+    _check_wanted(group, job, source.url)
     return group
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "AppendPlan",
     "AppendReport",
     "Reader",
+    "find_held_steps",
     "held_changed",
     "plan_append",
 ]
@@ -111,7 +112,7 @@ def _plan_group(
     keep = np.ones(length, bool)
     known = {name: array for name, array in old.arrays.items() if dim in array.dims}
     if arrays and known:
-        there, elsewhere = _find_held(known, arrays, dim, length, target)
+        there, elsewhere = find_held_steps(known, arrays, dim, length, target)
         keep &= ~there | elsewhere
         if read is not None:
             plan.ordered |= _compare_labels(old, new, dim, keep, read, target)
@@ -157,7 +158,7 @@ def _urls(array: VirtualArray) -> Iterator[str]:
         yield from (table.sources[number].url for number in sorted(used) if number >= 0)
 
 
-def _find_held(
+def find_held_steps(
     old: Mapping[str, VirtualArray], new: Mapping[str, VirtualArray], dim: str, length: int, target: str
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """For each step of `new`: whether `old` holds bytes of it, and whether it has bytes that `old` does not hold."""
