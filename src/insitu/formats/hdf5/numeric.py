@@ -72,6 +72,10 @@ def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[An
     own = (form == _EXTENDED and here.nmant == 63) or (form == _QUADRUPLE and here.nmant == 112)
     if own and native.itemsize == 16 and order == 0 and offset == 0 and np.little_endian:
         return native, None
+    # The quadruple of ARM machines fills its 16 bytes, so that NumPy can turn them round (the 80 bits of x87 do not).
+    quadruple = own and form == _QUADRUPLE and implied == 2 and sign == 127
+    if quadruple and native.itemsize == 16 and order == 1 and offset == 0 and np.little_endian:
+        return native.newbyteorder(">"), None
     told = {
         "size": size,
         "big": order == 1,
