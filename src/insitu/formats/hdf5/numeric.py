@@ -104,7 +104,7 @@ def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[An
 def _smallest(size: int, exponent: int, mantissa: int, bias: int) -> np.dtype[Any] | None:
     """The smallest float that holds all values, as h5py chooses it."""
     if size > 8:
-        return np.dtype(np.longdouble) if mantissa == 64 and np.finfo(np.longdouble).nmant == 63 else None
+        return np.dtype(np.longdouble) if mantissa == 64 and np.finfo(np.longdouble).nmant in (63, 112) else None
     for name in ("f2", "f4", "f8"):
         info = np.finfo(name)
         if mantissa <= info.nmant and (1 << exponent) - bias - 1 <= info.maxexp and 1 - bias >= info.minexp:
