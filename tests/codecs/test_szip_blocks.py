@@ -23,5 +23,6 @@ def test_szip_blocks_of_every_size(block: int, dtype: str) -> None:
             written.create_dataset("x", data=values, chunks=(4, 13), compression="szip", compression_opts=("nn", block))
         except ValueError as refused:
             pytest.skip(f"h5py does not write it: {refused}")
-    group = insitu.scan(MemorySource(file.getvalue()))
+    source = MemorySource(file.getvalue())
+    group = insitu.scan(source)
     np.testing.assert_array_equal(insitu.read(group, "x"), values)
