@@ -49,6 +49,9 @@ def test_what_is_read_on_suspicion_has_a_limit() -> None:
         def size(self) -> int:
             return size
 
+        def read(self, offset, length):
+            return bytes(length)
+
         def read_many(self, ranges):
             return [bytes(length) for _, length in ranges]
 

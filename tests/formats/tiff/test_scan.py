@@ -390,7 +390,7 @@ def test_without_pyproj_the_number_is_given(tmp_path: Path, monkeypatch: pytest.
     def missing(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(crs.importlib, "import_module", missing)
+    monkeypatch.setattr(crs, "import_before_fork", missing)
     crs._attributes.cache_clear()
     scan._ABOUT.clear()
     try:
