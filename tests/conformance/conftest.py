@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import re
 import warnings
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+import xarray
 
 from conformance.exceptions import NOT_RUN, reason_for
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import xarray.tests.conftest as xarray_fixtures
+
+# xarray's tests change settings of the whole process, in which our other tests run too: files that these leave open would
+# make any later test fail.
+xarray.set_options(warn_for_unclosed_files=False)
+with suppress(ImportError):
+    import dask
+
+    dask.config.config.pop("scheduler", None)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -27,8 +27,7 @@ EXCEPTIONS: dict[str, str] = {
     "test_to_netcdf": NOTHING_TO_CLOSE,
     "TestH5NetCDFDatatreeIO::test_compute_false": BEING_WRITTEN,
     "TestH5NetCDFDatatreeIO::test_phony_dims_warning": OTHER_MESSAGE + "h5netcdf's warning about its own keyword",
-    "virtual:test_open_datatree_unaligned_hierarchy": OTHER_MESSAGE
-    + "insitu's error says which functions open such a file",
+    "test_open_datatree_unaligned_hierarchy": OTHER_MESSAGE + "insitu's error says which functions open such a file",
 }
 
 NOT_RUN = frozenset({BEING_WRITTEN})

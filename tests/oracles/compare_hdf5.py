@@ -45,6 +45,7 @@ MOST_BYTES = 1 << 26
 
 def compare(path: str) -> list[Finding]:
     """Hold one file beside h5py."""
+    _names.clear()
     try:
         oracle = h5py.File(path, "r")
     except OSError as error:
@@ -290,9 +291,9 @@ def _dimension_problem(theirs: h5py.Dataset, array: Any) -> str:
         except (RuntimeError, KeyError, ValueError, OSError):
             return ""
         # A scale that is in neither this group nor one above is no dimension by netCDF's rules.
-        scales = [scale for scale in scales if scale.name and _above(theirs, scale) and _is_scale(scale)]
+        scales = [scale for scale in scales if _above(theirs, _name_of(scale)) and _is_scale(scale)]
         if scales and not any(_named(theirs.parent, shown, scale) for scale in scales):
-            return f"dimension {axis} is {shown!r}, not {scales[0].name!r}"
+            return f"dimension {axis} is {shown!r}, not {_name_of(scales[0])!r}"
     return ""
 
 
@@ -304,10 +305,25 @@ def _is_scale(scale: h5py.Dataset) -> bool:
         return False
 
 
-def _above(dataset: h5py.Dataset, scale: h5py.Dataset) -> bool:
-    """Whether a scale is in the group of a dataset, or in one above it."""
-    folder = str(scale.name).rpartition("/")[0]
-    return str(dataset.name).startswith(f"{folder}/")
+_names: dict[tuple[int, int], str] = {}
+"""Names of the scales of the file that is compared, by their addresses: HDF5 searches the whole file for the name of an object that a reference led to."""
+
+
+def _name_of(scale: h5py.Dataset) -> str:
+    """Return the name of a scale; "" if it has none."""
+    try:
+        found = h5py.h5o.get_info(scale.id)
+    except RuntimeError:  # damaged
+        return ""
+    address = (found.fileno, found.addr)
+    if address not in _names:
+        _names[address] = str(scale.name or "")
+    return _names[address]
+
+
+def _above(dataset: h5py.Dataset, scale: str) -> bool:
+    """Whether a scale of this name is in the group of a dataset, or in one above it."""
+    return bool(scale) and str(dataset.name).startswith(f"{scale.rpartition('/')[0]}/")
 
 
 def _named(group: h5py.Group, name: str, scale: h5py.Dataset) -> bool:

@@ -67,6 +67,12 @@ class Server:
     def __post_init__(self) -> None:
         self.pool = urllib3.PoolManager(maxsize=64, cert_reqs="CERT_NONE")
 
+    def close(self) -> None:
+        """Close the connections, at once: `PoolManager.clear` leaves that to the garbage collector."""
+        for key in self.pool.pools.keys():  # noqa: SIM118  (no dictionary: it cannot be iterated over)
+            self.pool.pools[key].close()
+        self.pool.clear()
+
     def ask(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> Answer:
         response = self.pool.request(
             method, f"{self.url}{path}", body=body, headers=headers or {}, retries=False, redirect=False, timeout=60
@@ -95,7 +101,7 @@ def serving(
         _wait(server)
         yield server
     finally:
-        server.pool.clear()
+        server.close()
         process.send_signal(signal.SIGTERM)
         try:
             process.wait(40)

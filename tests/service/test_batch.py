@@ -150,7 +150,8 @@ def test_tables_travel_in_cbor(server: Server, root: Path, dataset: xr.Dataset) 
     array = scan(root / "batch.nc", decode=False).array("t")
     body = {"jobs": [{"array": array_to(array), "methods": ["max"], "axes": [0]}]}
     answer = server.ask("POST", "/reduce", cbor2.dumps(body), {"Content-Type": "application/cbor"})
-    want = xr.open_dataset(root / "batch.nc", mask_and_scale=False, engine="netcdf4").t.max("time")
+    with xr.open_dataset(root / "batch.nc", mask_and_scale=False, engine="netcdf4") as file:
+        want = file.t.max("time").load()
     np.testing.assert_array_equal(values(answer)["max"], want)
 
 

@@ -8,6 +8,8 @@ import http.server
 import json
 import re
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -215,7 +217,6 @@ def test_a_file_of_tokens_is_read_again(tmp_path: Path) -> None:
 
 def test_clients_with_certificates(tmp_path: Path) -> None:
     """Mutual TLS: who has no certificate of the authority's does not get as far as a request; nothing older than TLS 1.2 is spoken."""
-    import ssl
 
     def openssl(*words: str) -> None:
         made = subprocess.run(["openssl", *words], capture_output=True, check=False, cwd=tmp_path)
@@ -330,20 +331,40 @@ def test_the_names_of_the_metrics_are_documented() -> None:
         assert f"`{name}" in page, name
 
 
-def test_tls(tmp_path: Path) -> None:
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """The options of a server that speaks TLS."""
+    folder = tmp_path_factory.mktemp("certificate")
+    certificate, key = folder / "cert.pem", folder / "key.pem"
     made = subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "1", "-subj", "/CN=localhost"],
         capture_output=True, check=False,
     )  # fmt: skip
     if made.returncode:
         pytest.skip("no openssl to make a certificate")
+    return "--tls-cert", str(certificate), "--tls-key", str(key)
+
+
+@pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")  # nobody signed the certificate
+def test_tls(certified: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"\1\0\0\0")
-    options = ("--tls-cert", str(certificate), "--tls-key", str(key))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a certificate that nobody signed
-        with serving([tmp_path], tmp_path / "log", *options, scheme="https") as server:
-            assert sum_of(server, f"file://{tmp_path}/x").status == 200
+    with serving([tmp_path], tmp_path / "log", *certified, scheme="https") as server:
+        assert sum_of(server, f"file://{tmp_path}/x").status == 200
+
+
+@pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+def test_an_idle_client_with_tls_does_not_hold_the_server(certified: tuple[str, ...], tmp_path: Path) -> None:
+    """A closed TLS connection waits for the client's farewell, which an idle client never sends: the server took 30 s to end."""
+    anybody = ssl.create_default_context()
+    anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
+    with serving([tmp_path], tmp_path / "log", *certified, scheme="https") as server:
+        where = urlsplit(server.url)
+        plain = socket.create_connection((str(where.hostname), int(where.port or 0)))
+        with plain, anybody.wrap_socket(plain) as line:
+            line.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert b" 200 " in line.recv(1000)
+            server.process.send_signal(signal.SIGTERM)
+            assert server.process.wait(15) in (0, -signal.SIGTERM)
 
 
 def test_a_shutdown_waits_for_what_is_under_way(slow: str, tmp_path: Path) -> None:

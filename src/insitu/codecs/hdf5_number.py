@@ -112,11 +112,20 @@ def _float(whole: NDArray[np.uint64], layout: Mapping[str, Any], dtype: np.dtype
 
 
 def _extended(rows: NDArray[np.uint8], layout: Mapping[str, Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The 80 bits of an x87 number in another number of bytes than here."""
+    """The 80 bits of an x87 number: in another number of bytes than here, or as the quadruple of a machine that has no such numbers."""
     form = (layout.get("sign"), list(layout.get("exponent", ())), list(layout.get("mantissa", ())), layout.get("bias"))
     native = np.dtype(np.longdouble)
-    if form != (79, [64, 15], [0, 64], 16383) or dtype.newbyteorder("=") != native or np.finfo(native).nmant != 63:
+    digits = np.finfo(native).nmant
+    if form != (79, [64, 15], [0, 64], 16383) or dtype.newbyteorder("=") != native or digits not in (63, 112):
         raise CodecError(f"numbers of {layout['size']} bytes", codec=NAME)
+    if digits == 112:
+        mantissa = np.ascontiguousarray(rows[:, :8]).view("<u8").reshape(-1)
+        top = np.ascontiguousarray(rows[:, 8:10]).view("<u2").reshape(-1).astype(np.int32)
+        exponent = top & 0x7FFF
+        value = np.ldexp(mantissa.astype(native), np.maximum(exponent, 1) - 16383 - 63)
+        endless = np.where(mantissa << np.uint64(1) == 0, native.type(np.inf), native.type(np.nan))
+        value = np.where(exponent == 0x7FFF, endless, value)
+        return np.where(top >> 15 & 1, -value, value).astype(dtype)
     wide = np.zeros((len(rows), dtype.itemsize), np.uint8)
     wide[:, :10] = rows[:, :10]
     return wide.reshape(-1).view(native).astype(dtype, copy=False)

@@ -14,6 +14,7 @@ import numpy as np
 
 from insitu.codecs.aec import AEC_ANY_BLOCK, AEC_BIG, AEC_PREPROCESS, aec_decoder
 from insitu.codecs.form import Configuration, Data, Form, Octets, Step, octets
+from insitu.codecs.library import need
 from insitu.errors import CodecError
 
 __all__ = ["PARAMETERS", "szip", "szip_decoder"]
@@ -24,6 +25,8 @@ NEAREST_NEIGHBOUR, MOST_SIGNIFICANT_FIRST = 32, 16
 WIDE = (32, 64)
 """Bits of numbers whose bytes are coded as planes, one after the other."""
 MOST_PIXELS = 1 << 16
+AEC_BLOCKS = (8, 16, 32, 64)
+"""Numbers of a block that imagecodecs passes on to libaec; it takes others for the first of these."""
 
 
 def szip_decoder(parameters: Mapping[str, int]) -> Callable[[Octets, int], Octets]:
@@ -42,6 +45,8 @@ def szip_decoder(parameters: Mapping[str, int]) -> Callable[[Octets, int], Octet
     mask, block, bits, line = (parameters[name] for name in PARAMETERS)
     if not 0 < block <= line <= MOST_PIXELS or not (0 < bits <= 24 or bits in WIDE):
         raise CodecError(f"szip of {bits} bits in blocks of {block} and lines of {line}", codec="szip")
+    if block not in AEC_BLOCKS:
+        return _small_block_decoder(parameters)
     interval = -(-line // block)
     flags = AEC_ANY_BLOCK
     flags |= AEC_PREPROCESS if mask & NEAREST_NEIGHBOUR else 0
@@ -63,6 +68,26 @@ def szip_decoder(parameters: Mapping[str, int]) -> Callable[[Octets, int], Octet
         if needed != size:
             whole = whole.reshape(lines, padded)[:, : line * pixel].reshape(-1)[:size]
         return whole if planes == 1 else np.ascontiguousarray(whole.reshape(planes, -1).T).reshape(-1)
+
+    return run
+
+
+def _small_block_decoder(parameters: Mapping[str, int]) -> Callable[[Octets, int], Octets]:
+    """Return a function that decodes streams of blocks that only libaec's szip interface takes.
+
+    It does not say how many bytes it has written. So it writes twice, over different bytes: what differs was never written.
+    """
+    decode = need("szip", ("imagecodecs", "szip_decode"))
+
+    def run(raw: Octets, size: int) -> Octets:
+        rooms = [np.full(size, filling, np.uint8) for filling in (0x00, 0xA5)]
+        for room in rooms:
+            found = decode(raw.tobytes(), out=room, **parameters)
+            if len(found) != size:
+                raise CodecError(f"the stream ends after {len(found)} of {size} bytes", codec="szip")
+        if not np.array_equal(rooms[0], rooms[1]):
+            raise CodecError(f"the stream ends before the {size} bytes that were declared", codec="szip")
+        return rooms[0]
 
     return run
 

@@ -22,6 +22,8 @@ __all__ = ["Door"]
 HEAD_SECONDS = 20.0
 """Until the head of a request is complete, from the connection or the first byte on."""
 HEAD_BYTES = 64 << 10
+FAREWELL_SECONDS = 1.0
+"""For which a client may take its leave when the server ends."""
 TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: 67\r\n\r\n"
     b'{"error": {"message": "the head of the request is too large here"}}'
@@ -56,6 +58,16 @@ class Door(Protocol):
         elif self._came > HEAD_BYTES and not self.transport.is_closing():
             self.transport.write(TOO_LARGE)
             self.transport.close()
+
+    def shutdown(self) -> None:
+        """Close the connection when the server ends: at once if it is idle, else behind the answer.
+
+        A closed TLS connection waits for the client's farewell, and a client that keeps an idle connection sends none: it would hold the server for the
+        whole time that unfinished answers get.
+        """
+        super().shutdown()
+        if self.transport.is_closing():
+            self.loop.call_later(FAREWELL_SECONDS, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Somebody has left."""

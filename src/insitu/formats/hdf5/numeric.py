@@ -72,6 +72,10 @@ def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[An
     own = (form == _EXTENDED and here.nmant == 63) or (form == _QUADRUPLE and here.nmant == 112)
     if own and native.itemsize == 16 and order == 0 and offset == 0 and np.little_endian:
         return native, None
+    # The quadruple of ARM machines fills its 16 bytes, so that NumPy can turn them round (the 80 bits of x87 do not).
+    quadruple = own and form == _QUADRUPLE and implied == 2 and sign == 127
+    if quadruple and native.itemsize == 16 and order == 1 and offset == 0 and np.little_endian:
+        return native.newbyteorder(">"), None
     told = {
         "size": size,
         "big": order == 1,
@@ -100,7 +104,7 @@ def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[An
 def _smallest(size: int, exponent: int, mantissa: int, bias: int) -> np.dtype[Any] | None:
     """The smallest float that holds all values, as h5py chooses it."""
     if size > 8:
-        return np.dtype(np.longdouble) if mantissa == 64 and np.finfo(np.longdouble).nmant == 63 else None
+        return np.dtype(np.longdouble) if mantissa == 64 and np.finfo(np.longdouble).nmant in (63, 112) else None
     for name in ("f2", "f4", "f8"):
         info = np.finfo(name)
         if mantissa <= info.nmant and (1 << exponent) - bias - 1 <= info.maxexp and 1 - bias >= info.minexp:
