@@ -99,6 +99,28 @@ def test_writers_at_the_same_time(exchange: str, tmp_path: Path) -> None:
     assert [name for name in os.listdir(path.parent) if name.endswith(".old")] == []
 
 
+def test_another_writer_gets_in_between_the_two_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was moved aside is removed if another writer's directory took its place meanwhile."""
+    folder = tmp_path / "d"
+    for name in ("x", "made", "other"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "name").write_text(name)
+    monkeypatch.setattr(directory_swap, "_exchange", lambda path, other: False)
+    rename, other_writer = os.rename, [True]
+
+    def interrupted(source: str, target: str) -> None:
+        if target.endswith("/x") and source.endswith("/made") and other_writer:
+            other_writer.clear()
+            rename(folder / "other", folder / "x")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", interrupted)
+    directory_swap.replace_directory(str(folder / "x"), str(folder / "made"))
+    assert (folder / "x" / "name").read_text() == "made"
+    assert (folder / "made" / "name").read_text() == "other"
+    assert sorted(os.listdir(folder)) == ["made", "x"]
+
+
 def test_an_old_directory_stays_if_the_new_one_fails(
     exchange: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

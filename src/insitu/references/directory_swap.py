@@ -9,6 +9,7 @@ writer puts it back.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -65,9 +66,9 @@ def find_set_aside(path: str) -> str | None:
     pattern = re.compile(re.escape(name) + r"\.[0-9a-f]{8}\.old")
     try:
         found = [os.path.join(folder, entry) for entry in os.listdir(folder or ".") if pattern.fullmatch(entry)]
-    except OSError:
+        return max(found, key=lambda old: (os.lstat(old).st_mtime_ns, old), default=None)
+    except OSError:  # the folder does not exist, or another writer has just put the directory back
         return None
-    return max(found, key=lambda old: (os.lstat(old).st_mtime_ns, old), default=None)
 
 
 def remove_directory(path: str) -> None:
@@ -113,8 +114,11 @@ def _move_aside(path: str, made: str) -> None:
     except OSError:
         if not os.path.lexists(path):
             os.rename(old, path)
+        elif os.path.lexists(old):  # another writer's directory is there: this one has been replaced
+            remove_directory(old)
         raise
-    os.rename(old, made)  # its name says that it may be removed, and readers pass it by
+    with contextlib.suppress(FileNotFoundError):  # another writer took it for one that a dead writer had left
+        os.rename(old, made)  # its name says that it may be removed, and readers pass it by
 
 
 def _sync(folder: str) -> None:
