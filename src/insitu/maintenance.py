@@ -143,7 +143,7 @@ def append_member(
         if new is None:
             return AppendReport(target, dim, 0, (), skipped)
         _check_labels(saved, new, dim, target)
-        added = tuple(source for source in _urls(tree_from_member(new)) if source not in skipped)
+        added = tuple(source for source in _urls(new) if source not in skipped)
         whole = recipe.join_in_order([saved, new], dim, load)
         tree = tree_from_member(whole, opened.tree.groups)
         if opened.replace(tree, relative=relative):
@@ -281,8 +281,9 @@ def _saved_member(tree: VirtualGroup, load: Any, url: str) -> Member:
     return member_from_tree(tree, Job().how, load, url=url)
 
 
-def _urls(tree: VirtualGroup) -> list[str]:
-    return [source.url for source in tree.sources]
+def _urls(member: Member) -> list[str]:
+    """Return the files that a member has a part of. Chunk tables may name more: they share lists of sources."""
+    return list(Layout.of(tree_from_member(member)).spans)
 
 
 def _without_known(
@@ -307,8 +308,8 @@ def _without_known(
         )
     pieces = [select_range(member, dim, span) for span in _runs(~there)]
     rest = recipe.join_in_order(pieces, dim, load) if pieces else None
-    added = () if rest is None else _urls(tree_from_member(rest))
-    return rest, tuple(url for url in _urls(new) if url not in added)
+    added = () if rest is None else _urls(rest)
+    return rest, tuple(url for url in _urls(member) if url not in added)
 
 
 def _runs(chosen: npt.NDArray[np.bool_]) -> list[Span]:
@@ -361,9 +362,12 @@ def known_files(
     if references.kind_of(target) == "icechunk":
         _check_dim(_open(target, True, storage_options), dim, target)
         return list(urls), []
-    tree = references.open_for_update(target, storage_options=storage_options).tree
+    opened = references.open_for_update(target, storage_options=storage_options)
+    tree = opened.tree
     _check_dim(tree, dim, target)
-    known = {source.url: source for source in tree.sources}
+    named = {source.url for source in tree.sources}.intersection(map(str, urls))
+    # A store names files that were dropped, too. And one that was cut out of a dataset may have a part of a file.
+    known = Layout.of(tree).sources if named and opened.recipe_document is not None else {}
     new, there = [], []
     for url in urls:
         if str(url) not in known:

@@ -156,9 +156,9 @@ def _cases() -> list[Any]:
 class TestEveryWay:
     def test_read(self, archives: Any, kind: str, form: str) -> None:
         url, expected = archives(kind, form)
-        _same(insitu.read(url, "v", decode=False), expected.v.values)
-        _same(insitu.read(url, "v", np.s_[1:, ::2], decode=False), expected.v.values[1:, ::2])
-        _same(insitu.read(url, "time", decode=False), expected.time.values)
+        _same(insitu.read(url, "v"), expected.v.values)
+        _same(insitu.read(url, "v", np.s_[1:, ::2]), expected.v.values[1:, ::2])
+        _same(insitu.read(url, "time"), expected.time.values)
 
     def test_dataset(self, archives: Any, kind: str, form: str) -> None:
         url, expected = archives(kind, form)
@@ -172,7 +172,7 @@ class TestEveryWay:
             pytest.skip("no numbers")
         for method in ("mean", "min", "max", "sum", "count"):
             wanted = getattr(expected.v.astype("f8"), method)("time").values
-            _near(insitu.reduce(url, "v", method, dim="time", decode=False), wanted)
+            _near(insitu.reduce(url, "v", method, dim="time"), wanted)
 
     def test_command_line(self, archives: Any, kind: str, form: str, tmp_path: Path) -> None:
         url, expected = archives(kind, form)

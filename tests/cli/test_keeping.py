@@ -51,7 +51,7 @@ def test_convert(tmp_path: Path) -> None:
 
 def test_check_and_refresh(tmp_path: Path) -> None:
     path = make(tmp_path / "a.h5", 0)
-    save(scan(path, decode=False), tmp_path / "x.insitu")
+    save(scan(path), tmp_path / "x.insitu")
     assert insitu("check", tmp_path / "x.insitu").stdout.strip() == "1 source: 1 ok"
     assert "nothing changed" in insitu("refresh", tmp_path / "x.insitu").stdout
     make(path, 100)

@@ -60,12 +60,20 @@ def one_element(array: VirtualArray) -> np.ndarray:
     return unpack(raw, tile.packings[0])
 
 
+NANOSECONDS = {"day": 86400e9, "d": 86400e9, "hou": 3600e9, "h": 3600e9, "min": 60e9, "sec": 1e9, "mil": 1e6, "mic": 1e3, "nan": 1}
+"""By the first letters of a unit."""
+
+
 def lost(values: np.ndarray, attributes: dict[str, Any], times: np.ndarray) -> bool:
     """Whether xarray let times overflow in silence, as it does when others are NaN or have a fraction; we raise."""
     if times.dtype.kind not in "mM":
         return False
-    fill = attributes.get("_FillValue")
-    return int(np.isnat(times).sum()) > int(((values != values) | (values == fill)).sum())
+    missing = (values != values) | (values == attributes.get("_FillValue"))
+    # What overflows becomes NaT on some processors, and the largest time on others.
+    length = NANOSECONDS[str(attributes["units"]).partition(" ")[0].lower()[:3]]
+    numbers = np.where(missing, 0, values.astype("f8") * attributes.get("scale_factor", 1))
+    too_large = bool(missing.any()) and bool((np.abs(numbers) * length >= 2.0**63).any())
+    return too_large or int(np.isnat(times).sum()) > int(missing.sum())
 
 
 def check(values: np.ndarray, attributes: dict[str, Any], **options: Any) -> None:

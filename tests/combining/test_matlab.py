@@ -195,7 +195,7 @@ def test_groups_that_only_matlab_has(path: Path) -> None:
 
 
 def test_a_saved_scan_means_what_the_file_means(path: Path, tmp_path: Path) -> None:
-    references.save(insitu.scan(path, decode=False), str(tmp_path / "x.insitu"))
+    references.save(insitu.scan(path), str(tmp_path / "x.insitu"))
     again = insitu.open_dataset(tmp_path / "x.insitu").load()
     xr.testing.assert_identical(again, insitu.open_dataset(path).load())
     assert insitu.open_dataset(tmp_path / "x.insitu", group="struct")["name"].item() == "inner"

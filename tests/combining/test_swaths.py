@@ -134,7 +134,7 @@ def test_a_saved_swath_keeps_its_coordinates(limb: Path, tmp_path: Path) -> None
 
 
 def test_a_saved_scan_means_what_the_file_means(limb: Path, tmp_path: Path) -> None:
-    references.save(insitu.scan(limb, decode=False), str(tmp_path / "x.insitu"))
+    references.save(insitu.scan(limb), str(tmp_path / "x.insitu"))
     again = insitu.open_dataset(tmp_path / "x.insitu", group=DATA)
     xr.testing.assert_identical(again.load(), insitu.open_dataset(limb, group=DATA).load())
     assert set(insitu.open_datatree(tmp_path / "x.insitu")[DATA].coords) == set(again.coords)

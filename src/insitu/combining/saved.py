@@ -6,6 +6,7 @@ numbers with the packing that decodes them again. So a saved array always has th
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -53,7 +54,7 @@ def tree_from_member(member: Member, groups: Mapping[str, VirtualGroup] | None =
 def array_from_variable(name: str, variable: Variable) -> VirtualArray:
     """Return a variable as a virtual array, with its attributes and its encoding."""
     data = variable.data
-    array = data if isinstance(data, VirtualArray) else _array_from_values(name, data, variable.encoding)
+    array = data if isinstance(data, VirtualArray) else _array_from_values(name, data)
     return replace(
         array,
         dims=variable.dims,
@@ -62,7 +63,7 @@ def array_from_variable(name: str, variable: Variable) -> VirtualArray:
     )
 
 
-def _array_from_values(name: str, values: npt.NDArray[Any], encoding: Mapping[str, Any]) -> VirtualArray:
+def _array_from_values(name: str, values: npt.NDArray[Any]) -> VirtualArray:
     carried = in_memory(values)
     if carried is not None:
         return carried
@@ -74,8 +75,8 @@ def _array_from_values(name: str, values: npt.NDArray[Any], encoding: Mapping[st
             return replace(texts, dtype=np.dtype(object))
         if all(_is_text_or_missing(value) for value in flat):
             return _array_of_texts(values)
-        if values.size and all(hasattr(value, "calendar") for value in flat):
-            return _array_of_dates(values, encoding)
+        if values.size and all(_calendar(value) is not None for value in flat):
+            return _array_of_dates(name, values)
     raise UnsupportedError(
         f"values of {values.dtype} in memory cannot be kept with references",
         variable=name,
@@ -98,15 +99,21 @@ def _array_of_texts(values: npt.NDArray[Any]) -> VirtualArray:
     return replace(array, attributes={})
 
 
-def _array_of_dates(values: npt.NDArray[Any], encoding: Mapping[str, Any]) -> VirtualArray:
+def _calendar(value: Any) -> str | None:
+    """Return the calendar of a date; None if it is something else. Dates of Python and pandas are of the standard one."""
+    return "standard" if isinstance(value, datetime.datetime) else getattr(value, "calendar", None)
+
+
+def _array_of_dates(name: str, values: npt.NDArray[Any]) -> VirtualArray:
     """Return dates of cftime as numbers that decode to them."""
     from cftime import date2num  # needed only for calendars that NumPy does not have
 
-    calendars = {value.calendar for value in values.reshape(-1)}
+    calendars = {str(_calendar(value)) for value in values.reshape(-1)}
     if len(calendars) > 1:
         raise UnsupportedError(
             f"the dates are of several calendars: {', '.join(sorted(calendars))}",
-            hint="Convert them to one calendar first: Dataset.convert_calendar",
+            variable=name,
+            hint="Drop the variable, or save the files of each calendar apart",
         )
     (calendar,) = calendars
     # Microseconds are the resolution of cftime: every date comes back as it was.

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from insitu.codecs import numbers
 from insitu.codecs.cf import MARKS
@@ -137,11 +138,18 @@ def _without_repetition(array: VirtualArray, load: Load) -> VirtualArray:
         each = array.take(dimension, axis.begin(np.arange(axis.count)))
         if each.nbytes > COMPARED_BYTES:
             continue
-        values = np.moveaxis(load([each])[0], dimension, 0)
-        first = np.broadcast_to(values[:1], values.shape)
-        if np.array_equal(values, first, equal_nan=values.dtype.kind in "fcmM"):
+        if _repeats(np.moveaxis(load([each])[0], dimension, 0)):
             array = array.take(dimension, [0]).drop(dimension)
     return array
+
+
+def _repeats(values: npt.NDArray[Any]) -> bool:
+    """Return whether all values along the first dimension are the same."""
+    first = np.broadcast_to(values[:1], values.shape)
+    try:
+        return np.array_equal(values, first, equal_nan=values.dtype.kind in "fcmM")
+    except TypeError:  # dates of several calendars do not compare
+        return False
 
 
 def _can_be_said(array: VirtualArray) -> bool:
