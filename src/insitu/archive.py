@@ -150,6 +150,7 @@ class Archive:
             variables=names,
             format=format,
             decoding=how,
+            unknown=None if finish is None else "it was opened with preprocess=, a function, which cannot be kept",
             **combining,
         )
         many = is_many(urls) if many is None else many
@@ -338,7 +339,7 @@ class Archive:
         how.setdefault("storage_options", self.job.storage_options)
         save_tree(self.tree, target, recipe=self.recipe_to_save(), **how)
 
-    def recipe_to_save(self) -> Recipe:
+    def recipe_to_save(self) -> Recipe | None:
         """Return how the archive came about, with the files that were scanned; of a saved archive, what was saved with it."""
         if is_saved_tree(self.location):
             return saved_recipe(os.fspath(self.location), self.job.storage_options)
@@ -373,7 +374,7 @@ class Archive:
         new, there = known_files(target, found_paths(urls if is_many(urls) else [urls], options), dim, options)
         if not new:
             return report_of_append(target, dim, there)
-        recipe = saved_recipe(target, options)
+        recipe = saved_recipe(target, options) or Recipe()
         files = Archive.open(
             new, parallel=parallel, progress=progress, storage_options=options, **recipe.open_options(dim)
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]
 ATTEMPTS = 20
 """How often an update is made anew because another writer was faster."""
+UNDECODED = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned", "units", "calendar")
+"""Attributes that say how stored values are meant; of variables that were decoded, only units of measurement are left."""
 COMBINE_ANEW = "Combine the archive anew: insitu.open_mfdataset(...), then save"
 
 
@@ -142,9 +145,13 @@ def append_member(
         new, skipped = _without_known(member, opened.tree, dim, target, recipe, load)
         if new is None:
             return AppendReport(target, dim, 0, (), skipped)
-        _check_labels(saved, new, dim, target)
+        _check_fit(saved, new, dim, target)
         added = tuple(source for source in _urls(new) if source not in skipped)
-        whole = recipe.join_in_order([saved, new], dim, load)
+        try:
+            whole = recipe.join_in_order([saved, new], dim, load)
+        except CombineError as problem:
+            message = f"the files do not fit with those of {target}: {problem.message}"
+            raise CombineError(message, url=next(iter(added), None), hint=problem.hint or COMBINE_ANEW) from problem
         tree = tree_from_member(whole, opened.tree.groups)
         if opened.replace(tree, relative=relative):
             return AppendReport(target, dim, new.sizes[dim], added, skipped)
@@ -255,12 +262,12 @@ def report_of_append(target: str, dim: str, skipped: Sequence[str]) -> AppendRep
     return AppendReport(target, dim, 0, (), tuple(skipped))
 
 
-def saved_recipe(target: str, storage_options: Mapping[str, Any] | None = None) -> Recipe:
-    """Return how the files of a saved archive were combined; xarray's defaults if that is not known."""
+def saved_recipe(target: str, storage_options: Mapping[str, Any] | None = None) -> Recipe | None:
+    """Return how the files of a saved archive were combined; None if that was not saved with it."""
     from insitu import references
 
     document = references.recipe_of(target, storage_options=storage_options)
-    return Recipe() if document is None else Recipe.from_document(document)
+    return None if document is None else Recipe.from_document(document)
 
 
 def _match(known: Collection[str], url: str, target: str) -> str:
@@ -324,23 +331,28 @@ def _runs(chosen: npt.NDArray[np.bool_]) -> list[Span]:
     return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
 
 
-def _check_labels(saved: Member, new: Member, dim: str, target: str) -> None:
-    """Refuse labels that are in the archive already, or that lie between those of it."""
+def _check_fit(saved: Member, new: Member, dim: str, target: str) -> None:
+    """Refuse labels that are in the archive already or that break its order, and stored values that are packed differently."""
+    from insitu.references.appending import check_new_labels
+
     old, fresh = saved.index(dim), new.index(dim)
-    if old is None or fresh is None or not len(old) or not len(fresh):
-        return
-    try:
-        there = np.isin(fresh, old)
-        between = fresh[(fresh > old.min()) & (fresh < old.max())]
-    except TypeError:  # dates of different calendars do not compare: combining them says so
-        return
-    if there.any() or len(between):
-        first = fresh[there][0] if there.any() else between[0]
-        what = "is in the archive already" if there.any() else "lies between labels of the archive"
-        raise CombineError(
-            f"the label {first} of {dim!r} {what} ({target} has {old.min()} to {old.max()})",
-            hint="Append only what follows, take the old file out with `insitu drop`, or combine the archive anew",
-        )
+    if old is not None and fresh is not None and len(old) and len(fresh):
+        with suppress(TypeError):  # dates of different calendars do not compare: combining them says so
+            check_new_labels(
+                np.asarray(old), np.asarray(fresh), tree_from_member(new).arrays, dim, target, may_precede=True
+            )
+    for name, variable in new.variables.items():
+        there = saved.variables.get(name)
+        if there is None or dim not in variable.dims:
+            continue
+        for key in UNDECODED:
+            one, other = there.attributes.get(key), variable.attributes.get(key)
+            counts = key != "units" or " since " in f"{one} {other}"
+            if counts and repr(one) != repr(other):
+                raise CombineError(
+                    f"{key} of {name!r} is {one} in {target}, and {other} in what is to be added: stored values of both cannot be one variable",
+                    hint="Open and save the files decoded, as insitu.open_dataset does",
+                )
 
 
 def known_files(
@@ -447,7 +459,8 @@ def refresh(
 ) -> Report:
     """Scan again the sources that changed, and combine them with the rest of the archive as they are now.
 
-    Everything that a file says is renewed: where its chunks lie, encodings, packings, attributes, labels, its length.
+    Everything that a file says is renewed: where its chunks lie, encodings, packings, attributes, labels, its length. An insitu store knows how it was
+    combined; references of other tools keep the variables that they have.
 
     Returns
     -------
@@ -475,10 +488,19 @@ def refresh(
                 finding.reason, url=finding.source.url, hint=f"Bring it back, or take it out: insitu drop {url} FILE"
             )
     changed = {finding.source.url for finding in suspects}
-    recipe = Recipe() if update is None else update.recipe(Recipe)
+    known = update is not None and update.recipe_document is not None
+    recipe = update.recipe(Recipe) if update is not None else Recipe()
+    if recipe.unknown is not None:
+        raise StaleSourceError(
+            f"{url} cannot be made again from its files: {recipe.unknown}", url=min(changed), hint=COMBINE_ANEW
+        )
     job = Job(recipe.decoding_options(), storage_options=storage_options, allow_local=allow_local)
     try:
-        fresh = {path: _renew(member, path, changed, recipe, job) for path, member in scan_tree(url, job)}
+        fresh = {}
+        for path, member in scan_tree(url, job):
+            fresh[path] = _renew(member, path, changed, recipe, job)
+            if not known and fresh[path] is not member:
+                fresh[path] = _only_known(fresh[path], member, changed)
         renewed = nest_groups({path: tree_from_member(member) for path, member in fresh.items()})
         if update is None:
             save_tree(renewed, url, format=forms.format_of(url), storage_options=storage_options)
@@ -533,6 +555,48 @@ def _renew(member: Member, path: str, changed: Collection[str], recipe: Recipe, 
         parts += kept
         whole = recipe.join_in_order([part for _, part in sorted(parts, key=lambda item: item[0])], dim, load)
     return _with_computed(whole, member, layout)
+
+
+def _only_known(renewed: Member, before: Member, changed: Collection[str]) -> Member:
+    """Return the variables of a renewed group that were saved, if they can be told to be made of the files in the plain way.
+
+    References of other tools, and trees that a program made, do not say how they came about: they may show the steps of a file in another order.
+
+    Raises
+    ------
+    CombineError
+        If they are not.
+    """
+    for name, variable in before.variables.items():
+        old, new = variable.data, renewed.variables[name].data if name in renewed.variables else None
+        if not isinstance(old, VirtualArray) or changed.isdisjoint(source.url for source in old.sources):
+            continue
+        if new is None or renewed.variables[name].dims != variable.dims:
+            raise CombineError(f"it has no variable {name!r} with the dimensions {', '.join(variable.dims)} now")
+        if isinstance(new, VirtualArray) and not _are_in_same_order(old, new):
+            raise CombineError(f"the chunks of {name!r} lie in another order than in what was saved")
+    return renewed.renewed({name: renewed.variables[name] for name in before.variables})
+
+
+def _are_in_same_order(old: VirtualArray, new: VirtualArray) -> bool:
+    """Return whether the chunks of two arrays lie in the same order in their files, or both in their own order if they are cut differently."""
+    one, other = _order(old), _order(new)
+    if one.shape == other.shape:
+        return np.array_equal(one, other)
+    return all(np.array_equal(order, np.arange(order.size)) for order in (one, other))
+
+
+def _order(array: VirtualArray) -> npt.NDArray[np.intp]:
+    """Return the rank of each stored chunk of an array among those of it, by place in its file."""
+    places = []
+    for tile in array.tiles:
+        shape = tuple(tile.chunks.shape)
+        total = int(np.prod(shape, dtype=object))
+        rows = tile.chunks.locate(list(np.unravel_index(np.arange(total), shape)) if shape else [])
+        stored = np.asarray(rows.source) >= 0
+        places.append(np.stack([np.asarray(rows.source)[stored], np.asarray(rows.offset)[stored]]))
+    source, offset = np.concatenate(places, 1)
+    return np.argsort(np.lexsort((offset, source)))
 
 
 def _check_disjoint(members: Sequence[Member], dim: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.errors import InsituError
+from insitu.errors import ModelError
 from insitu.model import Axis, Columns, Encoding, GroupDetails, Tile, VirtualArray
 
 __all__ = ["CombineError", "Load", "Member", "Variable", "in_memory"]
@@ -22,7 +22,7 @@ Load = Callable[[list[VirtualArray]], list[npt.NDArray[Any]]]
 """Reads the values of arrays, all at once."""
 
 
-class CombineError(InsituError, ValueError):
+class CombineError(ModelError):
     """The files do not make one dataset in the way that was asked for."""
 
 

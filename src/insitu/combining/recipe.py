@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,6 +53,8 @@ class Recipe:
     """Keywords of decoding that are not xarray's defaults."""
     files: tuple[str, ...] = ()
     """What was scanned, where that is not the sources of the chunks: members of archives, documents that describe other files."""
+    unknown: str | None = None
+    """Why the archive cannot be made again from its files, if it cannot."""
 
     def rules(self, load: Load) -> Rules:
         """Return the rules by which variables are joined and compared."""
@@ -122,13 +124,18 @@ class Recipe:
         nested = {"combine": "nested", "concat_dim": dim} if self.combine == "nested" else {}
         return {**rules, **about, **nested, **self.decoding}
 
-    def to_document(self) -> dict[str, Any] | None:
-        """Return the recipe as plain values; None if it holds what cannot be written as text (functions, arrays)."""
-        document = {key: value for key, value in asdict(self).items() if value is not DEFAULT and value is not None}
-        for name in ("decoding", "files"):
-            if not document[name]:
-                del document[name]
-        return document if _is_plain(document) else None
+    def to_document(self) -> dict[str, Any]:
+        """Return the recipe as plain values; one that holds what cannot be written as text (functions, arrays) is unknown then."""
+        document = {item.name: getattr(self, item.name) for item in fields(self)}
+        document |= {"decoding": dict(self.decoding)}
+        document = {key: value for key, value in document.items() if not _is_left_out(value)}
+        lost = [name for name, value in document.items() if not _is_plain(value)]
+        if not lost:
+            return document
+        kept = {key: value for key, value in document.items() if key not in lost}
+        within = [name for name, value in self.decoding.items() if not _is_plain(value)]
+        names = ", ".join(f"{name}=" for name in [*lost, *within] if name != "decoding")
+        return {**kept, "unknown": f"it was opened with {names}, whose value cannot be kept"}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Recipe:
@@ -164,7 +171,8 @@ def _expand(member: Member, dim: str, model: Mapping[str, tuple[str, ...]]) -> M
         dims = model.get(name, ())
         if dim in variable.dims or dim not in dims or tuple(d for d in dims if d != dim) != variable.dims:
             continue
-        at, length, data = dims.index(dim), member.sizes[dim], variable.data
+        # A file that has the dimension not at all is one step of it.
+        at, length, data = dims.index(dim), member.sizes.get(dim, 1), variable.data
         if isinstance(data, VirtualArray):
             data = data.expand_dims(at, dim, length)
         else:
@@ -180,6 +188,11 @@ def _dim(dim: Any) -> ConcatDim:
     if hasattr(dim, "dims") and hasattr(dim, "values"):  # a DataArray or a Variable
         return str(dim.dims[0]), np.asarray(dim.values)
     return str(getattr(dim, "name", None) or "concat_dim"), np.asarray(dim)
+
+
+def _is_left_out(value: Any) -> bool:
+    """Return whether a value goes without saying."""
+    return value is None or value is DEFAULT or (isinstance(value, (tuple, Mapping)) and not value)
 
 
 def _is_plain(value: Any) -> bool:

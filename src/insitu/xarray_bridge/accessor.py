@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray
 
-from insitu.archive import Archive
 from insitu.combining.report import Report, Survey
 from insitu.combining.saved import tree_from_member
 from insitu.maintenance import append_member, save_tree
@@ -22,6 +21,7 @@ from insitu.xarray_bridge.distributions import histogram, quantile
 from insitu.xarray_bridge.grouping import Grouped
 from insitu.xarray_bridge.lazy import LazyArray
 from insitu.xarray_bridge.ordinary import behind, dataset_name, stored_name
+from insitu.xarray_bridge.origin import Origin, recipe_of
 from insitu.xarray_bridge.reductions import statistics_of, streams
 from insitu.xarray_bridge.weighing import Weighted
 
@@ -37,12 +37,12 @@ class InsituAccessor:
     def __init__(self, dataset: xarray.Dataset) -> None:
         self._dataset = dataset
         self.survey: Survey | None = None
-        self.archive: Archive | None = None
+        self.origin: Origin | None = None
         """What the dataset was opened from, as long as it is that very dataset."""
 
     def __getstate__(self) -> dict[str, Any]:
         # Archives hold open objects, which cannot travel, and all variables, of which a dataset may need a few.
-        return {**self.__dict__, "archive": None}
+        return {**self.__dict__, "origin": None}
 
     def _lazy(self) -> Iterator[tuple[str, LazyArray]]:
         for name, variable in self._dataset.variables.items():
@@ -108,9 +108,16 @@ class InsituAccessor:
         UnsupportedError
             If the format cannot hold some variable: which, because of which files, and what to do.
         """
-        recipe = None if self.archive is None else self.archive.recipe_to_save()
         options = self._options(storage_options)
-        save_tree(self.tree(), target, format=format, mode=mode, recipe=recipe, storage_options=options, **how)
+        save_tree(
+            self.tree(),
+            target,
+            format=format,
+            mode=mode,
+            recipe=recipe_of(self._dataset, self.origin),
+            storage_options=options,
+            **how,
+        )
 
     def append(
         self, target: str | PathLike[str], dim: str, *, storage_options: Mapping[str, Any] | None = None, **how: Any

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import xarray
@@ -23,6 +23,7 @@ from insitu.xarray_bridge.dataset import dataset_of, member_from
 from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
 from insitu.xarray_bridge.lazy import Access
 from insitu.xarray_bridge.opening import access_to, chunked, only_groups
+from insitu.xarray_bridge.origin import Origin
 
 __all__ = ["open_mfdataset"]
 
@@ -147,8 +148,10 @@ def open_mfdataset(
     if chunks is not None:
         dataset = chunked(dataset, chunks)
     dataset.insitu.survey = archive.survey
+    if attrs_file is not None:
+        archive.recipe = replace(archive.recipe, unknown="it was opened with attrs_file=, which is not kept")
     if not computed:
-        dataset.insitu.archive = archive
+        dataset.insitu.origin = Origin.of(dataset, archive)
     return dataset
 
 

@@ -18,6 +18,7 @@ from insitu.sources import displayed
 from insitu.xarray_bridge.dataset import dataset_of, without_conflicts
 from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
 from insitu.xarray_bridge.lazy import Access, LazyArray
+from insitu.xarray_bridge.origin import Origin
 from insitu.xarray_bridge.values import to_dask
 
 __all__ = [
@@ -137,7 +138,7 @@ def dataset_from_archive(
     member = without_conflicts(member) if archive.job.catch else member
     dataset = dataset_of(member, access_to(archive), indexed=create_default_indexes)
     dataset = dataset if chunks is None else chunked(dataset, chunks, inline_array)
-    dataset.insitu.archive = archive
+    dataset.insitu.origin = Origin.of(dataset, archive)
     return dataset
 
 

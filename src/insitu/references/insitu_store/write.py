@@ -166,7 +166,7 @@ class _Saving:
             ours = root.serialised(document)
             if self.before is not None:
                 self._keep_previous()
-            if not self._swapped(ours):
+            if not self._swapped(root.NAME, ours, self.before):
                 self._undo(None)
                 return False
         except BaseException:
@@ -179,16 +179,18 @@ class _Saving:
         """Keep the root that will be replaced, for a rollback."""
         self.older = self.to.read(root.PREVIOUS)
         if self.older != self.before and self.before is not None:
-            self.to.swap(root.PREVIOUS, self.before, self.older)
+            self._swapped(root.PREVIOUS, self.before, self.older)
 
-    def _swapped(self, ours: bytes) -> bool:
-        """Put the root in place; whether it is there now, whatever the answer was."""
+    def _swapped(self, name: str, ours: bytes, before: bytes | None) -> bool:
+        """Put a root in place; whether it is there now, whatever the answer was."""
         try:
             # A store that took the root but whose answer was lost says no when it is asked once more.
-            return self.to.swap(root.NAME, ours, self.before) or self.to.read(root.NAME) == ours
+            return self.to.swap(name, ours, before) or self.to.read(name) == ours
         except SourceError as problem:
-            if self.to.read(root.NAME) != ours:
+            if self.to.read(name) != ours:
                 raise
+            if name != root.NAME:
+                return True
             # It was committed: an error would have the caller do the same again.
             warnings.warn(f"saved, but a step after that failed: {problem}", InsituWarning, stacklevel=2)
             return True
