@@ -378,7 +378,7 @@ class Archive:
         files = Archive.open(
             new, parallel=parallel, progress=progress, storage_options=options, **recipe.open_options(dim)
         )
-        done = append_member(files.member(), target, dim, relative=relative, storage_options=options)
+        done = append_member(files.member(), target, dim, relative=relative, whole_files=True, storage_options=options)
         self._forget()
         return replace(done, skipped=(*there, *done.skipped))
 

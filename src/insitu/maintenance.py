@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.combining.member import CombineError, Member
+from insitu.combining.member import CombineError, Member, Variable
 from insitu.combining.portions import Layout, Span, ranges_without, select_range
 from insitu.combining.recipe import Recipe
 from insitu.combining.saved import member_from_tree, tree_from_member
@@ -108,9 +108,13 @@ def append_member(
     dim: str,
     *,
     relative: bool = False,
+    whole_files: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> AppendReport:
     """Add what files hold to a saved archive, along a dimension.
+
+    The result is what combining all files anew gives. Where only some variables are added, those that do not have the dimension stay as they are; not
+    with `whole_files`, which says that nothing was left out.
 
     Files that are in the archive already, unchanged, are left out; so a command that runs twice does nothing the second time.
 
@@ -147,8 +151,11 @@ def append_member(
             return AppendReport(target, dim, 0, (), skipped)
         _check_fit(saved, new, dim, target)
         added = tuple(source for source in _urls(new) if source not in skipped)
+        constant = {} if whole_files else _constant(saved, new, dim)
+        rest = saved.renewed({name: each for name, each in saved.variables.items() if name not in constant})
         try:
-            whole = recipe.join_in_order([saved, new], dim, load)
+            whole = recipe.join_in_order([rest, new], dim, load)
+            whole = whole.renewed({**whole.variables, **constant}, whole.coords | (saved.coords & constant.keys()))
         except CombineError as problem:
             message = f"the files do not fit with those of {target}: {problem.message}"
             raise CombineError(message, url=next(iter(added), None), hint=problem.hint or COMBINE_ANEW) from problem
@@ -159,6 +166,15 @@ def append_member(
             # Without labels nothing tells whether these steps may come behind those of the other writer.
             raise SourceError("another writer has changed the archive in the meantime", url=target, hint="Try again")
     raise _overtaken(target)
+
+
+def _constant(saved: Member, new: Member, dim: str) -> dict[str, Variable]:
+    """Return the variables of an archive that do not grow along a dimension and that what is added does not have; not labels."""
+    return {
+        name: variable
+        for name, variable in saved.variables.items()
+        if dim not in variable.dims and name not in new.variables and variable.dims != (name,)
+    }
 
 
 def append_tree(
@@ -588,15 +604,15 @@ def _are_in_same_order(old: VirtualArray, new: VirtualArray) -> bool:
 
 def _order(array: VirtualArray) -> npt.NDArray[np.intp]:
     """Return the rank of each stored chunk of an array among those of it, by place in its file."""
-    places = []
+    places: list[tuple[str, int]] = []
     for tile in array.tiles:
         shape = tuple(tile.chunks.shape)
         total = int(np.prod(shape, dtype=object))
         rows = tile.chunks.locate(list(np.unravel_index(np.arange(total), shape)) if shape else [])
         stored = np.asarray(rows.source) >= 0
-        places.append(np.stack([np.asarray(rows.source)[stored], np.asarray(rows.offset)[stored]]))
-    source, offset = np.concatenate(places, 1)
-    return np.argsort(np.lexsort((offset, source)))
+        urls = [tile.chunks.sources[number].url for number in np.asarray(rows.source)[stored].tolist()]
+        places += list(zip(urls, np.asarray(rows.offset)[stored].tolist(), strict=True))
+    return np.argsort(sorted(range(len(places)), key=places.__getitem__))
 
 
 def _check_disjoint(members: Sequence[Member], dim: str) -> None:

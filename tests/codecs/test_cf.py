@@ -60,7 +60,17 @@ def one_element(array: VirtualArray) -> np.ndarray:
     return unpack(raw, tile.packings[0])
 
 
-NANOSECONDS = {"day": 86400e9, "d": 86400e9, "hou": 3600e9, "h": 3600e9, "min": 60e9, "sec": 1e9, "mil": 1e6, "mic": 1e3, "nan": 1}
+NANOSECONDS = {
+    "day": 86400e9,
+    "d": 86400e9,
+    "hou": 3600e9,
+    "h": 3600e9,
+    "min": 60e9,
+    "sec": 1e9,
+    "mil": 1e6,
+    "mic": 1e3,
+    "nan": 1,
+}
 """By the first letters of a unit."""
 
 

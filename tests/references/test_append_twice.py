@@ -18,7 +18,6 @@ from insitu.errors import InsituWarning, ModelError, StaleSourceError
 from insitu.maintenance import append_tree as append
 from insitu.maintenance import check
 from insitu.references import AppendReport, save
-from insitu.references.target import LocalFolder
 
 xr = pytest.importorskip("xarray")
 pytest.importorskip("netCDF4")

@@ -69,7 +69,7 @@ def same(ours: VirtualGroup, theirs: VirtualGroup) -> None:
         assert found.shape == array.shape
         one, other = read_array(found), read_array(array)
         assert one.dtype == other.dtype or one.dtype.newbyteorder("=") == other.dtype.newbyteorder("=")
-        assert one.tolist() == other.tolist(), path
+        assert repr(one.tolist()) == repr(other.tolist()), path
         for name, value in array.attributes.items():
             assert np.asarray(found.attributes[name]).tolist() == np.asarray(value).tolist()
 
@@ -80,10 +80,12 @@ def test_round_trip(archive: Path, tmp_path: Path, name: str) -> None:
     target = tmp_path / name
     save(group, target, **FORMS[name])
     same(opened(target), group)
+    decoded = group if target.suffix == ".insitu" else insitu.scan(archive)
     # … and from there into every other form.
     for other in ("y.json", "y.parq", "y.insitu", "y.parquet"):
         convert(str(target), str(tmp_path / other))
-        same(opened(tmp_path / other), group)
+        # A store of ours holds values as they are meant; the others hold stored ones, and attributes that say how they are meant.
+        same(opened(tmp_path / other), decoded if other == "y.insitu" else group)
 
 
 def test_states_and_tables(archive: Path, tmp_path: Path) -> None:

@@ -187,7 +187,10 @@ def _encode_again(array: VirtualArray, name: str | None, load: Load) -> VirtualA
     _mark_missing_texts(variable)
     encoded = encode_cf_variable(variable, name=name)
     stored = np.asarray(encoded.values)
-    held = in_memory(stored.astype(str) if stored.dtype.kind == "O" else stored)
+    texts = stored.dtype.kind == "O"
+    held = in_memory(stored.astype(str) if texts else stored)
+    if held is not None and texts:
+        held = replace(held, dtype=np.dtype(object))
     if held is None:
         raise UnsupportedError(f"values of {array.dtype} have no stored form", variable=name)
     digits = {key: array.encoding[key] for key in ("least_significant_digit",) if key in array.encoding}

@@ -235,7 +235,9 @@ def _compare_labels(
         return True
     at = np.flatnonzero(keep)
     arrays = {name: _take(array, dim, at) for name, array in new.arrays.items() if dim in array.dims}
-    check_new_labels(np.asarray(read(one)), np.asarray(read(two))[keep], arrays, dim, target, one.attributes.get("units"))
+    check_new_labels(
+        np.asarray(read(one)), np.asarray(read(two))[keep], arrays, dim, target, one.attributes.get("units")
+    )
     return True
 
 
