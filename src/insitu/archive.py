@@ -390,7 +390,8 @@ class Archive:
 
     def check(self, **how: Any) -> Report:
         """Ask every source whether it still is what was scanned: see `insitu.check`."""
-        found: Report = check(self.tree, storage_options=self.job.storage_options, **how)
+        saved = isinstance(self.location, str) and is_saved_tree(self.location)
+        found: Report = check(self.location if saved else self.tree, storage_options=self.job.storage_options, **how)
         return found
 
     def refresh(self, **how: Any) -> Report:

@@ -432,6 +432,8 @@ def check(
 ) -> Report:
     """Ask every source of a set of references whether it still is what was scanned, and look for sources that were added twice.
 
+    Of an insitu store all files are read first, and compared with their checksums.
+
     Parameters
     ----------
     references
@@ -447,9 +449,15 @@ def check(
     120 sources: 119 ok, 1 changed
     changed: s3://bucket/2020-06.nc: its ETag was "a41…" and is now "0f2…"
     """
+    from insitu.references import Report, find_damage, kind_of
     from insitu.references import check as check_tree
 
-    tree = references if isinstance(references, VirtualGroup) else _open(references, allow_local, storage_options)
+    if isinstance(references, VirtualGroup):
+        return check_tree(references, progress=progress, duplicates=True, storage_options=storage_options)
+    url = os.fspath(references)
+    tree = _open(url, allow_local, storage_options)
+    if kind_of(url) == "insitu" and (damaged := find_damage(url, storage_options=storage_options)):
+        return Report((), damaged=damaged)
     return check_tree(tree, progress=progress, duplicates=True, storage_options=storage_options)
 
 
@@ -585,7 +593,7 @@ def _only_known(renewed: Member, before: Member, changed: Collection[str]) -> Me
     """
     for name, variable in before.variables.items():
         old, new = variable.data, renewed.variables[name].data if name in renewed.variables else None
-        if not isinstance(old, VirtualArray) or changed.isdisjoint(source.url for source in old.sources):
+        if not isinstance(old, VirtualArray) or not any(source.url in changed for source in old.sources):
             continue
         if new is None or renewed.variables[name].dims != variable.dims:
             raise CombineError(f"it has no variable {name!r} with the dimensions {', '.join(variable.dims)} now")

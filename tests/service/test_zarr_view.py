@@ -99,9 +99,7 @@ def test_xarray(server: Server, archive: Path, version: int) -> None:
 
 def test_insitu_reads_its_own_view(server: Server, archive: Path) -> None:
     url = address(server, archive) + "/"
-    np.testing.assert_array_equal(
-        insitu.read(url, "t", np.s_[40, :, 3], decode=False), insitu.read(archive, "t", np.s_[40, :, 3], decode=False)
-    )
+    np.testing.assert_array_equal(insitu.read(url, "t", np.s_[40, :, 3]), insitu.read(archive, "t", np.s_[40, :, 3]))
 
 
 @pytest.mark.parametrize("version", [3, 2])

@@ -22,7 +22,7 @@ def check(
     as_text: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
     option: Options = None,
 ) -> None:
-    """Ask every source of a set of references whether it is still what was scanned. Exit code 1 if some are not, or were added twice."""
+    """Ask every source of a set of references whether it is still what was scanned. Exit code 1 if some are not, or were added twice, or if files of the store are damaged."""
     from insitu.maintenance import check as check_references  # Arrow takes long to import: not for `insitu --help`
 
     with bar("sources") as progress:
@@ -35,7 +35,9 @@ def check(
             for finding in report.findings
         ]
         double = [{"url": duplicate.url, "reason": duplicate.reason} for duplicate in report.duplicates]
-        typer.echo(json.dumps({"ok": report.ok, "sources": rows, "duplicates": double}, indent=2))
+        damaged = [{"url": url, "reason": reason} for url, reason in report.damaged]
+        found = {"ok": report.ok, "sources": rows, "duplicates": double, "damaged": damaged}
+        typer.echo(json.dumps(found, indent=2))
     else:
         results.print(str(report), markup=False, soft_wrap=True)
     if not report.ok:

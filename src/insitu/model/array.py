@@ -167,7 +167,8 @@ class VirtualArray:
                 tile = tile.cut(dimension, inner)
                 origins[i, dimension] = at
             tiles[i] = tile
-            if 0 not in tile.shape or len(tiles) == 1:
+            # An empty array keeps the tile that it is all of, and with it what is known of its encoding.
+            if 0 not in tile.shape or (len(tiles) == 1 and tile.shape == shape):
                 keep.append(i)
         return replace(self, shape=shape, tiles=tuple(tiles[i] for i in keep), origins=origins[keep])
 

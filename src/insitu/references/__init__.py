@@ -14,7 +14,7 @@ from insitu.references.saving import (
     read_document,
     save,
 )
-from insitu.references.updating import open_for_update, recipe_of, rollback_store
+from insitu.references.updating import find_damage, open_for_update, recipe_of, rollback_store
 
 __all__ = [
     "FORMATS",
@@ -22,6 +22,7 @@ __all__ = [
     "Renaming",
     "Report",
     "check",
+    "find_damage",
     "format_of",
     "is_repository",
     "is_store",

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from insitu.errors import UnsupportedError
+from insitu.errors import InsituError, UnsupportedError
 from insitu.model import VirtualGroup
 from insitu.references.explicit import explicit
 from insitu.references.insitu_store import StoreUpdate, open_store, restore_previous
 from insitu.references.saving import kind_of
 from insitu.references.urls import absolute, relative_to
 
-__all__ = ["Update", "open_for_update", "recipe_of", "rollback_store"]
+__all__ = ["Update", "find_damage", "open_for_update", "recipe_of", "rollback_store"]
 
 
 @dataclass(slots=True, eq=False)
@@ -63,6 +63,18 @@ def recipe_of(url: str, *, storage_options: Mapping[str, Any] | None = None) -> 
         return None
     recipe: Mapping[str, Any] | None = open_store(url, storage_options=storage_options).document.get("recipe")
     return recipe
+
+
+def find_damage(url: str, *, storage_options: Mapping[str, Any] | None = None) -> tuple[tuple[str, str], ...]:
+    """Read every file of an insitu store, and return those that do not have their checksums: their URLs, and what is wrong."""
+    opened = open_store(url, storage_options=storage_options)
+    found = []
+    for part in (*opened.sources.parts, *opened.chunks):
+        try:
+            part.verify()
+        except InsituError as problem:
+            found.append((part.url, problem.message))
+    return tuple(found)
 
 
 def rollback_store(url: str, *, storage_options: Mapping[str, Any] | None = None) -> None:

@@ -90,7 +90,7 @@ def writers(folder: Path, suffix: str) -> dict[str, tuple[Callable[[Path], Any],
         return open_mfdataset([str(folder / name) for name in names], combine="nested", concat_dim="time")
 
     def saved(target: Path) -> None:
-        save(insitu.scan(one, variables=["t"], decode=False), target)
+        save(insitu.scan(one, variables=["t"]), target)
 
     def resumed(target: Path) -> None:
         from typer.testing import CliRunner
@@ -104,8 +104,8 @@ def writers(folder: Path, suffix: str) -> dict[str, tuple[Callable[[Path], Any],
             raise RuntimeError(done.output) from done.exception
 
     return {
-        "save": (saved, lambda target: save(insitu.scan(two, variables=["t"], decode=False), target)),
-        "append": (saved, lambda target: append(insitu.scan(two, variables=["t"], decode=False), target, "time").steps),
+        "save": (saved, lambda target: save(insitu.scan(two, variables=["t"]), target)),
+        "append": (saved, lambda target: append(insitu.scan(two, variables=["t"]), target, "time").steps),
         "refresh": (saved, lambda target: (write_file(one, 0, 50), insitu.refresh(target))[0]),
         "resume": (saved, resumed),
     }

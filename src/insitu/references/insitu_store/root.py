@@ -107,14 +107,17 @@ def serialised(document: Mapping[str, Any]) -> bytes:
 def part_from(row: Any, url: str, storage_options: Mapping[str, Any] | None) -> Part:
     """A file of rows, as the root describes it."""
     given = mapping(row, "part")
-    check_fields(given, ("file", "rows", "bytes", "footer"), "a part")
+    check_fields(given, ("file", "rows", "bytes", "footer", "checksum", "group_checksums"), "a part")
     name = text(given["file"], "file")
     if "/" in name or "\\" in name or name.startswith("."):
         raise FormatError(f"{name!r} is no file of the store")
     numbers = [whole(given[key], key) for key in ("rows", "bytes", "footer")]
     if numbers[2] > numbers[1]:
         raise FormatError(f"the footer of {name!r} is longer than the file")
-    return Part(f"{url}/{name}", numbers[0], numbers[1], numbers[2], storage_options)
+    sums = tuple(tuple(text(one, "group_checksums") for one in group) for group in given["group_checksums"])
+    return Part(
+        f"{url}/{name}", numbers[0], numbers[1], numbers[2], text(given["checksum"], "checksum"), sums, storage_options
+    )
 
 
 def encoding_to(encoding: Encoding) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from insitu.model.chunks import COLUMN_NAMES
 from insitu.model.derived import Joined
 from insitu.references import arrow
 from insitu.references.insitu_store import root
-from insitu.references.insitu_store.part import GROUP, Writer, footer_length
+from insitu.references.insitu_store.part import GROUP, Writer, describe_file
 from insitu.references.insitu_store.pools import AXES, SOURCES, Pools
 from insitu.references.insitu_store.read import Opened
 from insitu.references.insitu_store.rows import Rows, SparseRows, Stacked
@@ -150,6 +150,8 @@ class _Saving:
     ) -> None:
         self.to, self.before, self.opened, self.recipe = to, before, opened, recipe
         self.older: bytes | None = None
+        self.remarks: list[str] = []
+        """What went wrong after a step had its effect: told once all is done."""
         self.mark = uuid.uuid4().hex[:12]
         self.made: list[str] = []
         self.pools = Pools(opened, named or (lambda url: url))
@@ -173,6 +175,8 @@ class _Saving:
             self._undo(ours)
             raise
         self._tidy(document)
+        for remark in self.remarks:
+            warnings.warn(f"saved, but {remark}", InsituWarning, stacklevel=2)
         return True
 
     def _keep_previous(self) -> None:
@@ -189,16 +193,16 @@ class _Saving:
         except SourceError as problem:
             if self.to.read(name) != ours:
                 raise
-            if name != root.NAME:
-                return True
             # It was committed: an error would have the caller do the same again.
-            warnings.warn(f"saved, but a step after that failed: {problem}", InsituWarning, stacklevel=2)
+            self.remarks.append(f"a step after that failed: {problem}")
             return True
 
     def _undo(self, ours: bytes | None) -> None:
         """Remove the files of a save that failed; not if its root is in place all the same, for then they are the store."""
         if ours is None or self.to.read(root.NAME) != ours:
             self.to.remove(self.made)
+            if self.older is None and self.before is not None and self.to.read(root.PREVIOUS) == self.before:
+                self.to.remove([root.PREVIOUS])
 
     def _document(self, group: VirtualGroup) -> dict[str, Any]:
         name = f"chunks-{self.mark}.parquet"
@@ -210,8 +214,8 @@ class _Saving:
             self.part = len(self.chunk_parts)
             tree = self._group(group)
             self.writer.close()
-            footer, size = _footer(file)
-        self.chunk_parts.append({"file": name, "rows": self.writer.rows, "bytes": size, "footer": footer})
+            about = describe_file(file)
+        self.chunk_parts.append({"file": name, "rows": self.writer.rows, **about})
         pools = self.pools
         if pools.sources:
             self.source_parts.append(self._write("sources", SOURCES, pools.source_columns(), ("size",)))
@@ -235,8 +239,8 @@ class _Saving:
             writer = Writer(file, schema, delta)
             writer.add(columns)
             writer.close()
-            footer, size = _footer(file)
-        return {"file": name, "rows": writer.rows, "bytes": size, "footer": footer}
+            about = describe_file(file)
+        return {"file": name, "rows": writer.rows, **about}
 
     def _tidy(self, document: Mapping[str, Any]) -> None:
         """Remove files that neither the new root nor the one before it names."""
@@ -249,11 +253,7 @@ class _Saving:
         try:
             self.to.remove(sorted(_files(oldest) - _files(old) - _files(document)))
         except SourceError as problem:
-            warnings.warn(
-                f"saved, but files that are not needed any more could not be removed: {problem}",
-                InsituWarning,
-                stacklevel=2,
-            )
+            self.remarks.append(f"files that are not needed any more could not be removed: {problem}")
 
     def _group(self, group: VirtualGroup) -> dict[str, Any]:
         return {
@@ -421,17 +421,6 @@ def _flattened(axis: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
     for row in rows:
         tables += row["tables"] if row["kind"] == "joined" and row["axis"] == axis else [row]
     return {"kind": "joined", "axis": axis, "tables": tables}
-
-
-def _footer(file: Any) -> tuple[int, int]:
-    """Length of the footer that was just written, and of the file."""
-    file.flush()
-    size = file.tell()
-    with open(file.fileno(), "rb", closefd=False) as again:
-        again.seek(size - 8)
-        tail = again.read(8)
-    file.seek(size)
-    return footer_length(tail), size
 
 
 def _files(document: Mapping[str, Any]) -> set[str]:
