@@ -382,9 +382,24 @@ class Archive:
         self._forget()
         return replace(done, skipped=(*there, *done.skipped))
 
-    def drop(self, urls: Sequence[str]) -> tuple[str, ...]:
-        """Take files out of the saved archive; returns their URLs."""
-        done = drop(self._saved_at(), urls, storage_options=self.job.storage_options)
+    def drop(self, urls: Sequence[str], replacement: Any = None) -> tuple[str, ...]:
+        """Take files out of the saved archive; returns their URLs.
+
+        Parameters
+        ----------
+        urls
+            The files, as `check` names them.
+        replacement
+            Files that come in their place, in the same step: as for `open`.
+        """
+        target, options = self._saved_at(), self.job.storage_options
+        new = None
+        if replacement is not None:
+            recipe = saved_recipe(target, options) or Recipe()
+            files = found_paths(replacement if is_many(replacement) else [replacement], options)
+            dim = recipe.concat_dim if isinstance(recipe.concat_dim, str) else "time"
+            new = Archive.open(files, storage_options=options, **recipe.open_options(dim)).member()
+        done = drop(target, urls, replacement=new, storage_options=options)
         self._forget()
         return done
 

@@ -235,9 +235,10 @@ def drop(
     target: str,
     urls: Collection[str],
     *,
+    replacement: Member | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> tuple[str, ...]:
-    """Take files out of a saved archive. Returns their URLs.
+    """Take files out of a saved archive, and put what other files hold in their place, in one step. Returns the URLs of those taken out.
 
     Raises
     ------
@@ -261,11 +262,15 @@ def drop(
                 hint=COMBINE_ANEW,
             )
         rest = ranges_without(layout, dim, chosen)
-        if not rest:
+        if not rest and replacement is None:
             raise UnsupportedError("nothing would be left", url=target, hint="Remove the archive itself")
         saved = _saved_member(opened.tree, load, target)
-        pieces = [select_range(saved, dim, span) for span in rest]
-        whole = opened.recipe(Recipe).join_in_order(pieces, dim, load)
+        pieces = [(span[0], select_range(saved, dim, span)) for span in rest]
+        if replacement is not None:
+            pieces.append((min(layout.spans[url][dim][0] for url in chosen), replacement))
+            _check_disjoint([piece for _, piece in pieces], dim)
+        in_order = [piece for _, piece in sorted(pieces, key=lambda item: item[0])]
+        whole = opened.recipe(Recipe).join_in_order(in_order, dim, load)
         if opened.replace(tree_from_member(whole, opened.tree.groups)):
             return chosen
     raise _overtaken(target)

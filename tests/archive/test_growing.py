@@ -174,6 +174,42 @@ class TestDropAndRollback:
         archive.rollback()
         check(target, files[0], *files[2:])
 
+    def test_a_file_is_replaced(self, files: list[Path], tmp_path: Path) -> None:
+        target = tmp_path / "x.insitu"
+        insitu.Archive.open(list(map(str, files))).save(target)
+        other = write(tmp_path / "other.nc", STEPS, scale=0.7, steps=2)
+        result = CliRunner().invoke(app, ["drop", str(target), str(files[1]), "--replace-with", str(other)])
+        assert result.exit_code == 0, result.output
+        check(target, files[0], other, *files[2:])
+        overlapping = write(tmp_path / "overlapping.nc", 0)
+        with pytest.raises(InsituError, match="is in two files"):
+            insitu.Archive.open(target).drop([str(other)], overlapping)
+        check(target, files[0], other, *files[2:])
+
+    def test_a_file_that_was_taken_out_can_be_added_again(self, files: list[Path], tmp_path: Path) -> None:
+        target = tmp_path / "x.insitu"
+        insitu.Archive.open(list(map(str, files))).save(target)
+        archive = insitu.Archive.open(target)
+        archive.drop([str(files[-1])])
+        assert insitu.check(target).ok
+        assert archive.append(str(files[-1])).added == (str(files[-1]),)
+        check(target, *files)
+
+    def test_damage_is_found_by_check_and_when_it_is_read(self, files: list[Path], tmp_path: Path) -> None:
+        target = tmp_path / "x.insitu"
+        insitu.Archive.open(list(map(str, files))).save(target)
+        for path in sorted(target.glob("*.parquet")):
+            whole = path.read_bytes()
+            for at in (5, len(whole) // 2, len(whole) - 12):
+                path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+                with pytest.raises(InsituError, match="damaged"):
+                    insitu.open_dataset(target).load()
+                if not path.name.startswith(("axes", "packings")):  # these are read when the store is opened
+                    (found,) = insitu.check(target).damaged
+                    assert found[0] == str(path)
+            path.write_bytes(whole)
+        check(target, *files)
+
     def test_an_unknown_file_is_refused(self, files: list[Path], tmp_path: Path) -> None:
         target = tmp_path / "x.insitu"
         insitu.Archive.open(list(map(str, files))).save(target)
@@ -199,11 +235,8 @@ CHANGES: dict[str, dict[str, Any]] = {
 @pytest.mark.filterwarnings("ignore:.*missing.*:xarray.SerializationWarning", "ignore:.*multiple fill values")
 class TestRefresh:
     @pytest.mark.parametrize("change", CHANGES)
-    @pytest.mark.parametrize("which", [0, 1])
-    @pytest.mark.parametrize("count", [1, 3])
+    @pytest.mark.parametrize(("count", "which"), [(1, 0), (3, 0), (3, 1), (3, 2)])
     def test_is_what_a_fresh_scan_gives(self, tmp_path: Path, change: str, which: int, count: int) -> None:
-        if which >= count:
-            pytest.skip("no such file")
         usual: dict[str, Any] = {"scale": None} if change == "gains_packing" else {}
         paths = [write(tmp_path / f"{n}.nc", n * STEPS, title=str(n), **usual) for n in range(count)]
         target = tmp_path / "x.insitu"

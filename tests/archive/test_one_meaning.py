@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -239,15 +239,43 @@ def test_zarr_forms_refuse_what_they_cannot_say(archives: Any, tmp_path: Path) -
         insitu.Archive.open(url).save(tmp_path / "x.json")
 
 
-def test_the_server_gives_the_same(archives: Any, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def server(archives: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A server next to all of the archives."""
     from service.serving import serving
 
-    url, expected = archives("packed_differently", "store_of_many")
-    with serving([Path(url).parent], tmp_path / "log") as server:
+    url, _ = archives("plain", "store_of_many")
+    with serving([Path(url).parents[1]], tmp_path_factory.mktemp("server") / "log") as started:
+        yield started
+
+
+@pytest.mark.parametrize("form", ["file", "store_of_one", "store_of_many"])
+@pytest.mark.parametrize("kind", KINDS)
+class TestServer:
+    def test_reductions(self, archives: Any, server: Any, kind: str, form: str) -> None:
+        url, expected = archives(kind, form)
         near = insitu.open_dataset(url, active=server.url, active_required=True)
-        np.testing.assert_allclose(near.v.mean("time").values, expected.v.mean("time").values, rtol=1e-12)
+        xr.testing.assert_equal(near.load(), expected)
+        if kind not in NUMBERS:
+            pytest.skip("no numbers")
+        near = insitu.open_dataset(url, active=server.url, active_required=kind != "bool")
+        for method in ("mean", "min", "max", "sum", "count"):
+            _near(getattr(near.v.astype("f8"), method)("time").values, getattr(expected.v.astype("f8"), method)("time"))
         told = json.loads(_run(["reduce", url, "v", "mean", "--dim", "time", "--active", server.url, "--as", "json"]))
-        np.testing.assert_allclose(told["mean"], expected.v.mean("time").values, rtol=1e-12)
+        _near(np.asarray(told["mean"]), expected.v.astype("f8").mean("time").values)
+
+    def test_zarr_view(self, archives: Any, server: Any, kind: str, form: str) -> None:
+        path, expected = archives(kind, form)
+        url = f"{server.url}/zarr{path}!/"
+        found = insitu.read(url, "v", np.s_[1:, ::2])
+        wanted = expected.v.values[1:, ::2]
+        _same(found.astype(str) if wanted.dtype.kind == "U" else found, wanted)
+        _same(insitu.read(url, "time"), expected.time.values)
+        xr.testing.assert_equal(insitu.open_dataset(url).load(), expected)
+        table = _run(["read", url, "v[1]", "--as", "csv"]).splitlines()
+        assert [line.rsplit(",", 1)[1] for line in table[1:]] == [_as_csv(value) for value in expected.v.values[1]]
+        if kind in NUMBERS:
+            _near(insitu.reduce(url, "v", "mean", dim="time"), expected.v.astype("f8").mean("time").values)
 
 
 def test_a_dictionary_of_references_is_an_archive(archives: Any) -> None:

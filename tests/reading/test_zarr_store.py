@@ -180,7 +180,7 @@ def test_times_of_other_calendars() -> None:
     xr = pytest.importorskip("xarray")
     pytest.importorskip("cftime")
     group = cftime_group()
-    expected = insitu.read(group, "time", decode=False)
+    expected = insitu.read(group, "time")
     with xr.open_zarr(insitu.zarr_store(group), consolidated=True) as shown:
         assert shown.time.dt.calendar == "360_day"
         assert shown.time.values.tolist() == expected.tolist()

@@ -225,7 +225,7 @@ def test_the_server_knows_where_chunks_lie(archive: Path, tmp_path: Path) -> Non
     with serving([f"{place}={archive}"], tmp_path / "log") as server:
         group = Active(server.url, required=True).scan(f"{place}/0.nc")
         assert group is not None
-        here = insitu.scan(archive / "0.nc", decode=False)
+        here = insitu.scan(archive / "0.nc")
         assert list(group.arrays) == list(here.arrays)
         assert {source.url for source in group.sources} == {f"{place}/0.nc"}
         for name, array in here.arrays.items():

@@ -183,7 +183,7 @@ class TestAppend:
         from insitu import references
 
         paths = regular(tmp_path, packing=3)
-        references.save(insitu.scan(paths[0], decode=False), tmp_path / "refs.insitu")
+        references.save(insitu.scan(paths[0]), tmp_path / "refs.insitu")
         open_mfdataset(paths[1:]).insitu.append(tmp_path / "refs.insitu", "time")
         same(open_dataset(tmp_path / "refs.insitu").load(), open_mfdataset(paths).load())
 

@@ -19,17 +19,12 @@ def drop(
         list[str] | None,
         typer.Option("--replace-with", metavar="URL", help="Add this file in their place; may be repeated."),
     ] = None,
-    dim: Annotated[
-        str, typer.Option("--dim", "-d", help="With --replace-with: the dimension along which files follow each other.")
-    ] = "time",
     option: Options = None,
 ) -> None:
     """Take files out of a saved archive. `insitu rollback` undoes it."""
     from insitu.archive import Archive
 
     archive = Archive.open(target, many=False, storage_options=storage_options(option))
-    dropped = archive.drop(urls)
-    problems.print(f"{target}: {plural(len(dropped), 'file')} taken out", markup=False)
-    if replacement:
-        done = archive.append(replacement, dim)
-        problems.print(f"{target}: {plural(len(done.added), 'file')} added", markup=False)
+    dropped = archive.drop(urls, replacement or None)
+    put = f", {plural(len(replacement), 'file')} put in place" if replacement else ""
+    problems.print(f"{target}: {plural(len(dropped), 'file')} taken out{put}", markup=False)
