@@ -92,7 +92,7 @@ def value(quick: bool, rounds: int) -> None:
     for suffix in (".parq", ".insitu"):
         target = folder() / f"million{suffix}"
         if not target.exists():
-            save(insitu.scan(str(path)), target)
+            save(insitu.scan(str(path), decode=False), target)
         given = {"target": str(target)}
         peers = {"zarr over fsspec": ("value_fsspec", given), "zarr over VirtualiZarr": ("value_virtualizarr", given)}
         results = versus("value", given, peers if suffix == ".parq" else {}, rounds)

@@ -268,7 +268,7 @@ def _touched(files: list[Path]) -> str:
 
     with insitu.trace() as cost:
         for file in files:
-            insitu.scan(file)
+            insitu.scan(file, decode=False)
     whole = sum(part.stat().st_size for file in files for part in ([file] if file.is_file() else file.rglob("*")))
     return f"insitu touched {cost.bytes:,} of {whole:,} bytes, in {cost.requests:,} reads."
 

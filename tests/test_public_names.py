@@ -10,6 +10,7 @@ import pytest
 import insitu
 
 NAMES = [
+    "Archive",
     "ChunkCache",
     "check",
     "errors",

@@ -4,17 +4,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from insitu import errors
-from insitu.opening import read, scan, zarr_store
 from insitu.reading import ChunkCache
 from insitu.sources import trace
 
 if TYPE_CHECKING:
-    from insitu.keeping import check, refresh
-    from insitu.reducing.front import reduce
+    from insitu.archive import Archive
+    from insitu.maintenance import check, refresh
+    from insitu.verbs import read, reduce, scan, zarr_store
     from insitu.xarray_bridge import open_dataset, open_datatree, open_mfdataset
     from insitu.xarray_bridge.options import options
 
 __all__ = [
+    "Archive",
     "ChunkCache",
     "check",
     "errors",
@@ -33,13 +34,17 @@ __version__ = "0.1.0"
 
 # Imported when first asked for: a scan from the command line should not wait for xarray and Arrow.
 _LATE = {
-    "check": "insitu.keeping",
+    "Archive": "insitu.archive",
+    "check": "insitu.maintenance",
     "open_dataset": "insitu.xarray_bridge",
     "open_datatree": "insitu.xarray_bridge",
     "open_mfdataset": "insitu.xarray_bridge",
     "options": "insitu.xarray_bridge",
-    "reduce": "insitu.reducing.front",
-    "refresh": "insitu.keeping",
+    "read": "insitu.verbs",
+    "reduce": "insitu.verbs",
+    "refresh": "insitu.maintenance",
+    "scan": "insitu.verbs",
+    "zarr_store": "insitu.verbs",
 }
 
 

@@ -1,39 +1,36 @@
-"""From a URL to an archive, or to values: whatever lies there.
+"""From a URL to the stored arrays of whatever lies there: a file of any format, a Zarr store, saved references.
 
-The only place that knows both how archives are found (`formats`) and how they are read (`reading`).
+The only place that knows both how archives are found (`formats`, `references`) and how they are read (`reading`). What stored values mean is decided
+above, by `combining.scanning`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from insitu.errors import SelectionError, UnsupportedError, VariableError
+from insitu.errors import SelectionError
 from insitu.formats import scan_format
 from insitu.formats.archives import names_member, open_place
 from insitu.model import Selection, VirtualArray, VirtualGroup
-from insitu.reading import ChunkCache, Tally, read_array, read_points, summary
+from insitu.reading import ChunkCache, Tally, read_array, read_points
 from insitu.sources import ByteSource, detach_secrets
 
-if TYPE_CHECKING:
-    from insitu.reading.zarr_store.store import InsituStore
+__all__ = ["Verify", "is_saved_tree", "may_be_many", "read_selection", "scan_stored", "trusted"]
 
-__all__ = ["Verify", "may_be_many", "read", "scan", "trusted", "zarr_store"]
-
-Location = str | PathLike[str] | ByteSource
-Errors = Literal["raise", "warn"]
-Verify = Literal["open", "read"] | None
+Location = str | PathLike[str] | ByteSource | Mapping[str, Any]
+Errors = Literal["raise", "warn", "skip"]
+Verify = Literal["open", "read", "never"]
 
 
-def scan(
+def scan_stored(
     url: Location,
     *,
     group: str | None = None,
@@ -44,7 +41,9 @@ def scan(
     allow_local: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> VirtualGroup:
-    """Find where every chunk of an archive lies and how it is encoded. Reads metadata only.
+    """Find where every chunk of an archive lies and how it is encoded. Reads metadata only, and decodes nothing.
+
+    Of a store that insitu saved, whose arrays are decoded, see `is_saved_tree`.
 
     Parameters
     ----------
@@ -62,7 +61,7 @@ def scan(
         The format of a file by name, if its first bytes should not decide.
     verify
         When to find out whether sources still are what was scanned. `"read"`: when one is opened to read from it, which costs no request
-        more. `"open"`: now too; a set of references asks every source that it names. `None`: never. What is not raises
+        more. `"open"`: now too; a set of references asks every source that it names. `"never"`: never. A source that changed raises
         `StaleSourceError`.
     allow_local
         Whether references from elsewhere may name files of this machine.
@@ -74,38 +73,39 @@ def scan(
     -------
     VirtualGroup
         The tree of arrays, with attributes.
-
-    Examples
-    --------
-    >>> group = insitu.scan("era5.nc")  # doctest: +SKIP
-    >>> group.arrays["t2m"].tiles[0].chunks[0, 0, 0]  # doctest: +SKIP
-    Stored(source=Source(url='era5.nc', …), offset=8192, length=52311, filter_mask=0, encoding=0, packing=0)
     """
-    if errors not in ("raise", "warn"):
-        raise ValueError(f'errors must be "raise" or "warn", not {errors!r}')
-    if verify not in ("open", "read", None):
-        raise ValueError(f'verify must be "open", "read" or None, not {verify!r}')
+    if errors not in ("raise", "warn", "skip"):
+        raise ValueError(f'errors must be "raise", "warn" or "skip", not {errors!r}')
+    if verify not in ("open", "read", "never"):
+        raise ValueError(f'verify must be "open", "read" or "never", not {verify!r}')
+    at_format = "keep" if errors == "skip" else errors
     if isinstance(variables, str):
         variables = [variables]
+    if isinstance(url, Mapping):
+        from insitu import references
+        from insitu.formats.choosing import below, picked
+
+        tree = references.read_document(url, errors=at_format)
+        return picked(below(tree, group, url="references in memory"), variables, url="references in memory")
     if isinstance(url, PathLike):
         url = os.fspath(url)
     if isinstance(url, str):
         # A signed URL is a secret: what identifies the file must not carry it.
         url, storage_options = detach_secrets(url, storage_options)
         if format is None and may_be_many(url):
-            found = _many(url, group, variables, errors, verify, allow_local, storage_options)
+            found = _many(url, group, variables, at_format, verify, allow_local, storage_options)
             if found is not None:
                 return found
     with _source(url, storage_options) as source:
         whole = scan_format(
-            source, group=group, variables=variables, errors=errors, format=format, storage_options=storage_options
+            source, group=group, variables=variables, errors=at_format, format=format, storage_options=storage_options
         )
         return trusted(whole, verify)
 
 
 def trusted(group: VirtualGroup, verify: Verify) -> VirtualGroup:
     """The tree; if nobody wants to know whether its sources are what they were, it does not know what they were."""
-    if verify is not None:
+    if verify != "never":
         return group
     from insitu.references import unverified
 
@@ -121,6 +121,15 @@ def may_be_many(url: str) -> bool:
     """Whether a reference set or a Zarr store may lie at a URL: by its name, and on this machine by a look."""
     found = bool(_COLLECTED.search(url.partition("?")[0]) or _COLLECTING.match(url)) or os.path.isdir(url)
     return found and names_member(url) is None
+
+
+def is_saved_tree(url: Any) -> bool:
+    """Return whether an insitu store lies at a URL: its arrays are decoded already."""
+    if not isinstance(url, (str, PathLike)) or not may_be_many(os.fspath(url)):
+        return False
+    from insitu import references
+
+    return references.is_store(os.fspath(url))
 
 
 def _many(
@@ -167,77 +176,29 @@ def _source(url: Location, storage_options: Mapping[str, Any] | None) -> Iterato
         yield source
 
 
-def read(
-    url: Location | VirtualGroup | VirtualArray,
-    path: str | None = None,
+def read_selection(
+    array: VirtualArray,
     selection: Any = ...,
     *,
     start: Sequence[int] | None = None,
     count: Sequence[int] | None = None,
     points: Sequence[Any] | None = None,
     out: npt.NDArray[Any] | None = None,
+    name: str | None = None,
     cache: ChunkCache | None = None,
-    verbose: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     tally: Tally | None = None,
 ) -> npt.NDArray[Any]:
-    """Read one hyperslab as an array: the stored values, as h5py gives them (no CF decoding).
-
-    Parameters
-    ----------
-    url
-        Where the archive is, or what `scan` returned (then nothing is scanned again).
-    path
-        The variable, e.g. `"forecast/tas"`.
-    selection
-        Integers, slices of any step, Ellipsis, index arrays and boolean arrays (each axis on its own).
-    start, count
-        Instead of a selection: the corner and the extent, as in the netCDF library. Without `count`, up to the end.
-    points
-        Instead of a selection: index arrays that are paired up (stations on a grid), or slices; each touched chunk is decoded once.
-    out
-        Where to put the values.
-    cache
-        Keeps decoded chunks for the next reads.
-    verbose
-        Say on standard error what the read did: type, shape, chunks, codecs, requests, bytes, seconds. The logger `insitu.read` says the
-        same at level DEBUG.
-    storage_options
-        See `scan`.
-    tally
-        The same as an object: counts requests, bytes and seconds, if given.
-
-    Examples
-    --------
-    >>> insitu.read("era5.nc", "t2m", np.s_[0, ::-1, 100:200])  # doctest: +SKIP
-    """
-    if isinstance(url, VirtualArray):
-        array = url
-    else:
-        if path is None:
-            raise VariableError("which variable?", hint="Give its path as the second argument")
-        if isinstance(url, VirtualGroup):
-            group = url
-        else:
-            # Only this variable is looked at: a file may hold others that cannot be taken.
-            group = scan(url, variables=[path], storage_options=storage_options)
-        array = group.array(path)
+    """Return a part of an array, selected in one of the ways that `insitu.read` takes."""
     if start is not None or count is not None:
         if selection is not Ellipsis:
             raise SelectionError("give either a selection or start and count")
         selection = _box(array, start, count)
-    tally = tally if tally is not None else Tally()
     if points is not None:
         if selection is not Ellipsis or out is not None:
             raise SelectionError("points go with neither a selection nor an output")
-        values = read_points(array, points, name=path, storage_options=storage_options, tally=tally)
-    else:
-        values = read_array(
-            array, selection, out=out, name=path, storage_options=storage_options, tally=tally, cache=cache
-        )
-    if verbose:
-        print(summary(array, values.shape, tally, path), file=sys.stderr)
-    return values
+        return read_points(array, points, name=name, storage_options=storage_options, tally=tally)
+    return read_array(array, selection, out=out, name=name, storage_options=storage_options, tally=tally, cache=cache)
 
 
 def _box(array: VirtualArray, start: Sequence[int] | None, count: Sequence[int] | None) -> Selection:
@@ -248,61 +209,3 @@ def _box(array: VirtualArray, start: Sequence[int] | None, count: Sequence[int] 
         [n - s for n, s in zip(array.shape, corner, strict=True)] if count is None else np.atleast_1d(count).tolist()
     )
     return Selection.box(corner, extent, array.shape)
-
-
-_VIEW_CACHE = 128 << 20
-"""Bytes of decoded chunks that a Zarr view keeps: neighbouring chunks of a mosaic that was cut anew need the same ones."""
-
-
-def zarr_store(
-    url: Location | VirtualGroup,
-    *,
-    group: str | None = None,
-    zarr_format: Literal[2, 3] = 3,
-    compression: str | None = None,
-    portable: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-) -> InsituStore:
-    """Any archive as a read-only Zarr store, for every tool that reads Zarr. Copies nothing.
-
-    Arrays that Zarr can say keep their chunks: the bytes are passed on as they lie in the archive. Mosaics (files that are chunked, encoded or packed differently) are cut into a regular grid, and each chunk is read and
-    encoded when it is asked for.
-
-    Parameters
-    ----------
-    url
-        Where the archive is, or what `scan` returned.
-    group
-        Show this group only.
-    zarr_format
-        Which version of Zarr the store speaks.
-    compression
-        Of chunks that are encoded anew: "gzip", "zlib" (version 2), "zstd"; None: none.
-    portable
-        Pass on only chunks whose codecs readers other than zarr-python know too; encode the others anew.
-    storage_options
-        See `scan`.
-
-    Returns
-    -------
-    zarr.abc.store.Store
-        What `zarr.open` and `xarray.open_zarr` take.
-
-    Examples
-    --------
-    >>> zarr.open_group(insitu.zarr_store("era5.nc"), mode="r")["t2m"][0, :10]  # doctest: +SKIP
-    """
-    from insitu.formats.choosing import below
-    from insitu.reading.zarr_store import ZarrTree
-
-    try:
-        from insitu.reading.zarr_store.store import InsituStore  # not at the top: zarr-python takes long to import
-    except ModuleNotFoundError as problem:
-        raise UnsupportedError("a Zarr store needs zarr-python", hint="pip install 'insitu[zarr]'") from problem
-
-    if isinstance(url, VirtualGroup):
-        tree = below(url, group, url="this archive")
-    else:
-        tree = scan(url, group=group, errors="warn", storage_options=storage_options)
-    kept = ChunkCache(_VIEW_CACHE)
-    return InsituStore(ZarrTree(tree, zarr_format, compression, portable, storage_options, kept))

@@ -100,7 +100,7 @@ def test_scan_of_one_file_keeps_its_groups(run: Run, tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["g/h/v"] = np.arange(5)
     run("scan", tmp_path / "x.h5", "-o", tmp_path / "x.json", "--inline", 100, "-v")
-    np.testing.assert_array_equal(insitu.read(tmp_path / "x.json", "g/h/v"), np.arange(5))
+    np.testing.assert_array_equal(insitu.read(tmp_path / "x.json", "g/h/v", decode=False), np.arange(5))
 
 
 def test_scan_along_a_new_dimension(run: Run, archive: Path, tmp_path: Path) -> None:
@@ -232,15 +232,23 @@ def test_read_by_label(run: Run, archive: Path, tmp_path: Path) -> None:
 
 def test_read_in_every_form(run: Run, archive: Path, tmp_path: Path) -> None:
     source = archive / "tas_201001.nc"
-    stored = insitu.read(source, "tas", np.s_[0, :, ::2])
-    out, err = run("read", source, "tas[0, :, ::2]", "-v")
+    with xr.open_dataset(source) as dataset:
+        shown = dataset.tas.values[0, :, ::2]
+    with xr.open_dataset(source, decode_cf=False) as dataset:
+        stored = dataset.tas.values[0, :, ::2]
+    out, err = run("read", source, "tas[0, :, ::2]", "--raw", "-v")
     assert out == f"{stored}\n"
-    for said in ("tas | hdf5 | int16 | 31×3×4 | chunks 10×3×4 | codecs", "| 1 chunk |", "storage | files |"):
+    assert "tas | hdf5 | int16 | 31×3×4 | chunks 10×3×4 | codecs" in err
+    out, err = run("read", source, "tas[0, :, ::2]", "-v")
+    assert out == f"{shown}\n"
+    for said in ("tas | hdf5 | float64 | 31×3×4 | chunks 10×3×4 | codecs", "| 1 chunk |", "storage | files |"):
         assert said in err
     out, _ = run("read", source, "tas[0, :, ::2]", "--as", "npy")
+    np.testing.assert_array_equal(np.load(BytesIO(out.encode("latin-1"))), shown)
+    out, _ = run("read", source, "tas[0, :, ::2]", "--as", "npy", "--raw")
     np.testing.assert_array_equal(np.load(BytesIO(out.encode("latin-1"))), stored)
     run("read", source, "tas[0, :, ::2]", "-o", tmp_path / "x.txt")
-    assert (tmp_path / "x.txt").read_text() == f"{stored}\n"
+    assert (tmp_path / "x.txt").read_text() == f"{shown}\n"
     run("read", source, "tas[0, 0]", "-o", tmp_path / "x.csv")
     assert (tmp_path / "x.csv").read_text().startswith("lon,tas\n0.0,280.0\n")
     for wrong in (["-o", "x.xyz"], ["--as", "nc"], ["--as", "odd"], ["-O", "anon"]):

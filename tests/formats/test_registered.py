@@ -50,26 +50,30 @@ def test_the_example_is_short() -> None:
 def test_a_format_from_outside(tmp_path: Path, shape: tuple[int, ...], order: str) -> None:
     values = np.arange(np.prod(shape, dtype=int), dtype=">f4").reshape(shape, order=order)
     np.save(tmp_path / "a.npy", values)
-    group = insitu.scan(tmp_path / "a.npy")
-    assert group.details["format"] == "npy"
-    np.testing.assert_array_equal(insitu.read(group, "data"), values)
-    np.testing.assert_array_equal(insitu.read(tmp_path / "a.npy", "data", ...), values)
+    group = insitu.scan(tmp_path / "a.npy", decode=False)
+    assert group.details.format == "npy"
+    np.testing.assert_array_equal(insitu.read(group, "data", decode=False), values)
+    np.testing.assert_array_equal(insitu.read(tmp_path / "a.npy", "data", ..., decode=False), values)
 
 
 @pytest.mark.usefixtures("install")
 def test_asked_for_by_name(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.arange(3))
-    assert insitu.read(insitu.scan(tmp_path / "a.npy", format="npy"), "data").tolist() == [0, 1, 2]
+    assert insitu.read(insitu.scan(tmp_path / "a.npy", format="npy", decode=False), "data", decode=False).tolist() == [
+        0,
+        1,
+        2,
+    ]
     (tmp_path / "b.npy").write_bytes((tmp_path / "a.npy").read_bytes()[:-1])
     with pytest.raises(FormatError, match="does not hold its array"):
-        insitu.scan(tmp_path / "b.npy")
+        insitu.scan(tmp_path / "b.npy", decode=False)
     with pytest.raises(UnsupportedError, match="insitu-broken"):
-        insitu.scan(tmp_path / "a.npy", format="broken")
+        insitu.scan(tmp_path / "a.npy", format="broken", decode=False)
     with pytest.raises(ValueError, match="npy"):
-        insitu.scan(tmp_path / "a.npy", format="nothing")
+        insitu.scan(tmp_path / "a.npy", format="nothing", decode=False)
 
 
 def test_without_the_package_it_is_no_format(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.arange(3))
     with pytest.raises(FormatError, match="of no format"):
-        insitu.scan(tmp_path / "a.npy")
+        insitu.scan(tmp_path / "a.npy", decode=False)

@@ -121,7 +121,7 @@ def scanned(data: bytes) -> Any:
     with warnings.catch_warnings(), forgetful():
         warnings.simplefilter("ignore")
         try:
-            return insitu.scan(MemorySource(data), errors="warn")
+            return insitu.scan(MemorySource(data), errors="warn", decode=False)
         except InsituError:
             return None
 

@@ -68,11 +68,11 @@ def tried(data: bytes) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            insitu.scan(source)
+            insitu.scan(source, decode=False)
         except InsituError as problem:
             _placed(problem)
         try:
-            group = insitu.scan(source, errors="warn")
+            group = insitu.scan(source, errors="warn", decode=False)
         except InsituError:
             return "refused"
         told = "read"
@@ -80,7 +80,7 @@ def tried(data: bytes) -> str:
             if array.size > MOST_ELEMENTS or array.nbytes > 8 * MOST_ELEMENTS:
                 continue
             try:
-                insitu.read(array)
+                insitu.read(array, decode=False)
             except InsituError:
                 told = "in part"
         return told

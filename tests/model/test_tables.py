@@ -187,3 +187,13 @@ def test_a_group_finds_its_arrays_by_path() -> None:
         tree.array("g/c")
     with pytest.raises(KeyError, match="is a group"):
         tree.array("g")
+
+
+def test_one_element_beside_the_only_tile() -> None:
+    """A place that no file covers, in an array of one tile: there is nothing, and that is no error."""
+    chunks = Columns((2,), (Source("a.nc"),), np.asarray(0), np.array([0, 4]), np.asarray(4))
+    tile = Tile((Axis.regular(4, 2),), (Encoding(np.dtype("<i2")),), chunks)
+    array = VirtualArray((10,), np.dtype("<i2"), ("x",), (tile,), np.array([[2]]))
+    assert array[0].tiles == array[8:].tiles == ()
+    assert array[3].tiles[0].shape == ()
+    assert array[0:0].tiles[0].shape == (0,)

@@ -69,7 +69,7 @@ def _scan(path: str) -> Any:
         warnings.simplefilter(
             "ignore"
         )  # errors="warn" warns for each variable that it leaves out; `problems` holds them
-        return insitu.scan(path, errors="warn")
+        return insitu.scan(path, errors="warn", decode=False)
 
 
 def _alone(path: str, why: str) -> list[Finding]:
@@ -80,7 +80,7 @@ def _alone(path: str, why: str) -> list[Finding]:
         for name, array in _arrays(group, ""):
             if array.dtype.itemsize * float(np.prod(array.shape, dtype="f8")) <= MOST_BYTES:
                 try:
-                    insitu.read(group, name)
+                    insitu.read(group, name, decode=False)
                 except InsituError as error:
                     findings.append(Finding(name, "refused", f"{type(error).__name__}: {error}"))
         return findings
@@ -195,7 +195,7 @@ def _unreadable(theirs: h5py.Dataset) -> str:
 
 def _unread(ours: Any, path: str) -> Iterator[Finding]:
     """What a scan says that it cannot take of an object's attributes."""
-    for name, why in ours.details.get("unread_attributes", {}).items():
+    for name, why in ours.details.unread_attributes.items():
         yield Finding(f"{path}@{name}", "refused", why)
 
 
@@ -215,7 +215,7 @@ def _differences(theirs: h5py.Dataset, array: Any, path: str, root: Any) -> Iter
         return
     dtype, inner = flattened(dtype)  # of an array type: the axes inside each element
     # Along an unlimited dimension that other variables have made longer, netCDF shows fill values behind what is stored.
-    grown = shape != array.shape and tuple(array.details.get("stored_shape", ())) == shape
+    grown = shape != array.shape and tuple(array.details.stored_shape or ()) == shape
     if array.shape not in (shape, (*shape, *inner)) and not grown:
         yield f"shape {array.shape}, not {shape}"
         return
@@ -267,7 +267,7 @@ def _attributes(item: Any, ours: Any) -> tuple[dict[str, Any], set[str]]:
 def _attribute_problem(ours: Any, theirs: dict[str, Any], unreadable: set[str]) -> str:
     # References and what h5py cannot read have no value to compare: they may be there or not.
     loose = unreadable | {name for name, value in theirs.items() if _has_references(value)}
-    loose |= set(ours.details.get("unread_attributes", ()))  # told apart, see `_unread`
+    loose |= set(ours.details.unread_attributes)  # told apart, see `_unread`
     shown = {name: value for name, value in ours.attributes.items() if name not in loose}
     expected = {name: value for name, value in theirs.items() if name not in loose}
     return different_attributes(shown, expected, strict=False)
@@ -354,7 +354,7 @@ def _fill_problem(theirs: h5py.Dataset, array: Any) -> Iterator[str]:
 
 def _value_problems(theirs: h5py.Dataset, array: Any, path: str, root: Any) -> Iterator[str]:
     if theirs.dtype.kind == "O" and h5py.check_ref_dtype(theirs.dtype):
-        insitu.read(root, path)
+        insitu.read(root, path, decode=False)
         return
     large = theirs.size * theirs.dtype.itemsize > MOST_BYTES
     stored: Any = tuple(slice(length) for length in theirs.shape) if theirs.shape != array.shape[: theirs.ndim] else ...
@@ -364,7 +364,7 @@ def _value_problems(theirs: h5py.Dataset, array: Any, path: str, root: Any) -> I
     except (OSError, RuntimeError, TypeError, ValueError, MemoryError, UnicodeDecodeError, KeyError) as error:
         yield f"h5py: {error}"
         return
-    read = insitu.read(root, path, selection)
+    read = insitu.read(root, path, selection, decode=False)
     problem = different_values(read, expected)
     if problem and theirs.id.get_create_plist().get_fill_time() == h5py.h5d.FILL_TIME_NEVER:
         yield "h5py: shows its own memory where nothing was written"
@@ -375,6 +375,6 @@ def _value_problems(theirs: h5py.Dataset, array: Any, path: str, root: Any) -> I
         steps = tuple(slice(length // 3, length, 2 if length > 4 else 1) for length in theirs.shape)
         yield from (
             f"{steps}: {problem}"
-            for problem in [different_values(insitu.read(root, path, steps), whole[steps])]
+            for problem in [different_values(insitu.read(root, path, steps, decode=False), whole[steps])]
             if problem
         )

@@ -31,7 +31,7 @@ def compare(path: str, engine: str) -> list[Finding]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            root = insitu.scan(path, errors="warn")
+            root = insitu.scan(path, errors="warn", decode=False)
         except InsituError as error:
             return [Finding("", "refused", f"{type(error).__name__}: {error}")]
         except Exception as error:
@@ -90,9 +90,7 @@ def _undefined(array: Any) -> bool:
 
 
 def _attribute_problem(theirs: Mapping[Any, Any], ours: Any) -> str:
-    loose = {name for name, value in theirs.items() if not _has_value(value)} | set(
-        ours.details.get("unread_attributes", ())
-    )
+    loose = {name for name, value in theirs.items() if not _has_value(value)} | set(ours.details.unread_attributes)
     shown = {name: value for name, value in ours.attributes.items() if name not in loose}
     expected = {name: value for name, value in theirs.items() if name not in loose}
     return different_attributes(shown, expected, strict=True)
@@ -144,7 +142,7 @@ def _differences(theirs: Any, ours: Any, root: Any, path: str, engine: str) -> I
     except Exception as error:  # the oracle's, and reported
         yield f"oracle: {type(error).__name__}: {error}"
         return
-    yield different_values(insitu.read(root, path), expected)
+    yield different_values(insitu.read(root, path, decode=False), expected)
 
 
 def _judged(finding: Finding, made_by_netcdf: bool) -> Finding:

@@ -75,8 +75,8 @@ def _data_bytes(path: str) -> set[int]:
 
 
 def _contents(path: str) -> dict[str, Any]:
-    group = insitu.scan(path)
-    return {name: insitu.read(group, name) for name, _ in group.all_arrays()}
+    group = insitu.scan(path, decode=False)
+    return {name: insitu.read(group, name, decode=False) for name, _ in group.all_arrays()}
 
 
 def _judge(what: str, path: Path, whole: dict[str, Any], *, checked: bool) -> Finding:
@@ -92,7 +92,7 @@ def _judge(what: str, path: Path, whole: dict[str, Any], *, checked: bool) -> Fi
 def _problems(path: Path, whole: dict[str, Any]) -> Iterator[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        group = insitu.scan(str(path), errors="warn")
+        group = insitu.scan(str(path), errors="warn", decode=False)
     arrays = dict(group.all_arrays())
     for name, expected in whole.items():
         if name not in arrays:
@@ -105,7 +105,7 @@ def _problems(path: Path, whole: dict[str, Any]) -> Iterator[str]:
             yield f"{name} has shape {array.shape}"
         elif float(np.prod(array.shape, dtype="f8")) * max(array.dtype.itemsize, 1) <= MOST_BYTES:
             try:
-                values = insitu.read(group, name)
+                values = insitu.read(group, name, decode=False)
             except InsituError:
                 continue
             if problem := different_values(values, expected):
@@ -113,4 +113,4 @@ def _problems(path: Path, whole: dict[str, Any]) -> Iterator[str]:
     yield from (f"{name} is new" for name in arrays if name not in whole)
     for name, array in arrays.items():
         if name not in whole and float(np.prod(array.shape, dtype="f8")) * max(array.dtype.itemsize, 1) <= MOST_BYTES:
-            insitu.read(group, name)
+            insitu.read(group, name, decode=False)

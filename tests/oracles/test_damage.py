@@ -48,19 +48,19 @@ def test_what_is_not_hdf5_is_refused(make: Callable[[Path], None], tmp_path: Pat
     path = tmp_path / "file.h5"
     make(path)
     with pytest.raises(FormatError) as caught:
-        insitu.scan(str(path))
+        insitu.scan(str(path), decode=False)
     assert str(path) in str(caught.value)
     assert isinstance(caught.value, ValueError)
 
 
 def test_a_missing_file_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
-        insitu.scan(str(tmp_path / "nothing.h5"))
+        insitu.scan(str(tmp_path / "nothing.h5"), decode=False)
 
 
 def test_a_directory_of_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InsituError):
-        insitu.scan(str(tmp_path))
+        insitu.scan(str(tmp_path), decode=False)
 
 
 def _small(path: Path, libver: str) -> None:

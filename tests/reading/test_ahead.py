@@ -54,12 +54,12 @@ def settled(cache: insitu.ChunkCache) -> None:
 
 def test_the_third_step_is_there_before_it_is_asked_for(file: Path, offsets: list[int]) -> None:
     cache = insitu.ChunkCache(1 << 24, ahead=True)
-    group = insitu.scan(file)
+    group = insitu.scan(file, decode=False)
     for step in range(2):
-        assert np.array_equal(insitu.read(group, "t", step, cache=cache), VALUES[step])
+        assert np.array_equal(insitu.read(group, "t", step, cache=cache, decode=False), VALUES[step])
     settled(cache)
     offsets.clear()
-    assert np.array_equal(insitu.read(group, "t", 2, cache=cache), VALUES[2])
+    assert np.array_equal(insitu.read(group, "t", 2, cache=cache, decode=False), VALUES[2])
     settled(cache)
     third = group.arrays["t"].tiles[0].chunks
     assert third[2, 0, 0].offset not in offsets  # it was read before
@@ -70,7 +70,7 @@ def test_the_third_step_is_there_before_it_is_asked_for(file: Path, offsets: lis
 def test_each_chunk_is_fetched_once_in_a_walk_through_a_dataset(file: Path, offsets: list[int]) -> None:
     cache = insitu.ChunkCache(1 << 24, ahead=True)
     dataset = insitu.open_dataset(file, cache=cache)
-    chunks = insitu.scan(file).arrays["t"].tiles[0].chunks
+    chunks = insitu.scan(file, decode=False).arrays["t"].tiles[0].chunks
     offsets.clear()
     for step in range(12):
         assert np.array_equal(dataset.t.isel(time=step).values, VALUES[step])
@@ -83,28 +83,28 @@ def test_each_chunk_is_fetched_once_in_a_walk_through_a_dataset(file: Path, offs
 def test_without_the_wish_nothing_is_read_ahead(file: Path) -> None:
     cache = insitu.ChunkCache(1 << 24)
     for step in range(4):
-        insitu.read(insitu.scan(file), "t", step, cache=cache)
+        insitu.read(insitu.scan(file, decode=False), "t", step, cache=cache, decode=False)
     assert cache.misses == 4
 
 
 def test_a_failure_is_told_by_the_read_itself(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     cache = insitu.ChunkCache(1 << 24, ahead=True)
-    group = insitu.scan(file)
+    group = insitu.scan(file, decode=False)
     table = group.arrays["t"].tiles[0].chunks[2, 0, 0]
-    insitu.read(group, "t", 0, cache=cache)
+    insitu.read(group, "t", 0, cache=cache, decode=False)
     with h5py.File(file, "a"):
         pass
     damaged = bytearray(file.read_bytes())
     damaged[table.offset : table.offset + 20] = bytes(20)
     file.write_bytes(damaged)
-    group2 = insitu.scan(file)
+    group2 = insitu.scan(file, decode=False)
     with caplog.at_level(logging.DEBUG, "insitu.read"):
         for step in range(2):
-            insitu.read(group2, "t", step, cache=cache)
+            insitu.read(group2, "t", step, cache=cache, decode=False)
         settled(cache)
     assert "reading ahead failed" in caplog.text
     with pytest.raises(InsituError, match=r"chunk \(2, 0, 0\)"):
-        insitu.read(group2, "t", 2, cache=cache)
+        insitu.read(group2, "t", 2, cache=cache, decode=False)
 
 
 @given(

@@ -33,21 +33,21 @@ def file(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(("name", "first_key"), [("x", np.s_[:]), ("plain", np.s_[5:95:3])])
 def test_a_second_read_fetches_nothing(file: Path, name: str, first_key: slice) -> None:
     cache = ChunkCache(1 << 20)
-    group = insitu.scan(file)
+    group = insitu.scan(file, decode=False)
     first, second = Tally(), Tally()
-    one = insitu.read(group, name, first_key, cache=cache, tally=first)
-    other = insitu.read(group, name, np.s_[5:95:3], cache=cache, tally=second)
+    one = insitu.read(group, name, first_key, cache=cache, tally=first, decode=False)
+    other = insitu.read(group, name, np.s_[5:95:3], cache=cache, tally=second, decode=False)
     np.testing.assert_array_equal(one if name == "plain" else one[5:95:3], other)
     assert first.chunks == (10 if name == "x" else 1)
     assert (second.requests, second.bytes_fetched, second.bytes_decoded) == (0, 0, 0)
     one[...] = 0  # the values are the caller's, not the cache's
-    np.testing.assert_array_equal(insitu.read(group, name, np.s_[5:95:3], cache=cache), other)
+    np.testing.assert_array_equal(insitu.read(group, name, np.s_[5:95:3], cache=cache, decode=False), other)
 
 
 def test_no_more_than_max_bytes_are_kept(file: Path) -> None:
     cache = ChunkCache(3 * 800)
-    group = insitu.scan(file)
-    values = insitu.read(group, "x", cache=cache)
+    group = insitu.scan(file, decode=False)
+    values = insitu.read(group, "x", cache=cache, decode=False)
     np.testing.assert_array_equal(values, np.arange(1000.0).reshape(100, 10))
     assert cache.nbytes <= 3 * 800
     assert ChunkCache(10).get("a", lambda: np.zeros(100)).shape == (100,)
@@ -59,10 +59,10 @@ def test_no_more_than_max_bytes_are_kept(file: Path) -> None:
 
 def test_a_changed_file_is_another_chunk(file: Path) -> None:
     cache = ChunkCache(1 << 20)
-    insitu.read(file, "plain", cache=cache)
+    insitu.read(file, "plain", cache=cache, decode=False)
     with h5py.File(file, "r+") as changed:
         changed["plain"][...] = 7
-    assert (insitu.read(file, "plain", cache=cache) == 7).all()
+    assert (insitu.read(file, "plain", cache=cache, decode=False) == 7).all()
 
 
 def test_threads_make_a_chunk_once() -> None:
@@ -90,7 +90,7 @@ def test_a_failure_reaches_everyone_and_is_not_kept(file: Path) -> None:
     for _ in range(2):
         with pytest.raises(zlib.error):
             cache.get("key", fail)
-    group = insitu.scan(file)
+    group = insitu.scan(file, decode=False)
     chunk = group.arrays["x"].tiles[0].chunks[3, 0]
     before = file.stat()
     with file.open("r+b") as damaged:
@@ -98,7 +98,7 @@ def test_a_failure_reaches_everyone_and_is_not_kept(file: Path) -> None:
         damaged.write(b"\0" * chunk.length)
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))  # as a disk damages it: without a trace
     with pytest.raises(CodecError, match=r"variable x, chunk \(3, 0\)"):
-        insitu.read(group, "x", cache=cache)
+        insitu.read(group, "x", cache=cache, decode=False)
 
 
 def test_a_cache_travels_empty() -> None:

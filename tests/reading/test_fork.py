@@ -199,21 +199,21 @@ def test_a_read_in_a_child_while_others_read(tmp_path: Path) -> None:
     values = np.random.default_rng(0).random((40, 500))
     with h5py.File(path, "w") as file:
         file.create_dataset("x", data=values, chunks=(1, 100), compression="gzip", shuffle=True)
-    group = insitu.scan(path)
+    group = insitu.scan(path, decode=False)
     cache = ChunkCache(10 << 20, ahead=True)
     stop = threading.Event()
 
     def reads() -> None:
         while not stop.is_set():
             cache.clear()
-            insitu.read(group, "x", cache=cache)
+            insitu.read(group, "x", cache=cache, decode=False)
 
     readers = [threading.Thread(target=reads) for _ in range(3)]
     for reader in readers:
         reader.start()
     try:
         for _ in range(10):
-            in_child(lambda: np.testing.assert_array_equal(insitu.read(group, "x", cache=cache), values))
+            in_child(lambda: np.testing.assert_array_equal(insitu.read(group, "x", cache=cache, decode=False), values))
     finally:
         stop.set()
         for reader in readers:

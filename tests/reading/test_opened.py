@@ -34,9 +34,9 @@ def versions(tmp_path: Path) -> VirtualArray:
     """The present version of a file, and behind it the one that was recorded before."""
     path = tmp_path / "a.h5"
     make(path, 1)
-    old = insitu.scan(path).array("x")
+    old = insitu.scan(path, decode=False).array("x")
     make(path, 2)
-    new = insitu.scan(path).array("x")
+    new = insitu.scan(path, decode=False).array("x")
     assert {source.size for tile in (*old.tiles, *new.tiles) for source in tile.chunks.sources} == {path.stat().st_size}
     return concatenate([new, old], 0)
 

@@ -32,13 +32,13 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_many_threads_read_side_by_side(file: Path) -> None:
-    group = insitu.scan(file)
+    group = insitu.scan(file, decode=False)
 
     def slab(seed: int) -> bool:
         random = np.random.default_rng(seed)
         (a, b), (c, d) = np.sort(random.integers(0, 400, 2)), np.sort(random.integers(0, 1000, 2))
         key = np.s_[a : b + 1, c : d + 1]
-        return np.array_equal(insitu.read(group, "x", key), VALUES[key])
+        return np.array_equal(insitu.read(group, "x", key, decode=False), VALUES[key])
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(slab, range(64)))
@@ -47,12 +47,12 @@ def test_many_threads_read_side_by_side(file: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform cannot fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_reads_too(file: Path) -> None:
-    group = insitu.scan(file)
-    insitu.read(group, "x")  # the parent's threads are running now
+    group = insitu.scan(file, decode=False)
+    insitu.read(group, "x", decode=False)  # the parent's threads are running now
     child = os.fork()
     if child == 0:
         try:
-            os._exit(0 if np.array_equal(insitu.read(group, "x"), VALUES) else 1)
+            os._exit(0 if np.array_equal(insitu.read(group, "x", decode=False), VALUES) else 1)
         finally:
             os._exit(2)
     deadline = time.monotonic() + 60
@@ -80,7 +80,7 @@ class Slow(MemorySource):
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the platform has no timers that interrupt")
 def test_an_interrupt_ends_a_read_and_nothing_writes_afterwards(file: Path) -> None:
-    array = insitu.scan(file).arrays["x"]
+    array = insitu.scan(file, decode=False).arrays["x"]
     out = np.full(array.shape, -1, array.dtype)
     data = file.read_bytes()
 
@@ -102,7 +102,7 @@ def test_an_interrupt_ends_a_read_and_nothing_writes_afterwards(file: Path) -> N
     snapshot = out.copy()
     time.sleep(0.1)
     np.testing.assert_array_equal(out, snapshot)
-    np.testing.assert_array_equal(insitu.read(file, "x"), VALUES)  # and the next read is fine
+    np.testing.assert_array_equal(insitu.read(file, "x", decode=False), VALUES)  # and the next read is fine
 
 
 def test_a_process_that_leaves_in_the_middle_of_a_read_ends(file: Path) -> None:
@@ -117,7 +117,7 @@ time.sleep(0.3)
 
 
 def test_the_first_error_ends_the_read(file: Path) -> None:
-    array = insitu.scan(file).arrays["x"]
+    array = insitu.scan(file, decode=False).arrays["x"]
     data = file.read_bytes()
     reads = []
     lock = threading.Lock()

@@ -25,7 +25,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_read_says_what_to_select(file: Path) -> None:
-    array = insitu.scan(file).array("x")
+    array = insitu.scan(file, decode=False).array("x")
     with pytest.raises(SelectionSizeError, match=r"GiB.*\[0, 0:64, :\]") as caught:
         read_array(array, name="x")
     assert isinstance(caught.value, MemoryError)
@@ -41,7 +41,7 @@ def test_so_does_the_command_line(file: Path) -> None:
 
 
 def test_the_weight_of_a_plan_counts_what_it_holds(file: Path) -> None:
-    array = insitu.scan(file).array("x")
+    array = insitu.scan(file, decode=False).array("x")
 
     def weight(*selection: object) -> int:
         return weigh_read(array, Selection.of(tuple(selection), array.shape)).plan

@@ -125,14 +125,14 @@ def test_what_moves_is_known_without_reading() -> None:
 
 
 def test_it_can_be_an_error_everywhere(path: Path, nowhere: str) -> None:
-    array = insitu.scan(path).array("t")
+    array = insitu.scan(path, decode=False).array("t")
     chunk = array.tiles[0].chunks[0, 0, 0]
     assert hasattr(chunk, "offset")
     calls = [
         lambda: insitu.open_dataset(path, active=nowhere, active_required=True).t.mean(),
         lambda: insitu.open_mfdataset([path], active=nowhere, active_required=True).t.mean(),
-        lambda: insitu.reduce(path, "t", "mean", active=nowhere, active_required=True),
-        lambda: insitu.reduce(array, method="mean", active=nowhere, active_required=True),
+        lambda: insitu.reduce(path, "t", "mean", active=nowhere, active_required=True, decode=False),
+        lambda: insitu.reduce(array, method="mean", active=nowhere, active_required=True, decode=False),
         lambda: storage.read(str(path), 0, 80, "<f8", active=nowhere, active_required=True),
         lambda: storage.reduce(str(path), 0, 80, "<f8", active=nowhere, active_required=True),
         lambda: Active(nowhere, required=True).read(array),

@@ -33,7 +33,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", ["chunked", "contiguous", "half", "scalar"])
 def test_like_xarray(path: Path, name: str) -> None:
-    array = insitu.scan(path).arrays[name]
+    array = insitu.scan(path, decode=False).arrays[name]
     with xr.open_dataset(path, mask_and_scale=False) as dataset:
         variable = dataset[name].variable.load()
     for axes in [None] if name == "scalar" else [None, 0, (1, 2), (2, 0)]:
@@ -46,7 +46,7 @@ def test_like_xarray(path: Path, name: str) -> None:
 
 
 def test_a_selection(path: Path) -> None:
-    array = insitu.scan(path).arrays["chunked"]
+    array = insitu.scan(path, decode=False).arrays["chunked"]
     with xr.open_dataset(path, mask_and_scale=False) as dataset:
         values = dataset["chunked"].values[3, ::-2, 10:45]
     tally = Tally()

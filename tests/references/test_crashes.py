@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from insitu.errors import InsituWarning, SourceError
+from insitu.maintenance import append_tree as append
 from insitu.model import Axis, Columns, Encoding, Kind, Packing, Packings, Source, Tile, VirtualArray, VirtualGroup
-from insitu.references import append, open_references, save
+from insitu.references import open_references, save
 from insitu.references.target import LocalFolder
 
 

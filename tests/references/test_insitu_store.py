@@ -15,13 +15,16 @@ import pytest
 from hypothesis import given, settings
 
 from insitu.errors import FormatError, InsituError, ModelError, SourceError, StaleSourceError, UnsupportedError
+from insitu.maintenance import append_tree as append
 from insitu.model import (
     ABSENT,
     INLINE,
+    Absent,
     Axis,
     Codec,
     Columns,
     Encoding,
+    GroupDetails,
     Kind,
     Located,
     Packing,
@@ -34,8 +37,9 @@ from insitu.model import (
     concatenate,
     scatter,
 )
-from insitu.references import append, open_references, renamed, save
+from insitu.references import open_references, renamed, save
 from insitu.references.insitu_store import NAME, open_store, pools, write
+from insitu.references.insitu_store.root import PREVIOUS
 from mosaics import Case, evaluate, mosaics
 
 
@@ -109,15 +113,16 @@ def test_everything_else_comes_back(tmp_path: Path) -> None:
     whole = concatenate([month(n, days) for n, days in enumerate((31, 28, 31, 30))], "time")
     assert len(whole.tiles) == 1
     attributes = {"a": np.arange(3, dtype=">i2"), "b": b"\xff", "c": float("nan"), "d": ["x", 1], "$": {"$e": (1, 2)}}
-    sub = VirtualGroup({"x": month(9)}, attributes={"deep": True}, details={"dims": {"time": 31}}, problems={"y": "no"})
-    save(VirtualGroup({"tas": whole}, {"sub": sub}, attributes, {"format": "hdf5"}), tmp_path / "x.insitu")
+    details = GroupDetails(dims={"time": 31})
+    sub = VirtualGroup({"x": month(9)}, attributes={"deep": True}, details=details, problems={"y": "no"})
+    save(VirtualGroup({"tas": whole}, {"sub": sub}, attributes, GroupDetails(format="hdf5")), tmp_path / "x.insitu")
     back = opened(tmp_path / "x.insitu")
     same(back.arrays["tas"], whole)
     same(back.groups["sub"].arrays["x"], month(9))
     assert back.groups["sub"].problems == {"y": "no"}
-    assert back.groups["sub"].details == {"dims": {"time": 31}}
+    assert back.groups["sub"].details == GroupDetails(dims={"time": 31})
     assert repr(dict(back.attributes)) == repr(attributes)
-    assert back.details == {"format": "hdf5"}
+    assert back.details == GroupDetails(format="hdf5")
 
 
 @pytest.mark.parametrize("dtype", ["S1", "S3", "<f4", ">i2", "M8[ns]", "?", [("a", "<i4"), ("b", "S2")]])
@@ -148,6 +153,12 @@ def test_a_sparse_grid_stays_sparse(tmp_path: Path) -> None:
         assert back[1, 1] == Unwritten()
 
 
+def named_files(target: Path) -> set[str]:
+    """The files that the root and the one before it name."""
+    roots = [target / name for name in (NAME, PREVIOUS) if (target / name).exists()]
+    return set().union(*(write._files(json.loads(path.read_text())) for path in roots))
+
+
 def test_append_adds_parts_and_reads_nothing_old(tmp_path: Path) -> None:
     target = tmp_path / "x.insitu"
     months = [month(n, 28 + n % 4) for n in range(12)]
@@ -161,18 +172,25 @@ def test_append_adds_parts_and_reads_nothing_old(tmp_path: Path) -> None:
         assert (target / name).read_bytes() == data
     tables = json.loads((target / NAME).read_text())["tree"]["arrays"]["tas"]["tiles"][0]["chunks"]
     assert [table["kind"] for table in tables["tables"]] == ["rows"] * 10
-    named = {path.name for path in target.glob("*.parquet")}
-    assert named == write._files(json.loads((target / NAME).read_text()))
+    assert {path.name for path in target.glob("*.parquet")} == named_files(target)
+
+
+def test_append_is_what_combining_gives(tmp_path: Path) -> None:
+    target = tmp_path / "x.insitu"
+    save(VirtualGroup({"tas": month(0)}), target)
+    append(VirtualGroup({"tas": month(1).transpose(1, 0)}), target, "time")
+    same(opened(target).arrays["tas"], concatenate([month(0), month(1)], "time"))
+    append(VirtualGroup({"pr": month(2)}), target, "time")
+    assert {name: array.shape for name, array in opened(target).arrays.items()} == {"tas": (93, 4), "pr": (93, 4)}
+    assert isinstance(opened(target).arrays["pr"].tiles[0].chunks[0, 0], Absent)
 
 
 def test_append_refuses_what_does_not_fit(tmp_path: Path) -> None:
     target = tmp_path / "x.insitu"
     save(VirtualGroup({"tas": month(0)}), target)
     before = (target / NAME).read_bytes()
-    with pytest.raises(ModelError, match="pr"):
-        append(VirtualGroup({"pr": month(1)}), target, "time")
-    with pytest.raises(ModelError, match="dimensions"):
-        append(VirtualGroup({"tas": month(1).transpose(1, 0)}), target, "time")
+    with pytest.raises(ModelError, match="no dimension 'time'"):
+        append(VirtualGroup({"tas": month(1)[0]}), target, "time")
     with pytest.raises(UnsupportedError, match="insitu store"):
         append(VirtualGroup({"tas": month(1)}), tmp_path / "x.json", "time")
     assert (target / NAME).read_bytes() == before
@@ -193,7 +211,7 @@ def test_two_writers_one_wins_the_other_is_told(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(SourceError, match="another writer"):
         append(VirtualGroup({"tas": month(2)}), target, "time")
     same(opened(target).arrays["tas"], concatenate([month(0), month(1)], "time"))
-    assert {path.name for path in target.glob("*.parquet")} == write._files(json.loads((target / NAME).read_text()))
+    assert {path.name for path in target.glob("*.parquet")} == named_files(target)
 
 
 def test_a_crash_leaves_the_old_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,8 +233,10 @@ def _die(*_: Any) -> Any:
 def test_a_reader_of_a_replaced_store_is_told(tmp_path: Path) -> None:
     target = tmp_path / "x.insitu"
     save(VirtualGroup({"tas": month(0)}), target)
-    old = opened(target)
+    old, other = opened(target), opened(target)
     save(VirtualGroup({"tas": month(1)}), target)
+    columns(other.arrays["tas"])  # the previous state is kept
+    save(VirtualGroup({"tas": month(2)}), target)
     with pytest.raises(StaleSourceError, match="written anew"):
         columns(old.arrays["tas"])
     with pytest.raises(InsituError, match="already"):

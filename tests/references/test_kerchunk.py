@@ -17,7 +17,7 @@ from hypothesis import given, settings
 
 import insitu
 from insitu.errors import AccessError, FormatError, InsituError, UnsupportedError
-from insitu.keeping import convert
+from insitu.maintenance import convert
 from insitu.model import Inline, Source, Stored, Unwritten, VirtualArray, VirtualGroup, concatenate
 from insitu.reading import read_array
 from insitu.references import open_references, renamed, save
@@ -68,26 +68,31 @@ def same(ours: VirtualGroup, theirs: VirtualGroup) -> None:
         found = ours.array(path)
         assert found.shape == array.shape
         one, other = read_array(found), read_array(array)
-        assert one.dtype == other.dtype or one.dtype.newbyteorder("=") == other.dtype.newbyteorder("=")
-        assert one.tolist() == other.tolist(), path
+        texts = {one.dtype.kind, other.dtype.kind} <= set(
+            "OU"
+        )  # xarray shows texts of HDF5 as U, and those of Zarr as objects
+        assert texts or one.dtype.newbyteorder("=") == other.dtype.newbyteorder("=")
+        assert repr(one.tolist()) == repr(other.tolist()), path
         for name, value in array.attributes.items():
             assert np.asarray(found.attributes[name]).tolist() == np.asarray(value).tolist()
 
 
 @pytest.mark.parametrize("name", FORMS)
 def test_round_trip(archive: Path, tmp_path: Path, name: str) -> None:
-    group = insitu.scan(archive)
+    group = insitu.scan(archive, decode=False)
     target = tmp_path / name
     save(group, target, **FORMS[name])
     same(opened(target), group)
+    decoded = group if target.suffix == ".insitu" else insitu.scan(archive)
     # … and from there into every other form.
     for other in ("y.json", "y.parq", "y.insitu", "y.parquet"):
         convert(str(target), str(tmp_path / other))
-        same(opened(tmp_path / other), group)
+        # A store of ours holds values as they are meant; the others hold stored ones, and attributes that say how they are meant.
+        same(opened(tmp_path / other), decoded if other == "y.insitu" else group)
 
 
 def test_states_and_tables(archive: Path, tmp_path: Path) -> None:
-    group = insitu.scan(archive)
+    group = insitu.scan(archive, decode=False)
     save(group, tmp_path / "x.json")
     save(group, tmp_path / "x.parq", record_size=3)
     for target in ("x.json", "x.parq"):
@@ -106,11 +111,11 @@ def test_portable_archives(archive: Path, tmp_path: Path) -> None:
     home = tmp_path / "one" / "data"
     home.mkdir(parents=True)
     (home / "a.h5").write_bytes(archive.read_bytes())
-    group = insitu.scan(home / "a.h5")
+    group = insitu.scan(home / "a.h5", decode=False)
     for name in ("x.json", "x.parq", "x.insitu", "x.parquet"):
         save(group, tmp_path / "one" / name, relative=True)
     (tmp_path / "one").rename(tmp_path / "two")
-    expected = insitu.scan(tmp_path / "two" / "data" / "a.h5")
+    expected = insitu.scan(tmp_path / "two" / "data" / "a.h5", decode=False)
     for name in ("x.json", "x.parq", "x.insitu", "x.parquet"):
         same(opened(tmp_path / "two" / name), expected)
 
@@ -142,7 +147,7 @@ def test_refusals_name_variables_files_and_a_way_out(tmp_path: Path) -> None:
     for number, options in enumerate([{"compression": 1}, {"compression": 9}, {"compression": "lzf"}]):
         with h5py.File(tmp_path / f"{number}.h5", "w") as file:
             file.create_dataset("t", data=np.arange(20).reshape(10, 2) + number, chunks=(5, 2), **options)
-        files.append(insitu.scan(tmp_path / f"{number}.h5").array("t"))
+        files.append(insitu.scan(tmp_path / f"{number}.h5", decode=False).array("t"))
     # Another level of compression decodes the same, so Zarr can say it.
     fine = concatenate(files[:2], 0)
     save(VirtualGroup({"t": fine}), tmp_path / "x.json")
@@ -450,7 +455,7 @@ def test_flat_rows_without_a_url(tmp_path: Path) -> None:
 
 
 def test_zaro_names(archive: Path, tmp_path: Path) -> None:
-    group = insitu.scan(archive)
+    group = insitu.scan(archive, decode=False)
     save(group, tmp_path / "x.json")
     save(group, tmp_path / "x.parq")
     same(opened(f"reference+json://{tmp_path}/x.json"), group)

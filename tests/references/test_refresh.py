@@ -17,7 +17,7 @@ import pytest
 
 import insitu
 from insitu.errors import InsituError, SourceError, StaleSourceError
-from insitu.keeping import check, refresh
+from insitu.maintenance import check, refresh
 from insitu.references import save
 
 xr = pytest.importorskip("xarray")
@@ -143,7 +143,9 @@ def test_what_is_refreshed_is_what_opening_anew_gives(
     target = tmp_path / name
     saved(paths, target)
     renew(paths[which], which, seed=1, **{**before, **change})
-    mended = judge(target, lambda: opened(paths).load())
+    # What does not say how it was made keeps the variables that it has: the others may have been left out on purpose.
+    left_out = [] if form == "insitu" else ["more"]
+    mended = judge(target, lambda: opened(paths).drop_vars(left_out, errors="ignore").load())
     if form == "insitu" and change.get("dtype") is None:
         assert mended, "a saved dataset can be made again"
 
@@ -273,20 +275,20 @@ def test_an_archive_that_moved_is_refreshed_where_it_is(tmp_path: Path) -> None:
 
 
 def test_a_store_that_grew_in_the_meantime_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from insitu import keeping
+    from insitu import maintenance
 
     paths = [make(tmp_path / f"{n}.nc", n) for n in range(3)]
     target = tmp_path / "x.insitu"
     opened(paths[:2]).insitu.save(target)
     renew(paths[0], 0, seed=1)
-    original = keeping.repeat_recipe
+    original = maintenance.scan_tree
 
     def slow(*given: Any) -> Any:
-        made = original(*given)
+        made = list(original(*given))
         insitu.open_dataset(paths[2]).insitu.append(target, "time")
         return made
 
-    monkeypatch.setattr(keeping, "repeat_recipe", slow)
+    monkeypatch.setattr(maintenance, "scan_tree", slow)
     with pytest.raises(SourceError, match="another writer"):
         refresh(target)
     monkeypatch.undo()
@@ -352,7 +354,7 @@ MAKERS: dict[str, Callable[[Path, int], None]] = {
 def test_other_formats(tmp_path: Path, name: str, target: str) -> None:
     path = tmp_path / name
     MAKERS[name](path, 0)
-    group = insitu.scan(path)
+    group = insitu.scan(path, decode=False)
     prefix = next((at for at, node in group.walk() if node.arrays), "")
     try:
         if target == "x.insitu":

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
+from insitu.maintenance import append_tree as append
 from insitu.model import (
     Axis,
     Codec,
     Columns,
     Encoding,
+    GroupDetails,
     Kind,
     Packing,
     Packings,
@@ -26,7 +28,7 @@ from insitu.model import (
     concatenate,
     scatter,
 )
-from insitu.references import append, open_references, save
+from insitu.references import open_references, save
 from insitu.references.insitu_store import NAME, open_store, part, root, rows
 from insitu.references.insitu_store.validation import check_boxes, check_cells
 
@@ -62,7 +64,7 @@ def archive(path: Path) -> bytes:
     deep = VirtualGroup(
         {"inline": inline, "empty": empty, "one": piece(9)[1].expand_dims(0, "time")}, problems={"x": "lost"}
     )
-    group = VirtualGroup({"t": mosaic, "sparse": sparse}, {"deep": deep}, {"title": "x"}, {"format": "hdf5"})
+    group = VirtualGroup({"t": mosaic, "sparse": sparse}, {"deep": deep}, {"title": "x"}, GroupDetails(format="hdf5"))
     save(group, path)
     append(
         VirtualGroup({"t": piece(4, width=4)}, {"deep": VirtualGroup({"one": piece(8)[1].expand_dims(0, "time")})}),
@@ -99,7 +101,7 @@ def _meaning(group: VirtualGroup) -> Any:
             axes = [tuple(c.tolist() for c in axis.show(np.arange(axis.count))) for axis in tile.axes]
             tiles.append((origin, tile.dimensions, axes, places))
         told = (array.shape, array.dtype.str, array.dims, repr(dict(array.attributes)), repr(array.fill_value))
-        arrays[name] = (told, repr(dict(array.details)), tiles)
+        arrays[name] = (told, repr(array.details), tiles)
     groups = {name: _meaning(inner) for name, inner in group.groups.items()}
     return list(arrays.items()), list(groups.items()), repr(group.attributes), repr(group.details), repr(group.problems)
 

@@ -70,7 +70,7 @@ def looked_at(group: VirtualGroup | None) -> None:
             if 0 < int(np.prod(shape, dtype=object)) < 10_000:
                 tile.chunks.locate(list(np.unravel_index(np.arange(int(np.prod(shape))), shape)) if shape else [])
         if array.nbytes < 1 << 20:
-            insitu.read(group, path)
+            insitu.read(group, path, decode=False)
 
 
 def problem_of(act: Any) -> InsituError | None:

@@ -56,14 +56,14 @@ def test_a_dataset_is_read_again_without_its_server(nginx, archive, tmp_path):
     options = {"cache": DiskCache(tmp_path / "cache", 1 << 28), "timeout": 2, "retries": 0}
     with FaultProxy(nginx.address) as proxy:
         url = f"{proxy.url}/archive.h5"
-        group = insitu.scan(url, storage_options=options)
+        group = insitu.scan(url, storage_options=options, decode=False)
         source = open_source(url, options)
         recorded = source.describe()
         chunks = [(4096 * at, 200) for at in range(20)]
         before = source.read_many(chunks)
-        values = insitu.read(group, "t", storage_options=options)
+        values = insitu.read(group, "t", storage_options=options, decode=False)
     assert open_source(url, options, expected=recorded).read_many(chunks) == before
-    np.testing.assert_array_equal(values, insitu.read(archive, "t"))
+    np.testing.assert_array_equal(values, insitu.read(archive, "t", decode=False))
 
 
 def test_many_processes_share_one_folder(nginx, data, tmp_path):

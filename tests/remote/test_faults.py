@@ -101,14 +101,14 @@ def test_each_fault_passes(nginx, data, fault):
 
 def test_values_in_a_storm(nginx, archive):
     """Scans and reads of whole variables: the right values, or an error of ours."""
-    truth = insitu.read(archive, "t")
+    truth = insitu.read(archive, "t", decode=False)
     outcome: Counter[str] = Counter()
     options = {"timeout": DEADLINE, "read_timeout": 0.3, "retries": 6}
     with FaultProxy(nginx.address, share=0.02, seed=3) as proxy:
         for number in range(12):
             try:
-                group = insitu.scan(f"{proxy.url}/archive.h5", storage_options=options)
-                found = insitu.read(group, "t", np.s_[number::5], storage_options=options)
+                group = insitu.scan(f"{proxy.url}/archive.h5", storage_options=options, decode=False)
+                found = insitu.read(group, "t", np.s_[number::5], storage_options=options, decode=False)
             except InsituError as error:
                 outcome[type(error).__name__] += 1
                 continue

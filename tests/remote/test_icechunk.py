@@ -8,7 +8,8 @@ import pytest
 from obstore.store import S3Store
 
 import insitu
-from insitu.references import append, save
+from insitu.maintenance import append_tree as append
+from insitu.references import save
 
 icechunk = pytest.importorskip("icechunk")
 zarr = pytest.importorskip("zarr")
@@ -38,31 +39,37 @@ def theirs(seaweed, prefix):
 
 
 def test_written_read_and_appended(seaweed, options):
-    group = insitu.scan("s3://private/archive.h5", storage_options=options)
-    expected = insitu.read(group, "t", storage_options=options)
+    group = insitu.scan("s3://private/archive.h5", storage_options=options, decode=False)
+    expected = insitu.read(group, "t", storage_options=options, decode=False)
     target = "s3://private/refs/all.icechunk"
     save(group, target, message="from a bucket", storage_options=options)
     np.testing.assert_array_equal(theirs(seaweed, "refs/all.icechunk")["t"][:], expected)
-    found = insitu.scan(target, storage_options=options)
+    found = insitu.scan(target, storage_options=options, decode=False)
     assert found.array("t").sources[0].url == "s3://private/archive.h5"
-    np.testing.assert_array_equal(insitu.read(found, "t", storage_options=options), expected)
+    np.testing.assert_array_equal(insitu.read(found, "t", storage_options=options, decode=False), expected)
     dim = found.array("t").dims[0]
     again = append(group, target, dim, storage_options=options)  # the same object: it is there already
     assert (again.steps, again.skipped) == (0, ("s3://private/archive.h5",))
-    np.testing.assert_array_equal(insitu.read(target, "t", storage_options=options), expected)
+    np.testing.assert_array_equal(insitu.read(target, "t", storage_options=options, decode=False), expected)
     bucket = S3Store("private", config=seaweed.config, client_options={"allow_http": True})
     obstore.copy(bucket, "archive.h5", "second.h5")
-    append(insitu.scan("s3://private/second.h5", storage_options=options), target, dim, storage_options=options)
+    append(
+        insitu.scan("s3://private/second.h5", storage_options=options, decode=False),
+        target,
+        dim,
+        storage_options=options,
+    )
     both = np.concatenate([expected, expected])
-    np.testing.assert_array_equal(insitu.read(target, "t", storage_options=options), both)
+    np.testing.assert_array_equal(insitu.read(target, "t", storage_options=options, decode=False), both)
     np.testing.assert_array_equal(theirs(seaweed, "refs/all.icechunk")["t"][:], both)
 
 
 def test_found_by_what_lies_there(options):
-    group = insitu.scan("s3://private/archive.h5", storage_options=options)
+    group = insitu.scan("s3://private/archive.h5", storage_options=options, decode=False)
     save(group, "s3://private/plain-name", format="icechunk", storage_options=options)
-    found = insitu.scan("s3://private/plain-name/", storage_options=options)
-    assert found.details["format"] == "icechunk"
+    found = insitu.scan("s3://private/plain-name/", storage_options=options, decode=False)
+    assert found.details.format == "icechunk"
     np.testing.assert_array_equal(
-        insitu.read(found, "plain", storage_options=options), insitu.read(group, "plain", storage_options=options)
+        insitu.read(found, "plain", storage_options=options, decode=False),
+        insitu.read(group, "plain", storage_options=options, decode=False),
     )

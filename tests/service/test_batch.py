@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from insitu import scan
 from insitu.model import Encoding
-from insitu.opening import scan
 from insitu.reducing.storage import chunk_array
 from insitu.reducing.wire import values_from
 from insitu.reducing.wire_array import array_to
@@ -147,7 +147,7 @@ def test_texts_travel(server: Server, root: Path, dataset: xr.Dataset) -> None:
 
 
 def test_tables_travel_in_cbor(server: Server, root: Path, dataset: xr.Dataset) -> None:
-    array = scan(root / "batch.nc").array("t")
+    array = scan(root / "batch.nc", decode=False).array("t")
     body = {"jobs": [{"array": array_to(array), "methods": ["max"], "axes": [0]}]}
     answer = server.ask("POST", "/reduce", cbor2.dumps(body), {"Content-Type": "application/cbor"})
     with xr.open_dataset(root / "batch.nc", mask_and_scale=False, engine="netcdf4") as file:

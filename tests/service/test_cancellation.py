@@ -251,7 +251,7 @@ def test_an_archive_that_refers_outside_of_the_roots(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     with h5py.File(tmp_path / "outside" / "secret.h5", "w") as file:
         file.create_dataset("x", data=np.arange(10_000.0), chunks=(1000,), compression="gzip")
-    save(insitu.scan(tmp_path / "outside" / "secret.h5"), tmp_path / "inside" / "a.insitu")
+    save(insitu.scan(tmp_path / "outside" / "secret.h5", decode=False), tmp_path / "inside" / "a.insitu")
     archive = str(tmp_path / "inside" / "a.insitu")
     with serving([tmp_path / "inside"], tmp_path / "log") as server:
         job = {"url": archive, "variable": "x", "methods": ["sum"]}

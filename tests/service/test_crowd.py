@@ -104,7 +104,7 @@ def test_two_hundred_clients(archive: Path, tmp_path: Path) -> None:
 
 def test_a_worker_that_is_killed(archive: Path, tmp_path: Path) -> None:
     with serving([archive], tmp_path / "log", "--workers", "2") as server:
-        array = insitu.scan(archive / "a.h5").array("v3")
+        array = insitu.scan(archive / "a.h5", decode=False).array("v3")
         active = Active(server.url, required=True)
         wrong: list[Any] = []
         stop = threading.Event()

@@ -202,7 +202,7 @@ def test_references_that_lead_out_are_refused(server: Server, root: Path, tmp_pa
     outside = tmp_path / "secret.h5"
     with h5py.File(outside, "w") as file:
         file["v"] = np.arange(1000, dtype="i4")
-    insitu.references.save(insitu.scan(outside), root / "leads-out.insitu")
+    insitu.references.save(insitu.scan(outside, decode=False), root / "leads-out.insitu")
     answer = server.get(f"/zarr{root}/leads-out.insitu!/v/c/0")
     assert answer.status == 403
 

@@ -276,7 +276,7 @@ def test_a_scan_of_a_hostile_server_ends(name: str) -> None:
     with hostile(BEHAVIOURS[name]) as server:
         options = {"timeout": 5, "retries": 1, "read_timeout": 1}
         with pytest.raises(InsituError):
-            insitu.scan(server.url, storage_options=options)
+            insitu.scan(server.url, storage_options=options, decode=False)
         assert server.count <= 2 * MOST_REQUESTS
 
 

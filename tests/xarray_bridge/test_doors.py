@@ -210,12 +210,14 @@ class TestEngine:
         engine = InsituBackendEntrypoint()
         for target in ("refs.json", "refs.parq", "refs.insitu"):
             open_dataset(varied)[["tas"]].insitu.save(tmp_path / target)
-            assert engine.guess_can_open(tmp_path / target), target
+            # Whatever another engine may open is left to it, unless insitu is asked for by name.
+            assert engine.guess_can_open(tmp_path / target) == target.endswith(".insitu"), target
             found = xr.open_dataset(tmp_path / target, engine=InsituBackendEntrypoint)
             xr.testing.assert_identical(found.load(), open_dataset(varied)[["tas"]].load())
-        (tmp_path / "other.json").write_text('{"a": 1}')
-        assert not engine.guess_can_open(tmp_path / "other.json")
-        assert not engine.guess_can_open(tmp_path)
+        (tmp_path / "empty.insitu").mkdir()
+        for other in ("empty.insitu", "missing.insitu", ""):
+            assert not engine.guess_can_open(tmp_path / other), other
+        assert not engine.guess_can_open(varied)
 
     def test_zarr_is_left_to_zarr(self, varied: Path, tmp_path: Path) -> None:
         pytest.importorskip("zarr")

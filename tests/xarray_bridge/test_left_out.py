@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import h5py
@@ -50,7 +51,15 @@ def test_without_it_that_is_an_error(path: Path) -> None:
     with pytest.raises(UnsupportedError, match="wide"):
         insitu.open_dataset(path)
     with pytest.raises(ValueError, match="errors must be"):
-        insitu.open_dataset(path, errors="skip")
+        insitu.open_dataset(path, errors="ignore")
+
+
+def test_it_can_be_left_out_in_silence(path: Path) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        dataset = insitu.open_dataset(path, errors="skip")
+    assert not caught
+    assert set(dataset.variables) == {"x", "good"}
 
 
 def test_a_dataset_keeps_the_rest(path: Path) -> None:

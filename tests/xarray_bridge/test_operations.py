@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+import insitu
 from insitu.xarray_bridge.lazy import LazyArray
 from insitu.xarray_bridge.opening import open_dataset
 
@@ -183,13 +184,26 @@ def test_many_points_are_read_at_once(varied: Path, monkeypatch: pytest.MonkeyPa
     xr.testing.assert_identical(virtual.isnull().isel(where).load(), loaded.isnull().isel(where))
 
 
-def test_assignment_is_refused_with_a_way_out(varied: Path) -> None:
+@pytest.mark.parametrize("deep", [True, False])
+def test_assignment_is_copy_on_write(varied: Path, deep: bool) -> None:
+    ds, plain = open_dataset(varied), open_dataset(varied).load()
+    copy = ds.copy(deep=deep)
+    before = plain.tas.values.copy()
+    for each in (ds, plain):
+        each.tas[0] = 5
+        each.tas[{"time": [2, 4], "lat": slice(1, 3)}] = -1
+        each.tas.loc[{"lat": each.lat[-1]}] = np.nan
+    xr.testing.assert_identical(ds.load(), plain)
+    wanted = before if deep else plain.tas.values
+    np.testing.assert_array_equal(copy.tas.values, wanted)
+    np.testing.assert_array_equal(open_dataset(varied).tas.values, before)
+
+
+def test_assignment_reads_no_more_than_the_limit(varied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(insitu.options, "read_limit", 10)
     ds = open_dataset(varied)
-    with pytest.raises(TypeError, match="load"):
+    with pytest.raises(MemoryError, match="read_limit"):
         ds.tas[0] = 5
-    ds = ds.load()
-    ds.tas[0] = 5
-    assert (ds.tas[0] == 5).all()
 
 
 def test_loading_reads_all_variables_in_one_batch(varied: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,9 +143,18 @@ def test_encoding_comes_back(varied: Path, tmp_path: Path) -> None:
         xr.testing.assert_identical(copy.load(), ds.load())
 
 
-def test_stored_values_are_not_to_be_had_from_decoded_ones(varied: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "how",
+    [{"mask_and_scale": False}, {"decode_times": False}, {"decode_cf": False}, {"mask_and_scale": {"tas": False}}],
+)
+def test_saved_datasets_take_the_keywords_of_decoding(varied: Path, tmp_path: Path, how: dict[str, Any]) -> None:
     open_dataset(varied).insitu.save(tmp_path / "refs.insitu")
-    with pytest.raises(UnsupportedError, match="decoded"):
+    same(open_dataset(tmp_path / "refs.insitu", **how).load(), open_dataset(varied, **how).load())
+
+
+def test_files_that_are_packed_differently_have_no_stored_values(mosaic: xr.Dataset, tmp_path: Path) -> None:
+    mosaic.insitu.save(tmp_path / "refs.insitu")
+    with pytest.raises(UnsupportedError, match="packed differently"):
         open_dataset(tmp_path / "refs.insitu", mask_and_scale=False)
 
 
@@ -170,13 +179,13 @@ class TestAppend:
         with pytest.raises(UnsupportedError, match="insitu"):
             open_mfdataset(paths[2:]).insitu.append(tmp_path / "refs.json", "time")
 
-    def test_what_was_not_decoded_cannot(self, tmp_path: Path) -> None:
+    def test_the_scan_of_one_file_grows(self, tmp_path: Path) -> None:
         from insitu import references
 
         paths = regular(tmp_path, packing=3)
         references.save(insitu.scan(paths[0]), tmp_path / "refs.insitu")
-        with pytest.raises(UnsupportedError, match="not decoded"):
-            open_mfdataset(paths[1:]).insitu.append(tmp_path / "refs.insitu", "time")
+        open_mfdataset(paths[1:]).insitu.append(tmp_path / "refs.insitu", "time")
+        same(open_dataset(tmp_path / "refs.insitu").load(), open_mfdataset(paths).load())
 
 
 def test_nothing_is_replaced_unasked(varied: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from importlib.metadata import version
 
 import typer
 
-from insitu.cli import append, check, convert, demo, info, read, reduce, refresh, scan, serve
+from insitu.cli import append, check, convert, demo, drop, info, read, reduce, refresh, rollback, scan, serve
 from insitu.cli.screen import problems
 from insitu.errors import InsituError
 
@@ -33,6 +33,8 @@ for _verb, _does in (
     ("reduce", reduce.reduce),
     ("convert", convert.convert),
     ("append", append.append),
+    ("drop", drop.drop),
+    ("rollback", rollback.rollback),
     ("check", check.check),
     ("refresh", refresh.refresh),
     ("serve", serve.serve),

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from insitu.cli.screen import chain, chunk_shape, plural, problems, size
+from insitu.combining.member import Member
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.sources import Trace, trace
 
@@ -64,11 +65,11 @@ def told(verbose: bool) -> Iterator[Trace]:
         )
 
 
-def described(name: str, array: VirtualArray, group: VirtualGroup | None = None) -> str:
+def described(name: str, array: VirtualArray, group: VirtualGroup | Member | None = None) -> str:
     """One line of what an array is: format, type, shape, chunks, codecs."""
     parts = [
         name,
-        str(group.details.get("format", "")) if group is not None else "",
+        (group.details.format or "") if group is not None else "",
         str(array.dtype),
         "×".join(map(str, array.shape)) or "scalar",
         f"chunks {chunk_shape(array)}",

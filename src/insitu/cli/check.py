@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from insitu.cli.access import Options, storage_options
 from insitu.cli.progress import bar
 from insitu.cli.screen import results
 
@@ -19,19 +20,24 @@ def check(
         bool, typer.Option("--allow-local", help="References from elsewhere may name files of this machine.")
     ] = False,
     as_text: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    option: Options = None,
 ) -> None:
-    """Ask every source of a set of references whether it is still what was scanned. Exit code 1 if some are not, or were added twice."""
-    from insitu.keeping import check as check_references  # Arrow takes long to import: not for `insitu --help`
+    """Ask every source of a set of references whether it is still what was scanned. Exit code 1 if some are not, or were added twice, or if files of the store are damaged."""
+    from insitu.maintenance import check as check_references  # Arrow takes long to import: not for `insitu --help`
 
     with bar("sources") as progress:
-        report = check_references(references, progress=progress, allow_local=allow_local)
+        report = check_references(
+            references, progress=progress, allow_local=allow_local, storage_options=storage_options(option)
+        )
     if as_text:
         rows = [
             {"url": finding.source.url, "status": finding.status, "reason": finding.reason}
             for finding in report.findings
         ]
         double = [{"url": duplicate.url, "reason": duplicate.reason} for duplicate in report.duplicates]
-        typer.echo(json.dumps({"ok": report.ok, "sources": rows, "duplicates": double}, indent=2))
+        damaged = [{"url": url, "reason": reason} for url, reason in report.damaged]
+        found = {"ok": report.ok, "sources": rows, "duplicates": double, "damaged": damaged}
+        typer.echo(json.dumps(found, indent=2))
     else:
         results.print(str(report), markup=False, soft_wrap=True)
     if not report.ok:

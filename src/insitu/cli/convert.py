@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from insitu.cli.access import Options, storage_options
 from insitu.cli.screen import plural, problems
 
-__all__ = ["convert"]
+__all__ = ["convert", "parse_prefixes"]
 
 
 def convert(
@@ -37,30 +38,32 @@ def convert(
         bool, typer.Option("--allow-local", help="References from elsewhere may name files of this machine.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what lies there.")] = False,
+    option: Options = None,
 ) -> None:
     """Save references in another form."""
-    from insitu.keeping import convert as convert_references
+    from insitu.maintenance import convert as convert_references
 
     if rename and pattern:
         raise typer.BadParameter("give either --rename or --regex")
     found = convert_references(
         source,
         target,
-        rename=pattern or (_prefixes(rename) if rename else None),
+        rename=pattern or (parse_prefixes(rename) if rename else None),
         relative=relative,
         inline_threshold=inline,
         allow_local=allow_local,
         mode="w" if overwrite else "x",
+        storage_options=storage_options(option),
     )
     problems.print(f"{target}: {plural(sum(1 for _ in found.all_arrays()), 'variable')}", markup=False)
 
 
-def _prefixes(pairs: Sequence[str]) -> dict[str, str]:
+def parse_prefixes(pairs: Sequence[str]) -> dict[str, str]:
     """Old prefix → new prefix.
 
     Examples
     --------
-    >>> _prefixes(["/data=s3://bucket/data"])
+    >>> parse_prefixes(["/data=s3://bucket/data"])
     {'/data': 's3://bucket/data'}
     """
     found = {}

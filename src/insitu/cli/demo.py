@@ -23,8 +23,8 @@ from insitu.cli.demo_pictures import draw_map, draw_mosaic
 from insitu.cli.demo_server import serving
 from insitu.cli.screen import chain, chunk_shape, plural, results, size
 from insitu.errors import InsituError, UnsupportedError
-from insitu.opening import scan
 from insitu.sources import trace
+from insitu.verbs import scan
 
 __all__ = ["demo"]
 

@@ -14,7 +14,7 @@ from insitu.cli.chunk_map import chunk_map
 from insitu.cli.notes import notes
 from insitu.cli.screen import plural, results, show, size
 from insitu.cli.tree import as_json, as_table
-from insitu.opening import scan
+from insitu.opening import scan_stored
 
 __all__ = ["info"]
 
@@ -31,7 +31,7 @@ def info(
     """Show what a file holds: shapes, types, chunks, codecs, bytes stored and virtual; and what cannot be read, and why."""
     with warnings.catch_warnings(), told(verbose):
         warnings.simplefilter("ignore")  # what is left out is shown in the table
-        found = scan(url, group=group, errors="warn", storage_options=storage_options(option))
+        found = scan_stored(url, group=group, errors="warn", storage_options=storage_options(option))
     if as_text:
         typer.echo(json.dumps({**as_json(found), "notes": notes(found)}, indent=2))
         return

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from insitu.codecs import prepare
 from insitu.errors import InsituError
-from insitu.model import VirtualArray, VirtualGroup
+from insitu.model import ArrayDetails, GroupDetails, VirtualArray, VirtualGroup
 
 __all__ = ["notes"]
 
@@ -24,7 +23,7 @@ def notes(group: VirtualGroup) -> list[tuple[str, str]]:
             said.append(
                 (path, f"a MATLAB object of class {kind!r}: what is stored can be read, what it means only by MATLAB")
             )
-        missing = array.details.get("missing_sources", ())
+        missing = array.details.missing_sources
         if missing:
             said.append(
                 (path, f"filled where its sources are missing: {', '.join(missing[:3])}{' …' * (len(missing) > 3)}")
@@ -32,8 +31,8 @@ def notes(group: VirtualGroup) -> list[tuple[str, str]]:
     return said
 
 
-def _unread(details: Any) -> Iterator[str]:
-    for name, why in details.get("unread_attributes", {}).items():
+def _unread(details: ArrayDetails | GroupDetails) -> Iterator[str]:
+    for name, why in details.unread_attributes.items():
         yield f"attribute {name!r} is not read: {why}"
 
 

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from insitu.archive import Archive
 from insitu.cli.access import Options, Verbose, described, storage_options, told
 from insitu.cli.screen import plural, problems, size
 from insitu.cli.values import form_of, show_table, write_csv, write_netcdf, write_npy, write_text
 from insitu.errors import InsituError, SelectionError, VariableError
-from insitu.opening import read as read_values
-from insitu.opening import scan
+from insitu.opening import scan_stored
 from insitu.reading import Tally
 
 __all__ = ["parse_slices", "read"]
@@ -24,7 +24,8 @@ __all__ = ["parse_slices", "read"]
 def _variables(ctx: typer.Context, incomplete: str) -> list[str]:
     """Names for the shell to complete with."""
     try:
-        return [name for name, _ in scan(ctx.params["url"], errors="warn").all_arrays() if name.startswith(incomplete)]
+        found = scan_stored(ctx.params["url"], errors="warn").all_arrays()
+        return [name for name, _ in found if name.startswith(incomplete)]
     except (InsituError, KeyError):
         return []
 
@@ -50,10 +51,11 @@ def read(
     form: Annotated[
         str | None, typer.Option("--as", help="text, table, csv, npy or nc, whatever the file's name.")
     ] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Stored values: no scale, offset, missing values, times.")] = False,
     option: Options = None,
     verbose: Verbose = False,
 ) -> None:
-    """Read one hyperslab of a variable: as stored (text, npy), or decoded and with its labels (--sel, table, csv, nc)."""
+    """Read one hyperslab of a variable: the values that xarray shows."""
     bracket = re.fullmatch(r"(.+?)\[(.*)\]", variable)
     if bracket and slices is None:
         variable, slices = bracket.groups()
@@ -61,11 +63,11 @@ def read(
     options = storage_options(option)
     with told(verbose):
         if sel or kind in ("table", "csv", "nc"):
-            array = _labelled(url, variable, parse_slices(slices), sel, nearest, options)
+            array = _labelled(url, variable, parse_slices(slices), sel, nearest, raw, options)
             values = array.values
         else:
             array = None
-            values = _stored(url, variable, parse_slices(slices), options, verbose)
+            values = _values(url, variable, parse_slices(slices), raw, options, verbose)
     if kind == "text" and output is None:
         typer.echo(np.array2string(values, threshold=1000))
     elif kind == "text":
@@ -84,14 +86,15 @@ def read(
         problems.print(f"{output}: {values.dtype} {shape}, {size(values.nbytes)}", markup=False, soft_wrap=True)
 
 
-def _stored(url: str, variable: str, selection: Any, options: dict[str, Any] | None, verbose: bool) -> Any:
-    """The values as the file has them."""
-    found = scan(url, variables=[variable], storage_options=options)
-    array = found.array(variable)
+def _values(url: str, variable: str, selection: Any, raw: bool, options: dict[str, Any] | None, verbose: bool) -> Any:
+    """Read values without their labels."""
+    group, _, name = variable.strip("/").rpartition("/")
+    archive = Archive.open(url, group=group or None, variables=[name], storage_options=options)
     tally = Tally()
-    values = read_values(found, variable, selection, tally=tally, storage_options=options)
+    values = archive.read(name, selection, decode=not raw, tally=tally)
     if verbose:
-        problems.print(described(variable, array, found), markup=False, soft_wrap=True)
+        array = archive.array(name, decode=not raw)
+        problems.print(described(variable, array, archive.member()), markup=False, soft_wrap=True)
         problems.print(
             f"read | {values.dtype} | {'×'.join(map(str, values.shape)) or 'scalar'} | {plural(tally.chunks, 'chunk')} | "
             f"{plural(tally.requests, 'request')} | {size(tally.bytes_fetched)} fetched, {size(tally.bytes_decoded)} decoded | "
@@ -103,13 +106,20 @@ def _stored(url: str, variable: str, selection: Any, options: dict[str, Any] | N
 
 
 def _labelled(
-    url: str, variable: str, selection: Any, sel: Sequence[str] | None, nearest: bool, options: dict[str, Any] | None
+    url: str,
+    variable: str,
+    selection: Any,
+    sel: Sequence[str] | None,
+    nearest: bool,
+    raw: bool,
+    options: dict[str, Any] | None,
 ) -> Any:
-    """The meant values with their labels: a DataArray."""
-    from insitu.xarray_bridge import open_dataset
-
-    group, _, name = variable.rpartition("/")
-    dataset = open_dataset(url, group=group or None, storage_options=options)
+    """Read values with their labels: a DataArray."""
+    group, _, name = variable.strip("/").rpartition("/")
+    archive = Archive.open(url, group=group or None, variables=[name], storage_options=options)
+    dataset = archive.dataset()
+    if raw and name in dataset.variables:
+        dataset = dataset.assign({name: (dataset[name].dims, archive.read(name, decode=False))})
     if name not in dataset.variables:
         raise VariableError(
             f"no variable {variable!r}", url=url, hint=f"There are: {', '.join(map(str, dataset.variables)) or 'none'}"

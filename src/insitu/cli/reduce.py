@@ -12,12 +12,11 @@ import numpy as np
 import typer
 from rich.table import Table
 
+from insitu.archive import Archive
 from insitu.cli.access import Options, storage_options
 from insitu.cli.read import parse_slices
 from insitu.cli.screen import plural, problems, show, size
-from insitu.opening import scan
 from insitu.reading import Tally
-from insitu.reducing import statistics
 
 __all__ = ["reduce"]
 
@@ -33,7 +32,10 @@ def reduce(
             help="sum, mean, min, max, std, var, count, any, all, argmin, argmax, prod, median, quantile, tdigest, histogram; several with commas are taken in one pass."
         ),
     ],
-    axes: Annotated[str | None, typer.Option(help="Which axes go, e.g. '0,2'; all if not given.")] = None,
+    dim: Annotated[
+        list[str] | None, typer.Option("--dim", "-d", help="Along this dimension; may be repeated. All if not given.")
+    ] = None,
+    axes: Annotated[str | None, typer.Option(help="The same by number: '0,2'.")] = None,
     active: Annotated[
         str | None, typer.Option(help="A server that does it next to the data: http://host:8080.")
     ] = None,
@@ -45,10 +47,11 @@ def reduce(
         str | None, typer.Option(help="Of histogram: '0,10,20', or '250:310:24' for 24 bins of one width.")
     ] = None,
     form: Annotated[str | None, typer.Option("--as", help=f"One of {', '.join(FORMS)}.")] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Stored values: no scale, offset, missing values, times.")] = False,
     option: Options = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what was read.")] = False,
 ) -> None:
-    """Reduce a variable, as stored, chunk by chunk: here, or next to the data."""
+    """Reduce a variable, chunk by chunk: what xarray gives, computed here or next to the data."""
     slices = None
     bracket = re.fullmatch(r"(.+?)\[(.*)\]", variable)
     if bracket:
@@ -68,11 +71,12 @@ def reduce(
     }
     begin = time.perf_counter()
     if active is not None:
-        values, told = _remote(active, url, variable, methods, how)
+        values, told = _remote(active, url, variable, methods, {**how, "dim": dim, "decode": not raw})
     else:
         tally = Tally()
-        array = scan(url, variables=[variable], storage_options=how["storage_options"]).array(variable)
-        values = statistics(array, methods, name=variable, tally=tally, **how)
+        group, _, name = variable.strip("/").rpartition("/")
+        archive = Archive.open(url, group=group or None, variables=[name], storage_options=how.pop("storage_options"))
+        values = archive.reduce(name, methods, dim=dim or None, decode=not raw, tally=tally, **how)
         told = f"{plural(tally.chunks, 'chunk')} | {size(tally.bytes_fetched)} fetched, {size(tally.bytes_decoded)} decoded"
     seconds = time.perf_counter() - begin
     _print(values, form, variable, how)

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from insitu.cli.access import Options, storage_options
+from insitu.cli.convert import parse_prefixes
 from insitu.cli.progress import bar
 from insitu.cli.screen import plural, results
 
@@ -17,12 +19,26 @@ def refresh(
     allow_local: Annotated[
         bool, typer.Option("--allow-local", help="References from elsewhere may name files of this machine.")
     ] = False,
+    rename: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rename",
+            metavar="OLD=NEW",
+            help="The files moved: URLs that begin with OLD begin with NEW now; may be repeated.",
+        ),
+    ] = None,
+    option: Options = None,
 ) -> None:
-    """Make references true again after sources changed: as if the files had been opened and saved anew. What cannot be is refused."""
-    from insitu.keeping import refresh as refresh_references
+    """Scan again the sources that changed since, and only those, and save the references in their place."""
+    from insitu.maintenance import refresh as refresh_references
+    from insitu.maintenance import rename_sources
 
+    if rename:
+        rename_sources(references, parse_prefixes(rename), storage_options=storage_options(option))
     with bar("sources") as progress:
-        report = refresh_references(references, progress=progress, allow_local=allow_local)
+        report = refresh_references(
+            references, progress=progress, allow_local=allow_local, storage_options=storage_options(option)
+        )
     changed = len(report.stale)
     results.print(
         f"{plural(len(report.findings), 'source')}: "

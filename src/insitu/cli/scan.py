@@ -14,15 +14,16 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from insitu.archive import Archive
 from insitu.cli.access import Options, Verbose, described, storage_options, told
 from insitu.cli.progress import bar
 from insitu.cli.resume import Resuming, journal_for
 from insitu.cli.screen import plural, problems, show, size
 from insitu.errors import InsituError, UnsupportedError
 from insitu.formats.archives import expand_members, names_member
+from insitu.maintenance import save_tree
 from insitu.model import VirtualGroup, census
-from insitu.opening import may_be_many
-from insitu.opening import scan as scan_url
+from insitu.opening import may_be_many, scan_stored
 from insitu.sources import Counted, open_source
 from insitu.sources.address import is_remote
 
@@ -56,6 +57,17 @@ def scan(
     variable: Annotated[
         list[str] | None, typer.Option("--variable", "-V", help="Only this variable; may be repeated.")
     ] = None,
+    drop_variables: Annotated[
+        list[str] | None, typer.Option("--drop-variables", help="Leave this variable out; may be repeated.")
+    ] = None,
+    data_vars: Annotated[str | None, typer.Option("--data-vars", help="As in xarray: minimal, different, all.")] = None,
+    coords: Annotated[str | None, typer.Option("--coords", help="As in xarray: minimal, different, all.")] = None,
+    compat: Annotated[
+        str | None, typer.Option("--compat", help="As in xarray: no_conflicts, equals, identical, override, …")
+    ] = None,
+    join: Annotated[
+        str | None, typer.Option("--join", help="As in xarray: outer, inner, left, right, exact, override.")
+    ] = None,
     errors: Annotated[
         str, typer.Option(help="'raise'; 'warn' or 'skip': leave out what cannot be taken, with or without a word.")
     ] = "raise",
@@ -86,10 +98,16 @@ def scan(
         how: dict[str, Any] = {"inline_threshold": inline} if inline else {}
         how |= {"relative": True} if relative else {}
         how |= {"mode": "w" if overwrite else "x", "storage_options": options}
+        opening: dict[str, Any] = {"group": group, "variables": variable, "errors": errors, "storage_options": options}
+        if drop_variables:
+            opening["drop_variables"] = drop_variables
         if len(files) == 1 and concat_dim is None:
-            total = _save_one(str(files[0]), output, group, variable, errors, options, how, verbose)
+            total = _save_one(files[0], output, opening, how, verbose)
         else:
-            total = _save_many(files, output, concat_dim, group, variable, errors, workers, dask, restart, options, how)
+            given = {"data_vars": data_vars, "coords": coords, "compat": compat, "join": join}
+            opening |= {name: value for name, value in given.items() if value is not None}
+            opening |= _along(concat_dim)
+            total = _save_many(files, output, opening, workers, dask, restart, how)
     problems.print(
         f"{output}: {plural(len(files), 'file')}, {size(total)} when read, in {time.perf_counter() - begin:.1f} s",
         markup=False,
@@ -108,75 +126,53 @@ def _named(target: str) -> None:
         )
 
 
-def _save_one(
-    url: str,
-    target: str,
-    group: str | None,
-    variables: Sequence[str] | None,
-    errors: str,
-    options: dict[str, Any] | None,
-    how: dict[str, Any],
-    verbose: bool,
-) -> int:
-    """One file keeps all its groups."""
-    from insitu.references import save
+def _along(concat_dim: str | None) -> dict[str, Any]:
+    """Return the keywords of combining that --concat-dim stands for."""
+    if concat_dim is None:
+        return {}
+    name, mark, pattern = concat_dim.partition("=")
+    return {"concat_dim": {name: pattern}} if mark else {"combine": "nested", "concat_dim": name}
 
-    found = scan_url(
-        url, group=group, variables=variables, errors="raise" if errors == "raise" else "warn", storage_options=options
-    )
+
+def _save_one(url: Any, target: str, opening: dict[str, Any], how: dict[str, Any], verbose: bool) -> int:
+    """Save one file, with all its groups."""
+    archive = Archive.open(url, many=False, **opening)
+    tree = archive.subtree(opening["variables"])
     if verbose:
-        for name, array in found.all_arrays():
-            problems.print(described(name, array, found), markup=False, soft_wrap=True)
-    save(found, target, **how)
-    return sum(array.nbytes for _, array in found.all_arrays())
+        for name, array in tree.all_arrays():
+            problems.print(described(name, array, tree), markup=False, soft_wrap=True)
+    save_tree(tree, target, recipe=archive.recipe_to_save(), **how)
+    return sum(array.nbytes for _, array in tree.all_arrays())
 
 
 def _save_many(
     files: Sequence[Any],
     target: str,
-    concat_dim: str | None,
-    group: str | None,
-    variables: Sequence[str] | None,
-    errors: str,
+    opening: dict[str, Any],
     workers: int | None,
     dask: str | None,
     restart: bool,
-    options: dict[str, Any] | None,
     how: dict[str, Any],
 ) -> int:
-    """Many files make one dataset."""
+    """Save the one dataset that many files make."""
     from insitu.references.saving import is_there
-    from insitu.xarray_bridge import open_mfdataset
 
-    if how["mode"] == "x" and is_there(target, options):
+    if how["mode"] == "x" and is_there(target, opening["storage_options"]):
         # Now, not after an hour of scanning.
         raise UnsupportedError("there is something already", url=target, hint="Use --overwrite to replace it")
-    journal = journal_for(target, repr((group, variables, errors, sorted((options or {}).items(), key=repr))))
+    question = repr(sorted((name, repr(value)) for name, value in opening.items()))
+    journal = journal_for(target, question)
     if restart:
         journal.done()
-        journal = journal_for(target, repr((group, variables, errors, sorted((options or {}).items(), key=repr))))
-    combining: dict[str, Any] = {}
-    if concat_dim is not None:
-        name, mark, pattern = concat_dim.partition("=")
-        combining = {"concat_dim": {name: pattern}} if mark else {"combine": "nested", "concat_dim": name}
+        journal = journal_for(target, question)
     with _executor(files, workers, dask) as inner, bar("files") as progress, warnings.catch_warnings():
-        warnings.simplefilter("ignore" if errors == "skip" else "default")
-        runner = Resuming(inner, journal)
-        dataset = open_mfdataset(
-            [*files],
-            group=group,
-            variables=variables,
-            errors=errors,
-            parallel=runner,
-            progress=progress,
-            storage_options=options,
-            **combining,
-        )
+        warnings.simplefilter("ignore" if opening["errors"] == "skip" else "default")
+        archive = Archive.open([*files], parallel=Resuming(inner, journal), progress=progress, **opening)
     if journal.found:
         problems.print(f"{plural(journal.found, 'file')} had been scanned before", markup=False)
-    dataset.insitu.save(target, **how)
+    archive.save(target, **how)
     journal.done()
-    return int(dataset.nbytes)
+    return sum(array.nbytes for _, array in archive.tree.all_arrays())
 
 
 @contextmanager
@@ -244,9 +240,9 @@ def _scanned(
     url: Any, group: str | None, variables: Sequence[str] | None, errors: Any, options: dict[str, Any] | None
 ) -> tuple[VirtualGroup, str, str]:
     if isinstance(url, str) and (may_be_many(url) or names_member(url)):  # more than one file, or less
-        return scan_url(url, group=group, variables=variables, errors=errors, storage_options=options), "–", "–"
+        return scan_stored(url, group=group, variables=variables, errors=errors, storage_options=options), "–", "–"
     with Counted(open_source(url, options)) as source:
-        found = scan_url(source, group=group, variables=variables, errors=errors, storage_options=options)
+        found = scan_stored(source, group=group, variables=variables, errors=errors, storage_options=options)
     return found, f"{source.requests:,}", size(source.bytes)
 
 

@@ -45,7 +45,7 @@ def type_name(array: VirtualArray) -> str:
     """The type, byte order only where it is not the machine's."""
     dtype = array.dtype
     if dtype.kind == "O":
-        return "text" if array.details.get("vlen", "string") == "string" else "sequence"
+        return "text" if array.details.varying != "sequence" else "sequence"
     if dtype.names:
         return "{" + ", ".join(dtype.names) + "}"
     if dtype.kind == "S":

@@ -177,7 +177,7 @@ class _Work:
         said, stored = self.encoding.get("dtype"), self.array.dtype
         if stored.kind not in "OS" or "charset" in self.steps or "char_dim_name" in self.encoding:
             return
-        if said is not str and (said is not None or "charset" not in self.array.details or stored == np.dtype("S1")):
+        if said is not str and (said is not None or self.array.details.charset is None or stored == np.dtype("S1")):
             return
         found = self._stored()
         if found is None:
@@ -338,8 +338,11 @@ class _Work:
             self.dtype = np.dtype(bool)
             self.steps["dtype"] = "bool"
         if "dtype" not in self.encoding:
-            told = {key: self.array.details[key] for key in ("enum", "enum_name") if self.array.details.get(key)}
-            self.encoding["dtype"] = np.dtype(self.original, metadata=told) if "enum" in told else self.original
+            details = self.array.details
+            told: dict[str, Any] = {"enum": details.enumeration} if details.enumeration else {}
+            if told and details.enumeration_name:
+                told["enum_name"] = details.enumeration_name
+            self.encoding["dtype"] = np.dtype(self.original, metadata=told) if told else self.original
         tiles = self.array.tiles
         if self.steps:
             self.steps.setdefault("dtype", numbers.named(self.dtype))

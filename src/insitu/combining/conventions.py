@@ -11,6 +11,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from insitu.model import VirtualArray
@@ -31,6 +32,13 @@ RELATED = (
 )
 """Attributes that name other variables."""
 NEED_PARSING = ("grid_mapping", "cell_measures", "formula_terms")
+
+OTHER_KEYWORDS = (
+    "active", "active_required", "allow_local", "attrs_file", "cache", "chunks", "combine", "combine_attrs", "compat", "concat_dim",
+    "coords", "data_vars", "errors", "format", "group", "inline_array", "join", "parallel", "preprocess", "progress",
+    "storage_options", "variables", "verify",
+)  # fmt: skip
+"""Keywords of opening and combining: a misspelled one may be meant."""
 
 Each = Mapping[str, Any] | Any
 
@@ -55,9 +63,10 @@ class Decoding:
         **given: Any,
     ) -> Decoding:
         """From the keywords of a call; None means the default."""
-        unknown = set(given) - set(cls.__slots__)
-        if unknown:
-            raise TypeError(f"unexpected keyword argument(s): {', '.join(sorted(unknown))}")
+        known = {*cls.__slots__, "decode_cf", "drop_variables"}
+        for name in sorted(set(given) - known):
+            near = get_close_matches(name, (*sorted(known), *OTHER_KEYWORDS), 1)
+            raise TypeError(f"unexpected keyword argument {name!r}" + (f": did you mean {near[0]!r}?" if near else ""))
         chosen = {name: value for name, value in given.items() if value is not None}
         if decode_cf is False:
             off = ("mask_and_scale", "decode_times", "decode_timedelta", "concat_characters", "decode_coords")

@@ -24,12 +24,12 @@ from insitu.combining.bands import by_bands, differ
 from insitu.combining.conventions import Decoding, coordinates, needs_values, referred, stackable, with_bounds
 from insitu.combining.gaps import filled_gaps
 from insitu.combining.member import Load, Member, Variable
-from insitu.combining.restoring import is_decoded, restored, typed
 from insitu.combining.small import Blocks, fetched, stored_values
 from insitu.combining.stored_encoding import NETCDF, stored_encoding
 from insitu.errors import CodecError, InsituError, UnknownCodecError
 from insitu.model import Encoding, Kind, Packing, Packings, Tile, VirtualArray, VirtualGroup
 from insitu.sources import ByteSource
+from insitu.zarr_metadata.typed_attributes import with_types
 
 __all__ = ["Memory", "member_of", "undecodable", "unreadable"]
 
@@ -92,9 +92,9 @@ def member_of(
     """
     memory = Memory() if memory is None else memory
     wanted = group.arrays if only is None else _needed(group, only)
-    arrays = {name: array if is_decoded(array) else filled_gaps(array) for name, array in wanted.items()}
+    arrays = {name: filled_gaps(array) for name, array in wanted.items()}
     given = with_bounds(arrays) if how.decode_times else {name: array.attributes for name, array in arrays.items()}
-    format = group.details.get("format")
+    format = group.details.format
     stacks = stackable(arrays, texts=format in NETCDF)
     arrays = {name: array for name, array in arrays.items() if name not in how.drop_variables}
     small = {name: array for name, array in arrays.items() if needs_values(name, array, given[name])}
@@ -102,27 +102,25 @@ def member_of(
     known = dict(zip(small, load(list(small.values())), strict=True)) if source is None else {}
     found: dict[str, Variable] = {}
     for name, array in arrays.items():
-        if is_decoded(array):
-            found[name] = restored(name, array, how, known.get(name))
-            continue
         file = _Given(
-            name, array, typed(given[name]), format, blocks.get(name), known.get(name), name in small, how, load
+            name, array, with_types(given[name]), format, blocks.get(name), known.get(name), name in small, how, load
         )
         join = array.ndim > 0 and array.dims[-1] in stacks
         found[name] = _again(file, join, memory) or _decided(file, join, memory)
-    names = _coordinates(found, how, memory) | set(group.details.get("coordinates", ()))
+    names = _coordinates(found, how, memory) | set(group.coordinates)
     attributes = group.attributes
     if how.decode_coords and isinstance(attributes.get("coordinates"), str):
         names |= set(attributes["coordinates"].split())
         attributes = {key: value for key, value in attributes.items() if key != "coordinates"}
     sizes = {dim for variable in found.values() for dim in variable.dims}
     encoding: dict[str, Any] = {} if url is None else {"source": url}
-    unindexed = frozenset(group.details.get("unindexed", ()))
-    if unlimited := group.details.get("unlimited"):
-        encoding["unlimited_dims"] = set(unlimited)
+    unindexed = frozenset(group.unindexed)
+    if group.unlimited:
+        encoding["unlimited_dims"] = set(group.unlimited)
     coords = frozenset((names | sizes) & found.keys())
     groups = () if group.arrays else tuple(path for path, node in group.walk() if node.arrays)
-    return Member(found, coords, _shared(memory, "", attributes), encoding, url, unindexed, groups)
+    facts = (group.details, group.problems)
+    return Member(found, coords, _shared(memory, "", attributes), encoding, url, unindexed, groups, (), *facts)
 
 
 @dataclass(slots=True)
@@ -145,8 +143,13 @@ class _Given:
 
     @property
     def labels(self) -> bool:
-        """Whether the values are part of the member: labels of a dimension, single values."""
-        return self.array.dims in ((self.name,), ())
+        """Whether the values are part of the member: labels of a dimension, single values.
+
+        Sequences of varying length are not: they label nothing, and references keep them only where they lie.
+        """
+        dtype = self.array.dtype
+        has_sequences = self.array.details.varying == "sequence" or (dtype.names is not None and dtype.hasobject)
+        return self.array.dims in ((self.name,), ()) and not has_sequences
 
     def values(self) -> npt.NDArray[Any]:
         """As stored."""
@@ -197,7 +200,7 @@ def _needed(group: VirtualGroup, only: Sequence[str]) -> dict[str, VirtualArray]
         for name in list(wanted):
             wanted |= (referred(arrays[name].attributes) | set(arrays[name].dims)) & arrays.keys()
     dims = {dim for name in wanted for dim in arrays[name].dims}
-    wanted |= {name for name in group.details.get("placed", ()) if name in arrays and dims & set(arrays[name].dims)}
+    wanted |= {name for name in group.coordinates if name in arrays and dims & set(arrays[name].dims)}
     return {name: array for name, array in arrays.items() if name in wanted}
 
 
@@ -250,12 +253,12 @@ def _decided(file: _Given, join: bool, memory: Memory) -> Variable:
     options = {"name": name, "encoding": encoding, **file.how.of_variable(name)}
     if file.format == "tiff" and options["mask_and_scale"] and differ(array, attributes):
         result = by_bands(given, attributes, lambda band: decoded(band, **options))
-        kept = replace(result.array, attributes={}, details={}, fill_value=None)
+        kept = replace(result.array, attributes={}, fill_value=None)
         return Variable(kept.dims, kept, result.attributes, result.encoding)
     result = decoded(given, stack_char_dim=join, values=file.values, **options)
     if result.array.shape != array.shape:  # characters that became texts
         result.encoding["original_shape"] = array.shape
-    kept = replace(result.array, attributes={}, details={}, fill_value=None)
+    kept = replace(result.array, attributes={}, fill_value=None)
     variable = Variable(kept.dims, kept, result.attributes, result.encoding)
     plain = len(array.tiles) == 1 and len(kept.tiles) == 1
     # Texts depend on their values, which are not at hand; times do too, but their bytes are.

@@ -12,6 +12,7 @@ from insitu.combining.matlab import Load, is_matlab, meant
 from insitu.combining.swaths import geolocated, geolocation_of, placed
 from insitu.errors import VariableError
 from insitu.formats.choosing import below
+from insitu.formats.hdf5.eos5 import EosStructure
 from insitu.model import VirtualGroup
 
 __all__ = ["Rescan", "understood"]
@@ -41,7 +42,8 @@ def understood(group: VirtualGroup, path: str | None, load: Load, rescan: Rescan
         return below(meant(rescan(None), load), path, url=url) if inside else meant(group, load)
     group = geolocated(located(group))
     beside = geolocation_of(path)
-    if beside is not None and "swath" in group.details:
+    structure = group.details.structure
+    if beside is not None and isinstance(structure, EosStructure) and structure.swath is not None:
         try:
             return placed(group, rescan(beside))
         except VariableError:  # a swath without geolocation

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray, VirtualGroup
+from insitu.formats.hdf5.eos5 import EosStructure
+from insitu.model import ArrayDetails, Axis, Columns, Encoding, Tile, VirtualArray, VirtualGroup
 
 __all__ = ["located"]
 
@@ -25,8 +26,11 @@ def located(group: VirtualGroup) -> VirtualGroup:
     if any(groups[name] is not child for name, child in group.groups.items()):
         group = dataclasses.replace(group, groups=groups)
     # In HDF4 all grids of a file are in one group, and the names of dimensions end with theirs.
-    grids = {dim: (grid, dim[0] == "Y") for grid in (group.details.get("grid"),) if grid for dim in ("YDim", "XDim")}
-    for name, grid in group.details.get("grids", {}).items():
+    structure = group.details.structure
+    if not isinstance(structure, EosStructure):
+        return group
+    grids = {dim: (grid, dim[0] == "Y") for grid in (structure.grid,) if grid for dim in ("YDim", "XDim")}
+    for name, grid in structure.grids.items():
         grids |= {f"{dim}:{name}": (grid, dim[0] == "Y") for dim in ("YDim", "XDim")}
     if not grids:
         return group
@@ -85,4 +89,6 @@ def _attributes(vertical: bool, degrees: bool) -> dict[str, Any]:
 def _inline(dim: str, values: npt.NDArray[Any], attributes: dict[str, Any]) -> VirtualArray:
     table = Columns.inlined((1,), values.tobytes())
     tile = Tile((Axis.regular(len(values), len(values)),), (Encoding(values.dtype),), table)
-    return VirtualArray.of(tile, dims=(dim,), attributes=attributes, details={"computed": "StructMetadata"})
+    return VirtualArray.of(
+        tile, dims=(dim,), attributes=attributes, details=ArrayDetails(notes={"computed": "StructMetadata"})
+    )

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray, VirtualGroup
+from insitu.model import Axis, Columns, Encoding, GroupDetails, Tile, VirtualArray, VirtualGroup
 
 __all__ = ["is_matlab", "meant"]
 
@@ -72,8 +72,8 @@ class _Reader:
         self.by_address: dict[int, Item] = {}
         for _, node in root.walk():
             for _, item in _members(node):
-                if "address" in item.details:
-                    self.by_address.setdefault(item.details["address"], item)
+                if item.details.address is not None:
+                    self.by_address.setdefault(item.details.address, item)
         small = [array for path, array in root.all_arrays() if _is_read(array, path.startswith(f"{HIDDEN[0]}/"))]
         self.values: dict[int, Any] = dict(zip(map(id, small), load(small) if small else [], strict=True))
 
@@ -93,7 +93,8 @@ class _Reader:
             arrays={name: item for name, item in items.items() if isinstance(item, VirtualArray)},
             groups={name: item for name, item in items.items() if isinstance(item, VirtualGroup)},
             attributes=_shown(group.attributes),
-            details={key: value for key, value in group.details.items() if key not in ("dims", "unlimited")},
+            details=dataclasses.replace(group.details, dims={}),
+            unlimited=(),
         )
 
     def item(self, item: Item, name: str, depth: int, path: str) -> Item | None:
@@ -110,7 +111,7 @@ class _Reader:
         values = self.values.get(id(item))
         if item.attributes.get(EMPTY) and values is not None:
             return _inline(item, _empty(kind, values), name)
-        if item.details.get("reference") == "object" and values is not None:
+        if item.details.reference == "object" and values is not None:
             return self.cell(item, values, name, depth, path)
         if kind == "char" and values is not None:
             return _inline(item, _text(values), name)
@@ -167,7 +168,7 @@ def _is_read(array: VirtualArray, hidden: bool) -> bool:
     if hidden and array.size == 1 and _is_number(array):
         return True
     asked = array.attributes.get(EMPTY) or array.attributes.get(CLASS) == "char"
-    cell = array.details.get("reference") == "object" and array.size <= ELEMENTS_LIMIT
+    cell = array.details.reference == "object" and array.size <= ELEMENTS_LIMIT
     return bool((asked or cell) and array.nbytes <= SMALL)
 
 
@@ -186,8 +187,8 @@ def _text(codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def _scalar_text(item: Item) -> str | None:
     """The text that an array of one holds."""
-    if isinstance(item, VirtualArray) and "text" in item.details and not item.shape:
-        return str(item.details["text"])
+    if isinstance(item, VirtualArray) and item.details.text is not None and not item.shape:
+        return item.details.text
     return None
 
 
@@ -217,8 +218,8 @@ def _sparse(group: VirtualGroup) -> VirtualGroup:
             arrays[name] = dataclasses.replace(empty, dims=("element",), attributes={})
     shape = np.array([int(group.attributes[SPARSE]), max(jc.shape[0] - 1, 0)])
     told = {"sparse": "compressed columns", "shape": shape}
-    details = {"format": group.details.get("format"), "coordinates": ["ir", "jc"]}
-    return VirtualGroup(arrays, {}, {**_shown(group.attributes), **told}, details)
+    details = GroupDetails(group.details.format)
+    return VirtualGroup(arrays, {}, {**_shown(group.attributes), **told}, details, coordinates=("ir", "jc"))
 
 
 def _empty(kind: str, shape: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -240,12 +241,12 @@ def _inline(item: VirtualArray, values: npt.NDArray[Any], name: str) -> VirtualA
     grid = tuple(axis.count for axis in axes)
     data = np.ascontiguousarray(values)
     chunks = Columns.unwritten(grid) if 0 in grid or not data.nbytes else Columns.inlined(grid, data.tobytes())
-    told = {"text": values.item()} if values.dtype.kind == "U" and not values.shape else {}
+    text = values.item() if values.dtype.kind == "U" and not values.shape else None
     return VirtualArray.of(
         Tile(axes, (Encoding(values.dtype),), chunks),
         dims=[f"{name}_{axis}" for axis in range(values.ndim)],
         attributes=_shown(item.attributes),
-        details={**item.details, **told},
+        details=dataclasses.replace(item.details, text=text),
     )
 
 

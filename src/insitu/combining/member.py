@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.errors import InsituError
-from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray
+from insitu.errors import ModelError
+from insitu.model import Axis, Columns, Encoding, GroupDetails, Tile, VirtualArray
 
 __all__ = ["CombineError", "Load", "Member", "Variable", "in_memory"]
 
@@ -22,7 +22,7 @@ Load = Callable[[list[VirtualArray]], list[npt.NDArray[Any]]]
 """Reads the values of arrays, all at once."""
 
 
-class CombineError(InsituError, ValueError):
+class CombineError(ModelError):
     """The files do not make one dataset in the way that was asked for."""
 
 
@@ -84,6 +84,10 @@ class Member:
     """Of a group without variables: the paths of the groups below it that have some."""
     order: tuple[str, ...] = ()
     """The dimensions in the order of the dataset that a preprocess gave: xarray keeps it where variables are transposed."""
+    details: GroupDetails = field(default_factory=GroupDetails)
+    """What the format says of the group beside attributes."""
+    problems: Mapping[str, str] = field(default_factory=dict)
+    """Variables that were left out: why."""
 
     @property
     def sizes(self) -> dict[str, int]:

@@ -6,8 +6,8 @@ By their nesting in lists, or by the labels of their dimensions: xarray's two wa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,19 +16,9 @@ import pandas
 from insitu.combining.equality import same_values
 from insitu.combining.member import CombineError, Member
 
-__all__ = ["Position", "check_grid", "monotonic", "order_by_labels", "positions"]
+__all__ = ["Position", "check_grid", "monotonic", "order_by_labels"]
 
 Position = tuple[int, ...]
-T = TypeVar("T")
-
-
-def positions(nested: Any, at: Position = ()) -> Iterator[tuple[Position, Any]]:
-    """Each item of nested lists, with its position."""
-    if isinstance(nested, (list, tuple)):
-        for number, part in enumerate(nested):
-            yield from positions(part, (*at, number))
-    else:
-        yield at, nested
 
 
 def check_grid(places: Sequence[Position]) -> None:

@@ -11,18 +11,10 @@ from typing import Any
 import xarray
 
 from insitu.combining.member import CombineError, Load
+from insitu.combining.recipe import DEFAULT
 
-__all__ = ["DEFAULT", "Rules"]
+__all__ = ["Rules"]
 
-
-class _Default:
-    """Stands for what the installed xarray does."""
-
-    def __repr__(self) -> str:
-        return "xarray's default"
-
-
-DEFAULT: Any = _Default()
 
 COMPAT = ("identical", "equals", "broadcast_equals", "no_conflicts", "override")
 JOIN = ("outer", "inner", "left", "right", "exact", "override")

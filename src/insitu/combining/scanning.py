@@ -16,11 +16,12 @@ from insitu.combining.decode import Memory, member_of, undecodable, unreadable
 from insitu.combining.dialects import Rescan, understood
 from insitu.combining.matlab import is_matlab
 from insitu.combining.member import Load, Member
+from insitu.combining.saved import member_from_tree
 from insitu.errors import CodecError, FormatError, UnsupportedError, VariableError
 from insitu.formats import InsituWarning, scan_format
 from insitu.formats.archives import open_place
 from insitu.model import VirtualArray, VirtualGroup
-from insitu.opening import Verify, may_be_many, scan, trusted
+from insitu.opening import Verify, is_saved_tree, may_be_many, scan_stored, trusted
 from insitu.reading import read_arrays
 from insitu.sources import ByteSource, displayed
 
@@ -48,12 +49,22 @@ class Job:
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     finish: Callable[[Member], Member] | None = None
     """Done to each member where it was made (a preprocess)."""
-    catch: bool = False
-    """Whether a bad file is returned as a `Failure` instead of raised, and a bad variable left out with a warning."""
+    errors: str = "raise"
+    """What happens to a bad file (returned as a `Failure`) or variable (left out): "raise", "warn", "skip"."""
     verify: Verify = "read"
     """When to find out whether sources are what was scanned: see `insitu.scan`."""
     allow_local: bool = False
     """Whether references from elsewhere may name files of this machine."""
+
+    @property
+    def catch(self) -> bool:
+        """Whether bad files and variables are left out."""
+        return self.errors != "raise"
+
+    def warn(self, text: str) -> None:
+        """Tell what is left out, if that is wanted."""
+        if self.errors == "warn":
+            warnings.warn(text, InsituWarning, stacklevel=3)
 
     def __call__(self, urls: Sequence[Any]) -> list[Member | Failure]:
         """The members of some files, in order."""
@@ -91,16 +102,16 @@ def scan_member(url: Any, job: Job, memory: Memory | None = None, told: VirtualG
     memory
         What was found out about files like it.
     told
-        The group, where somebody else has scanned it.
+        The group as a server has scanned and decoded it.
     """
     load = loader(job.storage_options)
     if told is not None:
-        group = understood(trusted(told, job.verify), job.group, load, _beside(url, job), url=fspath(url))
-        _refused(group, told, job, fspath(url))
-        return _member(group, job, load, memory=memory, url=fspath(url), only=job.variables)
+        return member_from_tree(trusted(told, job.verify), job.how, load, url=_name(url), only=job.variables)
+    if _is_saved(url, job):
+        return member_from_tree(_scan(url, job), job.how, load, url=_name(url), only=job.variables)
     if _collected(url, job):
-        group = _saved(_scan(url, job), url, job, load, deep=False)
-        return _member(group, job, load, memory=memory, url=fspath(url), only=job.variables)
+        group = _understand(_scan(url, job), url, job, load, deep=False)
+        return _member(group, job, load, memory=memory, url=_name(url), only=job.variables)
     with open_place(url, job.storage_options) as source:
         rescan = _beside(source, job)
         try:
@@ -119,12 +130,16 @@ def scan_member(url: Any, job: Job, memory: Memory | None = None, told: VirtualG
 def scan_tree(url: Any, job: Job) -> Iterator[tuple[str, Member]]:
     """Every group of whatever lies at a URL, decoded, with its path."""
     load = loader(job.storage_options)
+    if _is_saved(url, job):
+        for path, node in _scan(url, job).walk():
+            yield path, member_from_tree(node, job.how, load, url=_name(url))
+        return
     if _collected(url, job):
-        for path, node in _saved(_scan(url, job), url, job, load, deep=True).walk():
-            yield path, _member(node, job, load, url=fspath(url))
+        for path, node in _understand(_scan(url, job), url, job, load, deep=True).walk():
+            yield path, _member(node, job, load, url=_name(url))
         return
     with open_place(url, job.storage_options) as source:
-        errors = "warn" if job.catch else "raise"
+        errors = "keep" if job.errors == "skip" else job.errors
         how: dict[str, Any] = {"format": job.format, "errors": errors, "storage_options": job.storage_options}
         scanned = trusted(scan_format(source, group=job.group, **how), job.verify)
         tree = understood(scanned, job.group, load, _beside(source, job), url=source.url)
@@ -133,12 +148,14 @@ def scan_tree(url: Any, job: Job) -> Iterator[tuple[str, Member]]:
             yield path, _member(node, job, load, source=source, url=source.url)
 
 
-def _saved(group: VirtualGroup, url: Any, job: Job, load: Load, *, deep: bool) -> VirtualGroup:
-    """What was saved: a dataset means what it says; what a scan found in a file means what it does in the file."""
-    if "coordinates" in group.details:
-        return group
-    meaning = understood(group, job.group, load, _beside(url, job), url=fspath(url))
-    _refused(meaning, group, job, fspath(url), deep=deep)
+def _is_saved(url: Any, job: Job) -> bool:
+    return job.format is None and is_saved_tree(url)
+
+
+def _understand(group: VirtualGroup, url: Any, job: Job, load: Load, *, deep: bool) -> VirtualGroup:
+    """Return references or a Zarr store as the files that they stand for mean them."""
+    meaning = understood(group, job.group, load, _beside(url, job), url=_name(url))
+    _refused(meaning, group, job, _name(url), deep=deep)
     return meaning
 
 
@@ -162,16 +179,16 @@ def _refused(group: VirtualGroup, scanned: VirtualGroup, job: Job, url: str, dee
         if not job.catch:
             hint = 'errors="warn" leaves it out; in MATLAB, posixtime(x), char(x) or table2struct(x) can be saved'
             raise UnsupportedError(why, url=url, variable=path, hint=hint)
-        warnings.warn(f"left out: {why} ({displayed(url)})", InsituWarning, stacklevel=2)
+        job.warn(f"left out: {why} ({displayed(url)})")
 
 
 def _beside(place: Any, job: Job) -> Rescan:
     """What scans another group of the same file: what cannot be taken there was not asked for, and is told as a warning."""
 
     def rescan(group: str | None) -> VirtualGroup:
-        if isinstance(place, (str, PathLike)):
+        if isinstance(place, (str, PathLike, Mapping)):
             how: dict[str, Any] = {"verify": job.verify, "allow_local": job.allow_local}
-            found = scan(place, group=group, errors="warn", storage_options=job.storage_options, **how)
+            found = scan_stored(place, group=group, errors="warn", storage_options=job.storage_options, **how)
         else:
             found = scan_format(
                 place, group=group, errors="warn", format=job.format, storage_options=job.storage_options
@@ -184,7 +201,7 @@ def _beside(place: Any, job: Job) -> Rescan:
 def _member(group: VirtualGroup, job: Job, load: Load, **how: Any) -> Member:
     """A member; with `catch`, without the variables that nothing here decodes, or whose values are needed now and cannot be had."""
     if job.catch:
-        group = _without(group, undecodable(group.arrays), how.get("url"))
+        group = _without(group, undecodable(group.arrays), how.get("url"), job)
     try:
         return member_of(group, job.how, load, **how)
     except (FormatError, UnsupportedError, CodecError):
@@ -193,35 +210,51 @@ def _member(group: VirtualGroup, job: Job, load: Load, **how: Any) -> Member:
         bad = unreadable(group.arrays, load)
         if not bad:
             raise
-    return member_of(_without(group, bad, how.get("url")), job.how, load, **how)
+    return member_of(_without(group, bad, how.get("url"), job), job.how, load, **how)
 
 
-def _without(group: VirtualGroup, bad: Mapping[str, str], url: str | None) -> VirtualGroup:
+def _without(group: VirtualGroup, bad: Mapping[str, str], url: str | None, job: Job) -> VirtualGroup:
     """The group without some variables; a warning tells each, and why."""
     for name, why in bad.items():
-        warnings.warn(f"left out: {name} of {displayed(url or 'this archive')}: {why}", InsituWarning, stacklevel=2)
+        job.warn(f"left out: {name} of {displayed(url or 'this archive')}: {why}")
     rest = {name: array for name, array in group.arrays.items() if name not in bad}
     return replace(group, arrays=rest) if bad else group
 
 
 def _collected(url: Any, job: Job) -> bool:
     """Whether a URL may name more than a file: references, a Zarr store."""
+    if isinstance(url, Mapping):
+        return True
     return job.format is None and isinstance(url, (str, PathLike)) and may_be_many(fspath(url))
+
+
+def _name(url: Any) -> str:
+    """Return a location as messages name it."""
+    return "references in memory" if isinstance(url, Mapping) else fspath(url)
 
 
 def _scan(url: Any, job: Job) -> VirtualGroup:
     # All of it, whichever variables are wanted: there is little to read, and what they refer to is needed too.
-    group = scan(
+    group = scan_stored(
         url,
         group=job.group,
-        errors="warn" if job.catch else "raise",
+        errors=job.errors,  # type: ignore[arg-type]
         verify=job.verify,
         allow_local=job.allow_local,
         storage_options=job.storage_options,
     )
-    if job.variables is not None and not any(name in group.arrays for name in job.variables):
-        raise VariableError(f"there is none of the variables {', '.join(job.variables)}", url=fspath(url))
+    _check_wanted(group, job, _name(url))
     return group
+
+
+def _check_wanted(group: VirtualGroup, job: Job, url: str) -> None:
+    """Refuse a group that has none of the wanted variables: an error that says what there is."""
+    if job.variables is None or any(name in group.arrays for name in job.variables):
+        return
+    shown = ", ".join([*group.arrays][:12]) + (", …" if len(group.arrays) > 12 else "")
+    raise VariableError(
+        f"no variable {', '.join(map(repr, job.variables))}", url=url, hint=f"There are: {shown or 'none'}"
+    )
 
 
 def _scanned(source: ByteSource, job: Job) -> VirtualGroup:
@@ -238,8 +271,7 @@ def _scanned(source: ByteSource, job: Job) -> VirtualGroup:
             return group
         wanted = (*wanted, *sorted(missing))
     group = scan_one(source, job)
-    if job.variables is not None and not any(name in group.arrays for name in job.variables):
-        raise VariableError(f"there is none of the variables {', '.join(job.variables)}", url=source.url)
+    _check_wanted(group, job, source.url)
     return group
 
 
@@ -271,5 +303,5 @@ def scan_one(source: ByteSource, job: Job, variables: Sequence[str] | None = Non
         if own and not job.catch:
             raise UnsupportedError(next(iter(own.values())), url=source.url) from problem
         for why in own.values():
-            warnings.warn(f"left out: {why}", InsituWarning, stacklevel=2)
+            job.warn(f"left out: {why}")
         return found

@@ -54,9 +54,9 @@ def stored_encoding(
 
 
 def _chunks(array: VirtualArray, format: str | None) -> dict[str, Any]:
-    if not array.tiles or "chunks" not in array.details:
+    if not array.tiles or not array.details.is_chunking_known:
         return {}
-    chunks = array.details["chunks"]
+    chunks = array.details.chunks
     if format not in NETCDF:
         if chunks is None:
             return {}

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray, VirtualGroup
+from insitu.formats.hdf5.eos5 import EosStructure
+from insitu.model import ArrayDetails, Axis, Columns, Encoding, Tile, VirtualArray, VirtualGroup
 
 __all__ = ["GEOLOCATION", "geolocated", "geolocation_of", "placed"]
 
@@ -43,12 +44,13 @@ def geolocation_of(path: str | None) -> str | None:
 def geolocated(group: VirtualGroup) -> VirtualGroup:
     """The tree with coordinates for the data of its swaths and zonal averages."""
     groups = {name: geolocated(child) for name, child in group.groups.items()}
-    if "swath" in group.details and GEOLOCATION in groups:
+    structure = group.details.structure
+    if isinstance(structure, EosStructure) and structure.swath is not None and GEOLOCATION in groups:
         beside = groups[GEOLOCATION]
         groups.update({name: placed(groups[name], beside) for name in MEASURED if name in groups})
     if any(groups[name] is not child for name, child in group.groups.items()):
         group = dataclasses.replace(group, groups=groups)
-    if "zonal" in group.details:
+    if isinstance(structure, EosStructure) and structure.is_zonal:
         named = [name for name in group.arrays if name in RESERVED]
         group = _with_coordinates(group, group.arrays, named) if named else group
     return group
@@ -66,7 +68,8 @@ def placed(group: VirtualGroup, beside: VirtualGroup) -> VirtualGroup:
     """
     if not group.arrays:
         return group
-    maps: Maps = group.details.get("swath", ())
+    structure = group.details.structure
+    maps: Maps = structure.swath or () if isinstance(structure, EosStructure) else ()
     lengths = _lengths(group.arrays)
     found: dict[str, VirtualArray] = {}
     for name, array in beside.arrays.items():
@@ -91,9 +94,7 @@ def _lengths(arrays: Mapping[str, VirtualArray]) -> dict[str, int]:
 
 
 def _with_coordinates(group: VirtualGroup, arrays: Mapping[str, VirtualArray], names: list[str]) -> VirtualGroup:
-    # Told twice: these are coordinates, and they are those of every variable that has one of their dimensions.
-    details = {**group.details, "coordinates": names, "placed": names}
-    return dataclasses.replace(group, arrays=arrays, details=details)
+    return dataclasses.replace(group, arrays=arrays, coordinates=tuple(names))
 
 
 def _mapped(array: VirtualArray, maps: Maps, lengths: Mapping[str, int]) -> VirtualArray:
@@ -128,4 +129,6 @@ def _places(dim: str, length: int, one: Mapping[str, Any]) -> VirtualArray:
     values = int(one.get("offset", 0)) + int(one["increment"]) * np.arange(length, dtype=np.int64)
     tile = Tile((Axis.regular(length, length),), (Encoding(values.dtype),), Columns.inlined((1,), values.tobytes()))
     attributes = {"long_name": f"index along {one['data']}"}
-    return VirtualArray.of(tile, dims=(dim,), attributes=attributes, details={"computed": "StructMetadata"})
+    return VirtualArray.of(
+        tile, dims=(dim,), attributes=attributes, details=ArrayDetails(notes={"computed": "StructMetadata"})
+    )

@@ -6,6 +6,7 @@ Those named, by name or path, and the labels of their dimensions: a variable `ti
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from insitu.errors import GroupError, VariableError
 from insitu.model import VirtualGroup
@@ -71,12 +72,10 @@ def picked(tree: VirtualGroup, variables: Collection[str] | None, *, url: str) -
 
 def _only(tree: VirtualGroup, names: set[str], prefix: str) -> VirtualGroup:
     groups = {name: _only(group, names, f"{prefix}{name}/") for name, group in tree.groups.items()}
-    return VirtualGroup(
-        {name: array for name, array in tree.arrays.items() if f"{prefix}{name}" in names},
-        {name: group for name, group in groups.items() if group.arrays or group.groups},
-        tree.attributes,
-        tree.details,
-        tree.problems,
+    return replace(
+        tree,
+        arrays={name: array for name, array in tree.arrays.items() if f"{prefix}{name}" in names},
+        groups={name: group for name, group in groups.items() if group.arrays or group.groups},
     )
 
 
@@ -93,4 +92,4 @@ def below(tree: VirtualGroup, group: str | None, *, url: str) -> VirtualGroup:
     problems = {
         place.removeprefix(f"{path}/"): why for place, why in tree.problems.items() if place.startswith(f"{path}/")
     }
-    return VirtualGroup(node.arrays, node.groups, node.attributes, node.details, problems)
+    return replace(node, problems=problems)

@@ -17,6 +17,7 @@ from insitu.model.chunks import (
     Stored,
     Unwritten,
 )
+from insitu.model.details import ArrayDetails, GroupDetails
 from insitu.model.encoding import Codec, Encoding
 from insitu.model.group import VirtualGroup
 from insitu.model.join import concatenate, stack
@@ -33,6 +34,7 @@ __all__ = [
     "UNWRITTEN",
     "WHOLE",
     "Absent",
+    "ArrayDetails",
     "Axis",
     "Census",
     "ChunkState",
@@ -40,6 +42,7 @@ __all__ = [
     "Codec",
     "Columns",
     "Encoding",
+    "GroupDetails",
     "Inline",
     "Kind",
     "Located",

@@ -15,11 +15,23 @@ import numpy.typing as npt
 
 from insitu.errors import ModelError
 from insitu.model.axis import Indices
+from insitu.model.details import ArrayDetails
 from insitu.model.selection import Selection, Stride
 from insitu.model.source import Source
 from insitu.model.tile import Tile
 
 __all__ = ["VirtualArray"]
+
+RELATIONS = (
+    "coordinates", "grid_mapping", "bounds", "climatology", "cell_measures", "formula_terms", "geometry", "node_coordinates",
+    "node_count", "part_node_count", "interior_ring",
+)  # fmt: skip
+"""Attributes that name other variables, which decoding may move to the encoding."""
+NO_DETAILS = ArrayDetails()
+USED_UP = (
+    "_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "_Encoding", "least_significant_digit", *RELATIONS
+)  # fmt: skip
+"""Attributes that decoding may move to the encoding."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,8 +48,10 @@ class VirtualArray:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     fill_value: Any = None
     """What Absent places hold, in `dtype`; None: NaN or NaT where the type has one."""
-    details: Mapping[str, Any] = field(default_factory=dict)
-    """What the file says beside attributes: chunk shape, enumeration names."""
+    details: ArrayDetails = NO_DETAILS
+    """What the format says beside attributes."""
+    encoding: Mapping[str, Any] = field(default_factory=dict)
+    """What xarray calls the encoding: the CF attributes that decoding used up, and how the file stores the variable."""
     _boxes: npt.NDArray[np.int64] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -54,7 +68,7 @@ class VirtualArray:
         dims: Sequence[str],
         attributes: Mapping[str, Any] | None = None,
         fill_value: Any = None,
-        details: Mapping[str, Any] | None = None,
+        details: ArrayDetails = NO_DETAILS,
     ) -> VirtualArray:
         """The array that one tile makes."""
         dtypes = {encoding.dtype for encoding in tile.encodings}
@@ -67,7 +81,7 @@ class VirtualArray:
             origins=np.zeros((1, len(tile.shape)), np.int64),
             attributes=dict(attributes or {}),
             fill_value=fill_value,
-            details=dict(details or {}),
+            details=details,
         )
 
     @property
@@ -89,6 +103,17 @@ class VirtualArray:
     def sources(self) -> tuple[Source, ...]:
         """The archive objects behind it, each once."""
         return tuple(dict.fromkeys(source for tile in self.tiles for source in tile.chunks.sources))
+
+    def stored_attributes(self) -> dict[str, Any]:
+        """Return the attributes as a file has them: those that decoding moved to the encoding are there again."""
+        found = dict(self.attributes)
+        found |= {key: self.encoding[key] for key in USED_UP if key in self.encoding and key not in found}
+        stored = {encoding.dtype.kind for tile in self.tiles for encoding in tile.encodings}
+        if self.dtype == bool and "b" not in stored:
+            found["dtype"] = "bool"
+        elif self.dtype.kind == "m" and "units" in found:  # without it xarray takes the numbers for numbers
+            found["dtype"] = str(self.dtype)
+        return found
 
     def absent_value(self) -> Any:
         """What Absent places read as; without a value for them, an error and never a zero."""
@@ -142,7 +167,8 @@ class VirtualArray:
                 tile = tile.cut(dimension, inner)
                 origins[i, dimension] = at
             tiles[i] = tile
-            if 0 not in tile.shape or len(tiles) == 1:
+            # An empty array keeps the tile that it is all of, and with it what is known of its encoding.
+            if 0 not in tile.shape or (len(tiles) == 1 and tile.shape == shape):
                 keep.append(i)
         return replace(self, shape=shape, tiles=tuple(tiles[i] for i in keep), origins=origins[keep])
 

@@ -8,9 +8,12 @@ from typing import Any
 
 from insitu.errors import VariableError
 from insitu.model.array import VirtualArray
+from insitu.model.details import GroupDetails
 from insitu.model.source import Source
 
 __all__ = ["VirtualGroup"]
+
+NO_DETAILS = GroupDetails()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,10 +23,16 @@ class VirtualGroup:
     arrays: Mapping[str, VirtualArray]
     groups: Mapping[str, VirtualGroup] = field(default_factory=dict)
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    details: Mapping[str, Any] = field(default_factory=dict)
-    """What the file says beside attributes: format, unlimited dimensions."""
+    details: GroupDetails = NO_DETAILS
+    """What the format says beside attributes."""
     problems: Mapping[str, str] = field(default_factory=dict)
     """Path of a variable that was left out: why."""
+    coordinates: tuple[str, ...] = ()
+    """Arrays that are coordinates although no dimension and no attribute says so."""
+    unindexed: tuple[str, ...] = ()
+    """Coordinates along a dimension of their own name that have no index."""
+    unlimited: tuple[str, ...] = ()
+    """Dimensions that may grow."""
 
     def __getitem__(self, path: str) -> VirtualArray | VirtualGroup:
         """An array or a group by its path, e.g. `forecast/tas`."""

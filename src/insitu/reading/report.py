@@ -66,7 +66,6 @@ def summary(array: VirtualArray, shape: Iterable[int], tally: Tally, name: str |
     )
     parts = [
         name or "array",
-        str(array.details.get("format", "")),
         f"{array.dtype} {'×'.join(map(str, shape)) or 'scalar'} of {'×'.join(map(str, array.shape)) or 'scalar'}",
         f"{tally.chunks} chunks, {' | '.join(chains)}",
         f"{tally.requests} requests, {tally.bytes_fetched:,} bytes fetched, {tally.bytes_decoded:,} decoded",

@@ -103,10 +103,11 @@ class Active:
         *,
         selection: Any = ...,
         axes: Sequence[int] | None = None,
+        dim: Sequence[str] | None = None,
         skipna: bool | None = None,
         q: Any = None,
         edges: Any = None,
-        decode: bool = False,
+        decode: bool = True,
         storage_options: Mapping[str, Any] | None = None,
     ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """Statistics of a variable that the server finds itself, and what it did for them.
@@ -119,6 +120,8 @@ class Active:
             As for `insitu.reducing.statistics`.
         selection
             Integers, slices, index arrays, an Ellipsis.
+        dim
+            Dimensions by name, in place of axes.
         decode
             Whether the CF conventions are applied.
         storage_options
@@ -126,7 +129,7 @@ class Active:
         """
         job = {
             "url": url, "variable": variable, "methods": list(methods), "selection": selection_said(selection),
-            "axes": None if axes is None else list(axes), "decode": decode,
+            "axes": None if axes is None else list(axes), "decode": decode, **({"dim": list(dim)} if dim else {}),
             **said(Rules(skipna, q=q, edges=None if edges is None else checked_edges(edges))),
         }  # fmt: skip
         options, basic = _credentials(url, storage_options)

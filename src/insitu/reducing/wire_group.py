@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import InsituError, ModelError, UnsupportedError
-from insitu.model import VirtualGroup
+from insitu.model import ArrayDetails, GroupDetails, VirtualGroup
 from insitu.reducing.wire import values_from, values_to
 from insitu.reducing.wire_array import array_from, array_to
 from insitu.sources.gate import without_outside_paths
@@ -17,6 +17,7 @@ from insitu.sources.redact import redacted
 
 __all__ = ["group_from", "group_to"]
 
+NAME_LISTS = ("coordinates", "unindexed", "unlimited")
 PLAIN = (str, bytes, bool, int, float, type(None))
 
 
@@ -35,14 +36,15 @@ def group_to(group: VirtualGroup, rename: Callable[[str], str] | None = None) ->
         table = array_to(array)
         if rename is not None:
             table["sources"] = [_renamed(row, rename) for row in table["sources"]]
-        said = {"dims": list(array.dims), "attributes": _to(array.attributes), "details": _to(array.details)}
-        arrays[name] = {**table, **said}
+        about = {"attributes": array.attributes, "details": array.details.to_document(), "encoding": array.encoding}
+        arrays[name] = {**table, "dims": list(array.dims), **{key: _to(value) for key, value in about.items()}}
     return {
         "arrays": arrays,
         "groups": {name: group_to(inner, rename) for name, inner in group.groups.items()},
         "attributes": _to(group.attributes),
-        "details": _to(group.details),
+        "details": _to(group.details.to_document()),
         "problems": {path: without_outside_paths(redacted(reason)) for path, reason in group.problems.items()},
+        **{name: list(getattr(group, name)) for name in NAME_LISTS},
     }
 
 
@@ -54,11 +56,14 @@ def group_from(data: Any) -> VirtualGroup:
             about = {
                 "dims": tuple(table["dims"]),
                 "attributes": _from(table["attributes"]),
-                "details": _from(table["details"]),
+                "details": ArrayDetails.from_document(_from(table["details"])),
+                "encoding": _from(table["encoding"]),
             }
             arrays[str(name)] = replace(array_from(table), **about)
         groups = {str(name): group_from(inner) for name, inner in data["groups"].items()}
-        return VirtualGroup(arrays, groups, _from(data["attributes"]), _from(data["details"]), dict(data["problems"]))
+        lists = {name: tuple(str(item) for item in data[name]) for name in NAME_LISTS}
+        attributes, details = _from(data["attributes"]), GroupDetails.from_document(_from(data["details"]))
+        return VirtualGroup(arrays, groups, attributes, details, dict(data["problems"]), **lists)
     except InsituError:
         raise
     except (TypeError, ValueError, KeyError, AttributeError) as problem:

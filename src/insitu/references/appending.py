@@ -23,6 +23,8 @@ __all__ = [
     "AppendPlan",
     "AppendReport",
     "Reader",
+    "check_new_labels",
+    "find_held_steps",
     "held_changed",
     "plan_append",
 ]
@@ -111,11 +113,8 @@ def _plan_group(
     keep = np.ones(length, bool)
     known = {name: array for name, array in old.arrays.items() if dim in array.dims}
     if arrays and known:
-        there, elsewhere = _find_held(known, arrays, dim, length, target)
+        there, elsewhere = find_held_steps(known, arrays, dim, length, target)
         keep &= ~there | elsewhere
-        # A saved dataset holds meant values, each file's packing beside them; an Icechunk repository compares for itself.
-        if "coordinates" not in old.details and old.details.get("format") != "icechunk":
-            _compare_meaning(known, arrays)
         if read is not None:
             plan.ordered |= _compare_labels(old, new, dim, keep, read, target)
             _compare_other_labels(old, new, dim, read, target)
@@ -160,7 +159,7 @@ def _urls(array: VirtualArray) -> Iterator[str]:
         yield from (table.sources[number].url for number in sorted(used) if number >= 0)
 
 
-def _find_held(
+def find_held_steps(
     old: Mapping[str, VirtualArray], new: Mapping[str, VirtualArray], dim: str, length: int, target: str
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """For each step of `new`: whether `old` holds bytes of it, and whether it has bytes that `old` does not hold."""
@@ -209,21 +208,6 @@ def _isin_rows(rows: npt.NDArray[np.int64], among: npt.NDArray[np.int64]) -> npt
     return np.isin(at[: len(rows)], at[len(rows) :])
 
 
-def _compare_meaning(old: Mapping[str, VirtualArray], new: Mapping[str, VirtualArray]) -> None:
-    """Refuse stored values that are packed or counted otherwise than those they would follow."""
-    for name, array in old.items():
-        if name not in new:
-            continue
-        for key in MEANING:
-            one, other = array.attributes.get(key), new[name].attributes.get(key)
-            if not _same(one, other):
-                raise ModelError(
-                    f"attribute {key} of {name!r} is {one!r} in what is saved and {other!r} in what is added: stored values need one",
-                    variable=name,
-                    hint="Append datasets to an *.insitu store that was saved from a dataset: it holds files that differ",
-                )
-
-
 def _same(one: Any, other: Any) -> bool:
     if one is None or other is None:
         return one is other
@@ -249,25 +233,54 @@ def _compare_labels(
         return False  # counted from another day: refused where stored values are compared
     if not keep.any():
         return True
-    held, added = np.asarray(read(one)), np.asarray(read(two))[keep]
     at = np.flatnonzero(keep)
-    units = one.attributes.get("units")
+    arrays = {name: _take(array, dim, at) for name, array in new.arrays.items() if dim in array.dims}
+    check_new_labels(
+        np.asarray(read(one)), np.asarray(read(two))[keep], arrays, dim, target, one.attributes.get("units")
+    )
+    return True
+
+
+def check_new_labels(
+    held: npt.NDArray[Any],
+    added: npt.NDArray[Any],
+    arrays: Mapping[str, VirtualArray],
+    dim: str,
+    target: str,
+    units: Any = None,
+    *,
+    may_precede: bool = False,
+) -> None:
+    """Refuse labels that an archive holds already, or that break its order.
+
+    Parameters
+    ----------
+    held, added
+        The labels of the archive, and those that are to be added.
+    arrays
+        What is to be added, to name its files.
+    dim, target
+        The dimension, and where the archive is saved.
+    units
+        What numbers count.
+    may_precede
+        Whether new labels may come before all that are there, too.
+    """
     unit = f" {units}" if isinstance(units, str) and held.dtype.kind in "iuf" else ""
     double = np.isin(added, held) if held.dtype.kind != "O" else np.array([label in set(held) for label in added], bool)
     if double.any():
         raise ModelError(
             f"{_some(added[double])}{unit} of {dim!r} {'is' if double.sum() == 1 else 'are'} in {target} already, from another file",
-            url=_file_at(new.arrays, dim, int(at[double][0])),
-            hint=f"Leave the file out; or, if it replaces one that is there, {_ANEW[0].lower()}{_ANEW[1:]}",
+            url=_file_at(arrays, dim, int(np.argmax(double))),
+            hint=f"Leave the file out; or, if it replaces one that is there, take that one out first: insitu drop {target} FILE",
         )
     wrong = _out_of_order(held, added)
-    if wrong.any():
+    if wrong.any() and not (may_precede and _out_of_order(held[::-1], added[::-1]).sum() == 0):
         raise ModelError(
-            f"{_some(added[wrong])}{unit} of {dim!r} would come behind {_label(held[-1])}, the last of {target}: out of order",
-            url=_file_at(new.arrays, dim, int(at[wrong][0])),
+            f"{_some(added[wrong])}{unit} of {dim!r} would come behind {held[-1]}, the last of {target}: out of order",
+            url=_file_at(arrays, dim, int(np.argmax(wrong))),
             hint=_ANEW,
         )
-    return True
 
 
 def _out_of_order(held: npt.NDArray[Any], added: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
@@ -300,12 +313,8 @@ def _compare_other_labels(old: VirtualGroup, new: VirtualGroup, dim: str, read: 
 
 
 def _some(labels: Sequence[Any] | npt.NDArray[Any]) -> str:
-    shown = ", ".join(_label(label) for label in labels[:_SHOWN])
+    shown = ", ".join(str(label) for label in labels[:_SHOWN])
     return f"{shown} and {len(labels) - _SHOWN} more labels" if len(labels) > _SHOWN else shown
-
-
-def _label(label: Any) -> str:
-    return str(label)
 
 
 def _file_at(arrays: Mapping[str, VirtualArray], dim: str, position: int) -> str | None:

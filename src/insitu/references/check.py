@@ -45,11 +45,13 @@ class Report:
     findings: tuple[Finding, ...]
     duplicates: tuple[Duplicate, ...] = ()
     """Sources whose chunks are shown twice."""
+    damaged: tuple[tuple[str, str], ...] = ()
+    """Files of the references themselves that are not what was written: their URLs, and what is wrong. Sources are not asked then."""
 
     @property
     def ok(self) -> bool:
-        """Whether all sources are what they were, and each is there once."""
-        return not self.stale and not self.duplicates
+        """Whether all sources are what they were, each is there once, and the references are whole."""
+        return not self.stale and not self.duplicates and not self.damaged
 
     @property
     def stale(self) -> tuple[Finding, ...]:
@@ -69,6 +71,8 @@ class Report:
         )
 
     def __str__(self) -> str:
+        if self.damaged:
+            return "\n".join(f"damaged: {url}: {reason}" for url, reason in self.damaged)
         counts = dict.fromkeys(("ok", "changed", "missing", "failed"), 0)
         for finding in self.findings:
             counts[finding.status] += 1

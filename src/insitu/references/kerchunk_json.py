@@ -10,6 +10,7 @@ import base64
 import binascii
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import IO, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
-from insitu.model import INLINE, WHOLE, ChunkTable, Source, Tile, VirtualGroup
+from insitu.model import INLINE, WHOLE, ChunkTable, GroupDetails, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
 from insitu.references.listed import listed
 from insitu.references.pool import Pool
@@ -132,8 +133,8 @@ def from_references(
     # A shard in references is fetched and decoded as one chunk.
     nodes = nodes_of(documents, leave_out, open_shards=False)
     tables = _Tables(nodes, folders, Pool(base), templates, target)
-    made = tree(nodes, tables.tile, leave_out, details={"format": "kerchunk"})
-    return VirtualGroup(made.arrays, made.groups, made.attributes, made.details, problems)
+    made = tree(nodes, tables.tile, leave_out, details=GroupDetails("kerchunk"))
+    return replace(made, problems=problems)
 
 
 def _parsed(document: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from insitu.errors import FormatError, InsituError, NotFoundError
-from insitu.model import INLINE, UNWRITTEN, WHOLE, ChunkState, Located, Source, Tile, VirtualGroup
+from insitu.model import INLINE, UNWRITTEN, WHOLE, ChunkState, GroupDetails, Located, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
 from insitu.model.chunks import state_of
 from insitu.model.derived import Expanded, Selected
@@ -307,8 +307,8 @@ def read_parquet(
     if not documents:
         raise FormatError("the directory holds no references: 'metadata' is empty", url=root, structure=".zmetadata")
     nodes = nodes_of(documents, leave_out, open_shards=False)
-    made = tree(nodes, tile, leave_out, details={"format": "kerchunk"})
-    return VirtualGroup(made.arrays, made.groups, made.attributes, made.details, problems)
+    made = tree(nodes, tile, leave_out, details=GroupDetails("kerchunk"))
+    return replace(made, problems=problems)
 
 
 def write_parquet(

@@ -38,6 +38,8 @@ def portable(array: VirtualArray, storage_options: Mapping[str, Any] | None = No
     encodings = [encoding for tile in array.tiles for encoding in tile.encodings]
     if any(_in_heap(encoding) for encoding in encodings):
         return replace(array, tiles=tuple(_texts(tile, storage_options) for tile in array.tiles))
+    if array.dtype.hasobject and encodings and all(_is_inline_text(tile) for tile in array.tiles):
+        return replace(array, tiles=tuple(_varying_texts(tile, storage_options) for tile in array.tiles))
     if len(encodings) != 1 or naming.is_known(encodings[0]) or encodings[0].dtype.hasobject:
         return array  # a mosaic is refused for being one, not for its codecs
     if array.size * encodings[0].dtype.itemsize > SMALL:
@@ -65,7 +67,19 @@ def _texts(tile: Tile, storage_options: Mapping[str, Any] | None) -> Tile:
     for encoding in tile.encodings:
         if encoding.codecs[0].configuration.get("kind", "string") != "string":
             raise UnsupportedError("its values are sequences of varying length, which Zarr's readers do not know")
-    fill = next((encoding.fill for encoding in tile.encodings), None)
+    return _varying_texts(tile, storage_options, next((encoding.fill for encoding in tile.encodings), None))
+
+
+def _is_inline_text(tile: Tile) -> bool:
+    """Return whether a tile holds texts of one length that were in memory, whatever the length that the array says."""
+    return (
+        not tile.chunks.sources
+        and tile.packings.identity
+        and all(encoding.dtype.kind == "U" for encoding in tile.encodings)
+    )
+
+
+def _varying_texts(tile: Tile, storage_options: Mapping[str, Any] | None, fill: bytes | None = None) -> Tile:
     encoding = Encoding(np.dtype(object), (Codec("vlen-utf8"),), None, fill)
     return inlined(tile, encoding, _utf8, limit=LARGEST_TEXT, storage_options=storage_options)
 

@@ -16,7 +16,6 @@ from insitu.model import ChunkState, ChunkTable, Columns, Located, Source, Virtu
 from insitu.model.axis import Indices
 from insitu.model.chunks import state_of
 from insitu.model.derived import Expanded, Selected
-from insitu.references.recipe import KEY, map_urls
 
 __all__ = ["Renaming", "renamed", "unverified"]
 
@@ -40,11 +39,7 @@ def renamed(group: VirtualGroup, how: Renaming) -> VirtualGroup:
     ModelError
         If a new URL is empty, or a pattern is none.
     """
-    function = _function(how)
-    changed = _changed(group, _Rename(function))
-    if KEY not in group.details:
-        return changed
-    return replace(changed, details={**changed.details, KEY: map_urls(group.details[KEY], function)})
+    return _changed(group, _Rename(_function(how)))
 
 
 def unverified(group: VirtualGroup) -> VirtualGroup:

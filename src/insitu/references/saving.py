@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from typing import IO, Any
 
 import pyarrow as pa
 
 from insitu.errors import FormatError, NotFoundError, UnsupportedError
-from insitu.model import Source, VirtualGroup
-from insitu.references.appending import AppendReport, Reader, held_changed
-from insitu.references.chunk_places import every_source
+from insitu.model import VirtualGroup
 from insitu.references.directory_swap import find_set_aside
 from insitu.references.explicit import explicit
 from insitu.references.flat_parquet import read_flat, write_flat
-from insitu.references.icechunk import append_icechunk, is_repository, open_icechunk, write_icechunk
-from insitu.references.insitu_store import NAME, append_store, open_store, write_store
+from insitu.references.icechunk import is_repository, open_icechunk, write_icechunk
+from insitu.references.insitu_store import NAME, open_store, write_store
 from insitu.references.kerchunk_json import looks_like_references, parse_json, read_json, write_json
 from insitu.references.kerchunk_parquet import RECORD_SIZE, read_parquet, write_parquet
-from insitu.references.recipe import KEY, steps_of
 from insitu.references.target import writable
 from insitu.references.urls import Base, absolute, relative_to
 from insitu.references.writing import Writing
@@ -33,7 +30,7 @@ from insitu.sources import ByteSource, open_source, read_all
 from insitu.sources.gate import ask_path
 from insitu.sources.listing import local_path
 
-__all__ = ["FORMATS", "append", "find_held", "format_of", "open_references", "save"]
+__all__ = ["FORMATS", "format_of", "is_store", "kind_of", "matches", "open_references", "read_document", "save"]
 
 FORMATS = ("insitu", "kerchunk-json", "kerchunk-parquet", "flat-parquet", "icechunk")
 _SUFFIXES = (
@@ -119,6 +116,13 @@ def open_references(
     return read_json(document, base, target=target, errors=errors)
 
 
+def read_document(document: Mapping[str, Any], *, errors: str = "raise") -> VirtualGroup:
+    """Return the tree of kerchunk's references that are in memory: a dictionary as `kerchunk` makes them."""
+    if not looks_like_references(document):
+        raise FormatError("this dictionary holds no references", structure="references")
+    return read_json(dict(document), Base(None, allow_local=True), errors=errors)
+
+
 def _open_directory(
     url: str, base: Base, errors: str, missing: str, storage_options: Mapping[str, Any] | None, *, sure: bool
 ) -> VirtualGroup | None:
@@ -172,14 +176,19 @@ def _head(path: str) -> bytes:
         return file.read(64)
 
 
-def is_store(url: str) -> bool:
-    """Whether an insitu store is meant, by its name or by what lies there."""
-    return (_found(url) or format_of(url)) == "insitu"
-
-
 def matches(url: str) -> bool:
     """Whether there may be references at a URL: costs no request."""
     return _found(url) is not None
+
+
+def kind_of(url: str) -> str | None:
+    """Return the form of the references at a URL: by what lies there, else by its name."""
+    return _found(url) or format_of(url)
+
+
+def is_store(url: str) -> bool:
+    """Return whether an insitu store lies at a URL, by its name, and on this machine by looking. Costs no request."""
+    return _found(url) == "insitu"
 
 
 def save(
@@ -193,6 +202,7 @@ def save(
     zarr_format: int | None = None,
     record_size: int = RECORD_SIZE,
     message: str | None = None,
+    recipe: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Save a tree, so that it need not be scanned again.
@@ -217,6 +227,8 @@ def save(
         kerchunk Parquet: rows of a file.
     message
         Icechunk: of the commit.
+    recipe
+        The insitu store: how files were combined, for `append` and `refresh`.
     storage_options
         See `insitu.sources.open_source`.
 
@@ -249,7 +261,7 @@ def save(
     named: Callable[[str], str] = (lambda source: relative_to(source, url)) if relative else absolute
     group = explicit(group, storage_options)
     if kind == "insitu":
-        write_store(group, url, named=named, mode=mode, storage_options=storage_options)
+        write_store(group, url, named=named, mode=mode, recipe=recipe, storage_options=storage_options)
         return
     formats = {"kerchunk-json": (2, 3)}.get(kind, (2,)) if zarr_format is None else (zarr_format,)
     if kind != "kerchunk-json" and formats != (2,):
@@ -307,78 +319,3 @@ def is_there(url: str, storage_options: Mapping[str, Any] | None) -> bool:
     except NotFoundError:
         return False
     return True
-
-
-def append(
-    group: VirtualGroup,
-    target: str | os.PathLike[str],
-    dim: str,
-    *,
-    relative: bool = False,
-    read: Reader | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-) -> AppendReport:
-    """Add a tree to a saved one, along a dimension. Only the insitu store and Icechunk repositories can grow without being written anew.
-
-    Parameters
-    ----------
-    group, target, dim
-        What, where to, and along which dimension.
-    relative
-        insitu store: write URLs relative to the target.
-    read
-        Reads an array: labels are compared with it, so that overlaps are found. None: labels are not compared.
-    storage_options
-        See `insitu.sources.open_source`.
-
-    Returns
-    -------
-    AppendReport
-        What was added, and what was skipped because it was there already.
-
-    Raises
-    ------
-    StaleSourceError
-        If a file is there already, and has changed since.
-    ModelError
-        If labels are there already, or would be out of order.
-    """
-    url = os.fspath(target)
-    if (_found(url) or format_of(url)) == "icechunk":
-        return append_icechunk(explicit(group, storage_options), url, dim, read=read, storage_options=storage_options)
-    if _found(url) != "insitu" and format_of(url) != "insitu":
-        raise UnsupportedError(
-            "only an insitu store or an Icechunk repository can be appended to",
-            url=url,
-            hint="Convert it first: insitu convert REFS TARGET.insitu",
-        )
-    named: Callable[[str], str] = (lambda source: relative_to(source, url)) if relative else absolute
-    group = explicit(group, storage_options)
-    return append_store(group, url, dim, named=named, read=read, storage_options=storage_options)
-
-
-def find_held(
-    group: VirtualGroup, target: str, urls: Sequence[Any], *, storage_options: Mapping[str, Any] | None = None
-) -> list[str]:
-    """Return the files of a list that an opened insitu store holds already, as a whole and unchanged. None of them is scanned.
-
-    Raises
-    ------
-    StaleSourceError
-        If one is there already, and has changed since.
-    """
-    steps = steps_of(group.details.get(KEY))
-    if isinstance(steps, str):
-        return []  # it may hold parts of files: appending compares step by step
-    made_of = {absolute(name) for step in steps for name in step["urls"]}
-    wanted = {absolute(name): name for name in urls if isinstance(name, str) and absolute(name) in made_of}
-    held: dict[str, Source] = {}
-    for source in every_source(array for _, array in group.all_arrays()) if wanted else ():
-        name = absolute(source.url)
-        if name not in wanted or name in held:
-            continue
-        with open_source(source.url, storage_options) as opened:
-            if (reason := source.difference(opened.describe())) is not None:
-                raise held_changed(target, name, reason)
-        held[name] = source
-    return [wanted[name] for name in held]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
+from insitu.archive import axes_of
 from insitu.cancellation import check_deadline
 from insitu.errors import InsituError, StaleSourceError
 from insitu.model import Selection, VirtualArray
@@ -168,6 +169,10 @@ def _prepare(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> 
             with _naming_archive(job):
                 worker.allowed.check(url, options)
         selection = job.chosen(array)
+        if job.dim is not None:
+            axes = axes_of(array, selection, job.dim, None)
+            assert not isinstance(axes, int)
+            job = replace(job, axes=None if axes is None else tuple(axes))
         part = None if reducing else next(_parts(array, selection), selection)
         cost = job_cost(worker.limits, job, array, selection, part)
         tasks.append(Task(job, array, selection, cost, is_small(array, selection, worker.cache.max_bytes // 2)))

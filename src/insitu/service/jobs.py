@@ -33,7 +33,7 @@ BLOCKWISE = ("median", "quantile")
 CLIENT_OPTIONS = ("anon", "endpoint_url", "region")
 """What a client may say about storage; secrets travel in the Authorization header."""
 FIELDS = {
-    "url", "variable", "decode", "array", "selection", "axes", "methods", "skipna", "ddof", "min_count", "q", "edges", "keepdims", "weights", "groups",
+    "url", "variable", "decode", "array", "selection", "axes", "dim", "methods", "skipna", "ddof", "min_count", "q", "edges", "keepdims", "weights", "groups",
     "answer",
 }  # fmt: skip
 
@@ -50,6 +50,8 @@ class Job:
     selection: Any
     methods: tuple[str, ...]
     axes: tuple[int, ...] | None
+    dim: tuple[str, ...] | None
+    """Dimensions by name, in place of axes."""
     rules: Rules
     keepdims: bool
     weights: Weights | None
@@ -171,11 +173,12 @@ def _job(data: Any, reducing: bool) -> Job:
     return Job(
         url=url,
         variable=variable,
-        decode=_flag(data, "decode"),
+        decode=_flag(data, "decode", default=True),
         table=table,
         selection=data.get("selection"),
         methods=methods,
         axes=_axes(data.get("axes")),
+        dim=_dim(data),
         rules=_rules(data),
         keepdims=_flag(data, "keepdims"),
         weights=weights,
@@ -200,11 +203,25 @@ def _axes(data: Any) -> tuple[int, ...] | None:
     return tuple(axes)
 
 
-def _flag(data: Mapping[str, Any], name: str) -> bool:
+def _dim(data: Mapping[str, Any]) -> tuple[str, ...] | None:
+    dim = data.get("dim")
+    if dim is None:
+        return None
+    names = [dim] if isinstance(dim, str) else dim
+    if not isinstance(names, list) or any(not isinstance(name, str) for name in names):
+        raise RequestError("dim is a name, or a list of names")
+    if data.get("axes") is not None:
+        raise RequestError("give either dim or axes")
+    if data.get("array") is not None:
+        raise RequestError("an array that is given chunk by chunk has no names of dimensions: give axes")
+    return tuple(names)
+
+
+def _flag(data: Mapping[str, Any], name: str, *, default: bool = False) -> bool:
     value = data.get(name)
     if value is not None and not isinstance(value, bool):
         raise RequestError(f"{name} is true or false")
-    return bool(value)
+    return default if value is None else value
 
 
 def _rules(data: Mapping[str, Any]) -> Rules:

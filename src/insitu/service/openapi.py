@@ -108,7 +108,11 @@ def _job(reducing: bool) -> Schema:
     properties: Schema = {
         "url": {"type": "string", "description": "An archive, a Zarr store, or a set of references."},
         "variable": {"type": "string", "description": "Groups before slashes."},
-        "decode": {"type": "boolean", "description": "Whether the CF conventions are applied."},
+        "decode": {
+            "type": "boolean",
+            "default": True,
+            "description": "Whether values are those that xarray shows; false: as they are stored.",
+        },
         "array": {"type": "object", "description": "Instead of url and variable: where every chunk lies."},
         "selection": _maybe({"type": "array", "items": ENTRY, "description": "One entry for each dimension."}),
     }
@@ -121,6 +125,7 @@ def _job(reducing: bool) -> Schema:
                 "uniqueItems": True,
             },
             "axes": _maybe({"anyOf": [NUMBER, {"type": "array", "items": NUMBER}]}),
+            "dim": _maybe({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
             "skipna": _maybe({"type": "boolean"}),
             "ddof": {"type": "number"},
             "min_count": _maybe(_whole()),

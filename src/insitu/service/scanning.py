@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from insitu.archive import Archive
 from insitu.errors import InsituError
-from insitu.opening import scan
 from insitu.reducing.wire_group import group_to
 from insitu.service.answers import RequestError, TooLargeError, failure
 from insitu.service.batch import add_login, storage_options
@@ -51,7 +51,7 @@ def _scan(worker: Worker, body: bytes, kind: str, who: Credentials) -> bytes:
     place = worker.allowed.near(url)
 
     def make() -> bytes:
-        found = scan(place, group=group, errors="warn", storage_options=chosen)
+        found = Archive.open(place, many=False, group=group, errors="warn", storage_options=chosen).tree
         return cbor2.dumps({"group": group_to(found, worker.allowed.known)}) + cbor2.dumps({"done": 1})
 
     data: bytes = worker.scans.get((who.digest, sorted(options.items()), url, group), place, make)

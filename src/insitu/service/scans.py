@@ -10,18 +10,12 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from insitu.archive import Archive
 from insitu.cancellation import check_deadline
-from insitu.errors import UnsupportedError, VariableError
 from insitu.model import VirtualArray
-from insitu.opening import scan
 from insitu.service.allowed import local_path
 from insitu.service.keyed_locks import KeyedLocks
 from insitu.service.metrics import Metrics
-from insitu.xarray_bridge.opening import open_dataset
-from insitu.xarray_bridge.ordinary import behind
-from insitu.xarray_bridge.values import inlined
 
 __all__ = ["Scans"]
 
@@ -68,7 +62,7 @@ class Scans:
         """
 
         def make() -> VirtualArray:
-            return _decoded(url, variable, options) if decoded else scan_array(url, variable, options)
+            return scan_array(url, variable, options, decode=decoded)
 
         found: VirtualArray = self.get((who, url, variable, decoded), url, make)
         return found
@@ -115,22 +109,8 @@ def _version(url: str) -> Any:
     return facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
-def scan_array(url: str, variable: str, options: Mapping[str, Any]) -> VirtualArray:
-    """A variable as it is stored."""
-    return scan(url, variables=[variable], storage_options=options).array(variable)
-
-
-def _decoded(url: str, variable: str, options: Mapping[str, Any]) -> VirtualArray:
-    """A variable as xarray would show it."""
+def scan_array(url: str, variable: str, options: Mapping[str, Any], *, decode: bool) -> VirtualArray:
+    """Return a variable as xarray would show it, or as it is stored."""
     group, _, name = variable.strip("/").rpartition("/")
-    dataset = open_dataset(url, group=group or None, variables=[name], storage_options=options)
-    found = dataset.variables.get(name)
-    if found is None:
-        raise VariableError(f"there is no variable {variable!r}", url=url)
-    lazy = behind(found)
-    if lazy is not None and not lazy.steps:
-        return lazy.array
-    array = inlined(np.asarray(found.values))
-    if array is None:
-        raise UnsupportedError(f"{variable} holds {found.dtype} values, which a request cannot reduce", url=url)
-    return array
+    archive = Archive.open(url, many=False, group=group or None, variables=[name], storage_options=options)
+    return archive.array(name, decode=decode)

@@ -21,9 +21,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from insitu.archive import Archive
 from insitu.cancellation import check_deadline
+from insitu.combining.scanning import loader
+from insitu.combining.stored_view import zarr_tree
 from insitu.errors import InsituError, NotFoundError
-from insitu.opening import scan
 from insitu.reading.zarr_store import Span, ZarrTree
 from insitu.reading.zarr_store.recut import Recut
 from insitu.references.recent import Recent
@@ -173,9 +175,9 @@ class _View:
                     return kept
             self.worker.metrics.add("insitu_scans_total", 1)
             compression = "gzip" if zarr_format == 3 else "zlib"
-            found = scan(url, errors="warn", storage_options=options)
+            found = Archive.open(url, many=False, errors="warn", storage_options=options).tree
             tree = ZarrTree(
-                found,
+                zarr_tree(found, loader(options)),
                 zarr_format,
                 compression,
                 portable=True,

@@ -11,24 +11,24 @@ import numpy as np
 import xarray
 
 from insitu.combining.report import Report, Survey
-from insitu.errors import UnsupportedError
+from insitu.combining.saved import tree_from_member
+from insitu.maintenance import append_member, save_tree
 from insitu.model import VirtualArray, VirtualGroup, byte_ranges, census
-from insitu.reading import read_array
 from insitu.reducing import METHODS as STREAMED
 from insitu.reducing.reductions import Rules
+from insitu.xarray_bridge.dataset import member_from
 from insitu.xarray_bridge.distributions import histogram, quantile
 from insitu.xarray_bridge.grouping import Grouped
 from insitu.xarray_bridge.lazy import LazyArray
 from insitu.xarray_bridge.ordinary import behind, dataset_name, stored_name
-from insitu.xarray_bridge.provenance import Provenance
+from insitu.xarray_bridge.origin import Origin, recipe_of
 from insitu.xarray_bridge.reductions import statistics_of, streams
-from insitu.xarray_bridge.saving import decoded_group, encoded_like, stored_group
 from insitu.xarray_bridge.weighing import Weighted
 
 if TYPE_CHECKING:
     from insitu.references import AppendReport
 
-__all__ = ["InsituAccessor"]
+__all__ = ["InsituAccessor", "InsituArrayAccessor"]
 
 
 class InsituAccessor:
@@ -37,7 +37,12 @@ class InsituAccessor:
     def __init__(self, dataset: xarray.Dataset) -> None:
         self._dataset = dataset
         self.survey: Survey | None = None
-        self.provenance: Provenance | None = None
+        self.origin: Origin | None = None
+        """What the dataset was opened from, as long as it is that very dataset."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Archives hold open objects, which cannot travel, and all variables, of which a dataset may need a few.
+        return {**self.__dict__, "origin": None}
 
     def _lazy(self) -> Iterator[tuple[str, LazyArray]]:
         for name, variable in self._dataset.variables.items():
@@ -103,25 +108,28 @@ class InsituAccessor:
         UnsupportedError
             If the format cannot hold some variable: which, because of which files, and what to do.
         """
-        from insitu import references  # not at the top: Arrow takes longer to import than a file to scan
-
-        kind = format or references.format_of(fspath(target))
-        inline = int(how.get("inline_threshold", 0))
-        group = self._decoded() if kind == "insitu" else stored_group(self._dataset, inline)
         options = self._options(storage_options)
-        references.save(group, target, format=format, mode=mode, storage_options=options, **how)
+        save_tree(
+            self.tree(),
+            target,
+            format=format,
+            mode=mode,
+            recipe=recipe_of(self._dataset, self.origin),
+            storage_options=options,
+            **how,
+        )
 
     def append(
         self, target: str | PathLike[str], dim: str, *, storage_options: Mapping[str, Any] | None = None, **how: Any
     ) -> AppendReport:
         """Add the dataset to a saved one, along a dimension. Of what was saved only labels are read, and nothing is written again.
 
-        Appending is idempotent: steps whose files are there already are skipped, and the report names them.
+        Appending is idempotent: files that are there already, unchanged, are left out, and the report names them.
 
         Parameters
         ----------
         target
-            An insitu store that `save` wrote, or an Icechunk repository.
+            An insitu store, or an Icechunk repository.
         dim
             Variables that have it grow; the others stay as they are.
         storage_options, **how
@@ -129,46 +137,15 @@ class InsituAccessor:
 
         Returns
         -------
-        AppendReport
-            How many steps were added, from which files, and which files were skipped.
-
-        Raises
-        ------
-        StaleSourceError
-            If a file is there already, and has changed since: `insitu.refresh` first.
-        ModelError
-            If labels of the dimension are there already from another file, or would be out of order.
+        Appended
+            Which files were added, and which were there already.
         """
-        from insitu import references
-
         options = self._options(storage_options)
-        found = references.open_references(fspath(target), storage_options=options)
+        return append_member(member_from(self._dataset), fspath(target), dim, storage_options=options, **how)
 
-        def read(array: VirtualArray) -> np.ndarray[Any, Any]:
-            return read_array(array, storage_options=options)
-
-        if found is not None and found.details.get("format") == "icechunk":
-            stored = stored_group(encoded_like(self._dataset, found))
-            return references.append(stored, target, dim, read=read, storage_options=options, **how)
-        if found is not None and found.arrays and "coordinates" not in found.details:
-            raise UnsupportedError(
-                "this store was not saved from a dataset: its arrays are not decoded",
-                url=fspath(target),
-                hint="Save it anew from a dataset: insitu.open_dataset(store).insitu.save(target)",
-            )
-        group = self._decoded(found)
-        return references.append(group, target, dim, read=read, storage_options=options, **how)
-
-    def _decoded(self, like: VirtualGroup | None = None) -> VirtualGroup:
-        """The dataset as the insitu store holds it, with how it is made again."""
-        group = decoded_group(self._dataset, like)
-        if self.provenance is None:
-            recipe: dict[str, Any] = {
-                "unknown": "it was not saved from what insitu.open_dataset or open_mfdataset gave"
-            }
-        else:
-            recipe = self.provenance.recipe(self._dataset)
-        return replace(group, details={**group.details, "recipe": recipe})
+    def tree(self) -> VirtualGroup:
+        """The whole dataset as a group of virtual arrays: what is in memory is carried inline."""
+        return tree_from_member(member_from(self._dataset))
 
     def _options(self, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """The given options; else those that the dataset's arrays are read with."""
@@ -345,6 +322,64 @@ def _plainly(variable: xarray.Variable, method: str, dims: Sequence[Any], how: M
     return taken
 
 
+class InsituArrayAccessor:
+    """What is behind one variable: `ds.tas.insitu`."""
+
+    def __init__(self, array: xarray.DataArray) -> None:
+        self._array = array
+
+    @property
+    def virtual(self) -> bool:
+        """Whether the values are not in memory."""
+        return behind(self._array.variable) is not None
+
+    @property
+    def array(self) -> VirtualArray | None:
+        """Where the chunks lie and how they are encoded; None if the values are in memory."""
+        lazy = behind(self._array.variable)
+        return None if lazy is None else lazy.array
+
+    @property
+    def nbytes_virtual(self) -> int:
+        """Bytes that loading it gives; 0 if it is loaded."""
+        return self._array.nbytes if self.virtual else 0
+
+    @property
+    def nbytes_stored(self) -> int:
+        """Bytes in the archive behind it."""
+        return 0 if self.array is None else census(self.array).nbytes
+
+    @property
+    def sources(self) -> list[str]:
+        """The files behind it."""
+        return [] if self.array is None else list(dict.fromkeys(source.url for source in self.array.sources))
+
+    def references(self) -> dict[str, Any]:
+        """Where the chunks lie: see `Dataset.insitu.references`."""
+        found = self._dataset().insitu.references(NAME_ALONE)
+        result: dict[str, Any] = found.get(NAME_ALONE, {})
+        return result
+
+    def stats(
+        self, methods: Sequence[str] | str = ("count", "min", "max", "mean", "std"), dim: Any = None
+    ) -> xarray.Dataset:
+        """Several statistics in one pass; variables are named by them."""
+        found = self._dataset().insitu.stats(methods, dim)
+        result: xarray.Dataset = found.rename(
+            {name: str(name).removeprefix(f"{NAME_ALONE}_") for name in found.data_vars}
+        )
+        return result
+
+    def _dataset(self) -> xarray.Dataset:
+        return self._array.to_dataset(name=NAME_ALONE)
+
+
+NAME_ALONE = "_the_variable"
+"""Name of a variable whose dataset is made for it alone."""
+
 _register: Any = xarray.register_dataset_accessor
 if not hasattr(xarray.Dataset, "insitu"):  # registering twice, after a reload, would warn
     _register("insitu")(InsituAccessor)
+_register_array: Any = xarray.register_dataarray_accessor
+if not hasattr(xarray.DataArray, "insitu"):
+    _register_array("insitu")(InsituArrayAccessor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from inspect import signature
 from os import PathLike, fspath
@@ -10,11 +11,6 @@ from typing import Any
 import xarray
 from xarray.backends import BackendEntrypoint
 
-from insitu.errors import InsituError
-from insitu.formats import FORMATS
-from insitu.formats.hdf5.window import Window
-from insitu.opening import may_be_many
-from insitu.sources import open_source
 from insitu.xarray_bridge.engine_keywords import ENGINE_KEYWORDS
 from insitu.xarray_bridge.opening import open_dataset, open_groups, tree_of
 from insitu.xarray_bridge.ordinary import ordinary
@@ -87,23 +83,12 @@ class InsituBackendEntrypoint(BackendEntrypoint):
         return tree_of(self.open_groups_as_dict(filename_or_obj, **given), filename_or_obj)
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Whether a saved set of references lies there, or the first bytes are of a format that is read here.
+        """Return whether an insitu store lies there on this machine.
 
-        Zarr stores are read too, but only when asked for: xarray has an engine of that name.
+        Nothing else is claimed: xarray asks its engines in alphabetical order, and what other engines open must open with them as before. Files of
+        every other kind are read when they are asked for: `engine="insitu"`.
         """
         if not isinstance(filename_or_obj, (str, PathLike)):
             return False
-        try:
-            if may_be_many(fspath(filename_or_obj)):
-                return _are_references(fspath(filename_or_obj))
-            with open_source(filename_or_obj) as source:
-                window = Window(source)
-                return any(row.matches(window) for row in FORMATS.values())
-        except (InsituError, OSError):
-            return False
-
-
-def _are_references(url: str) -> bool:
-    from insitu import references
-
-    return references.matches(url) and references.open_references(url) is not None
+        path = fspath(filename_or_obj)
+        return path.rstrip("/").endswith(".insitu") and os.path.isfile(os.path.join(path, "root.json"))

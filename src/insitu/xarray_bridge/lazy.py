@@ -180,19 +180,20 @@ class LazyArray(Methods, NDArrayOperatorsMixin, ExplicitlyIndexed):
         return selected.read().item() if selected.dtype.hasobject and not selected.ndim and self.ndim else selected
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        raise TypeError(
-            "a virtual array cannot be assigned to: load() it first, or use where() to choose between values"
-        )
+        """Write to the array: its values are read, and it carries them from then on. Copies are not affected."""
+        from insitu.xarray_bridge.values import write_values
+
+        write_values(self, key, value)
 
     @property
     def oindex(self) -> Indexable:
         """Indexing each dimension on its own."""
-        return Indexable(self._orthogonal)
+        return Indexable(self._orthogonal, self.__setitem__)
 
     @property
     def vindex(self) -> Indexable:
         """Pointwise indexing: the points' dimensions come first."""
-        return Indexable(self._pointwise)
+        return Indexable(self._pointwise, self.__setitem__)
 
     def _orthogonal(self, keys: tuple[Any, ...]) -> LazyArray:
         keys = tuple(np.asarray(k) if not isinstance(k, (int, np.integer, slice)) else k for k in keys)
@@ -223,6 +224,11 @@ class LazyArray(Methods, NDArrayOperatorsMixin, ExplicitlyIndexed):
         from insitu.xarray_bridge.values import computable
 
         return computable(self)[keys]
+
+    def replace_values(self, carried: VirtualArray) -> None:
+        """Take the values of another array of the same shape in place of its own."""
+        self.array = replace(carried, dims=self.array.dims)
+        self.steps, self.origin, self._chunks = (), None, None
 
     # Structure.
 
@@ -296,14 +302,16 @@ class LazyArray(Methods, NDArrayOperatorsMixin, ExplicitlyIndexed):
         return LazyArray, (self.array, self.access, self.steps)
 
     def __copy__(self) -> LazyArray:
-        return self  # nothing of it can change
+        return self.copy()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LazyArray:
-        return self
+        return self.copy()
 
     def copy(self, order: str = "C") -> LazyArray:
-        """Itself: nothing of it can change."""
-        return self
+        """Return an array that can be written to without changing this one; reads nothing."""
+        copied = LazyArray(self.array, self.access, self.steps)
+        copied.origin = self.origin
+        return copied
 
     def __dask_tokenize__(self) -> Any:
         from insitu.xarray_bridge.values import fingerprint
@@ -331,6 +339,7 @@ class Indexable:
     """Square brackets for a way of indexing."""
 
     get: Callable[[tuple[Any, ...]], Any]
+    write: Callable[[Any, Any], None]
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, ExplicitIndexer):
@@ -338,7 +347,7 @@ class Indexable:
         return self.get(key if isinstance(key, tuple) else (key,))
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        raise TypeError("a virtual array cannot be assigned to: load() it first, or use where()")
+        self.write(key, value)
 
 
 def _spelled(keys: tuple[Any, ...], ndim: int) -> list[Any]:

@@ -7,19 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import xarray
 
-from insitu.combining.combine import ConcatDim
-from insitu.combining.conventions import Decoding
-from insitu.combining.files import combine_files, combine_named
-from insitu.combining.gather import gather
+from insitu.archive import Archive, Found
 from insitu.combining.member import CombineError, Member
 from insitu.combining.names import found_paths, labels_from_names
-from insitu.combining.order import positions
-from insitu.combining.report import Survey
-from insitu.combining.rules import DEFAULT, Rules
-from insitu.combining.scanning import Failure, Job, loader
+from insitu.combining.order import Position
+from insitu.combining.recipe import DEFAULT, Recipe
+from insitu.combining.scanning import loader
 from insitu.formats import InsituWarning
 from insitu.opening import Verify
 from insitu.reading import ChunkCache
@@ -28,7 +23,7 @@ from insitu.xarray_bridge.dataset import dataset_of, member_from
 from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
 from insitu.xarray_bridge.lazy import Access
 from insitu.xarray_bridge.opening import access_to, chunked, only_groups
-from insitu.xarray_bridge.provenance import Provenance
+from insitu.xarray_bridge.origin import Origin
 
 __all__ = ["open_mfdataset"]
 
@@ -101,107 +96,85 @@ def open_mfdataset(
     >>> ds = insitu.open_mfdataset("archive/tas_*.nc")  # doctest: +SKIP
     >>> ds = insitu.open_mfdataset("cmip/*.nc", concat_dim={"member": r"_(r\d+)i1"})  # doctest: +SKIP
     """
-    if errors not in ("raise", "warn", "skip", "ignore"):
-        raise ValueError(f'errors must be "raise", "warn" or "skip", not {errors!r}')
     if combine not in ("by_coords", "nested"):
         raise ValueError(f"{combine!r} is an invalid option for the keyword argument combine")
-    places, urls = _places(found_paths(paths, storage_options))
-    urls, access = access_to(urls, storage_options, cache, active, active_required)
-    rules = Rules(loader(access.storage_options), data_vars, coords, compat, join, combine_attrs)
-    names = tuple([variables] if isinstance(variables, str) else variables) if variables is not None else None
+    paths = found_paths(paths, storage_options)
+    computed: list[xarray.Dataset] = []
     kept = without_engine_keywords({"format": format, **decode})
     format = kept.pop("format", None)
-    job = Job(
-        Decoding.of(**kept),
+
+    def combine_found(found: Found, places: Sequence[Position], urls: Sequence[Any]) -> Member:
+        rules = archive_recipe.rules(loader(storage_options))
+        if not any(computes(item) for item in found):
+            return archive_recipe.combine_found(found, places, urls, rules.load, errors)
+        named = labels_from_names(urls, concat_dim) if isinstance(concat_dim, Mapping) else None
+        dims = archive_recipe.dims() if named is None else []
+        at = places if combine == "nested" else None
+        computed.append(combined_by_xarray(found, at, dims, named, rules, errors, Access(storage_options)))
+        return Member({}, frozenset())
+
+    how: dict[str, Any] = {
+        "data_vars": data_vars, "coords": coords, "compat": compat, "join": join, "combine_attrs": combine_attrs,
+    }  # fmt: skip
+    archive_recipe = Recipe(combine=combine, concat_dim=concat_dim, **how)
+    archive = Archive.open(
+        paths,
         group=group,
+        variables=variables,
         format=format,
-        variables=names,
-        storage_options=access.storage_options,
-        finish=_Preprocess(preprocess, access, COMPUTED // max(len(urls), 1)) if preprocess is not None else None,
-        catch=errors != "raise",
+        errors=errors,
+        combine=combine,
+        concat_dim=concat_dim,
+        parallel=parallel,
+        progress=progress,
+        cache=cache,
+        active=active,
+        active_required=active_required,
         verify=verify,
         allow_local=allow_local,
+        storage_options=storage_options,
+        finish=None if preprocess is None else _Preprocess(preprocess, storage_options, _count(paths)),
+        combine_found=None if preprocess is None else combine_found,
+        **how,
+        **kept,
     )
-    named = labels_from_names(urls, concat_dim) if isinstance(concat_dim, Mapping) else None
-    dims = _dims(concat_dim, combine) if named is None else []
-    at = places if combine == "nested" else None
-    found = gather(urls, job, parallel=parallel, progress=progress)
-    if any(computes(item) for item in found):
-        member = Member({}, frozenset())
-        dataset = combined_by_xarray(found, at, dims, named, rules, errors, access)
-    else:
-        member = (
-            combine_files(found, at, dims, rules, errors)
-            if named is None
-            else combine_named(found, named, rules, errors)
-        )
-        check_complex(member, decode)
-        dataset = dataset_of(member, access)
+    if not computed:
+        check_complex(archive.member(), decode)
+    dataset = computed[0] if computed else dataset_of(archive.member(), access_to(archive))
     if attrs_file is not None:
-        dataset.attrs = dict(_attributes_of(attrs_file, found, urls))
-    empty = next((item for item in found if isinstance(item, Member) and item.groups), None)
-    if empty is not None and not member.variables:
-        warnings.warn(only_groups(empty, group), InsituWarning, stacklevel=2)
-    survey = Survey.of(found, member)
-    # The tables of ten thousand files: not needed any more, and a traceback that somebody keeps may keep this frame.
-    del found
+        dataset.attrs = dict(_attributes_of(attrs_file, archive))
+    if archive.only_groups is not None and not archive.member().variables:
+        warnings.warn(only_groups(archive.only_groups, group), InsituWarning, stacklevel=2)
     if chunks is not None:
         dataset = chunked(dataset, chunks)
-    dataset.insitu.survey = survey
-    asked: dict[str, Any] = {
-        "combine": combine, "concat_dim": concat_dim, "compat": compat, "data_vars": data_vars, "coords": coords, "join": join,
-        "combine_attrs": combine_attrs, "attrs_file": attrs_file, "preprocess": preprocess, "variables": variables,
-        "errors": errors, "group": group, "format": format, "allow_local": allow_local or None, **decode,
-    }  # fmt: skip
-    dataset.insitu.provenance = Provenance.of(dataset, "open_mfdataset", urls, asked, places)
+    dataset.insitu.survey = archive.survey
+    if attrs_file is not None:
+        archive.recipe = replace(archive.recipe, unknown="it was opened with attrs_file=, which is not kept")
+    if not computed:
+        dataset.insitu.origin = Origin.of(dataset, archive)
     return dataset
 
 
-def _places(nested: Any) -> tuple[list[tuple[int, ...]], list[Any]]:
-    pairs = list(positions(nested))
-    if not pairs:
-        raise OSError("no files to open")
-    return [place for place, _ in pairs], [url for _, url in pairs]
-
-
-def _dims(concat_dim: Any, combine: str) -> list[ConcatDim]:
-    """One entry for each level of nesting."""
-    if combine == "by_coords":
-        if concat_dim is not None:
-            raise CombineError(
-                "When combine='by_coords', passing a value for `concat_dim` has no effect.",
-                hint="Give combine='nested' with it, or a mapping for a dimension from the files' names",
-            )
-        return []
-    many = isinstance(concat_dim, (list, tuple))
-    return [_dim(dim) for dim in (concat_dim if many else [concat_dim])]
-
-
-def _dim(dim: Any) -> ConcatDim:
-    if dim is None or isinstance(dim, str):
-        return dim
-    if isinstance(dim, (xarray.DataArray, xarray.Variable)):
-        return str(dim.dims[0]), np.asarray(dim.values)
-    return str(getattr(dim, "name", None) or "concat_dim"), np.asarray(dim)
-
-
-def _attributes_of(path: Any, found: Sequence[Member | Failure], urls: Sequence[Any]) -> Mapping[str, Any]:
+def _attributes_of(path: Any, archive: Archive) -> Mapping[str, Any]:
     wanted = found_paths([path])[0]
-    for url, item in zip(urls, found, strict=True):
-        if url == wanted and isinstance(item, Member):
-            return item.attributes
-    raise CombineError(f"attrs_file {path} is not one of the files")
+    if str(wanted) not in archive.attributes_by_url:
+        raise CombineError(f"attrs_file {path} is not one of the files")
+    return archive.attributes_by_url[str(wanted)]
+
+
+def _count(nested: Any) -> int:
+    return sum(map(_count, nested)) if isinstance(nested, list) else 1
 
 
 @dataclass(frozen=True, slots=True)
 class _Preprocess:
-    """The user's function, around which a member becomes a dataset and back."""
+    """The user's function, around which a member becomes a dataset and back. Travels to workers."""
 
     function: Callable[[xarray.Dataset], xarray.Dataset]
-    access: Access
-    limit: int
-    """Bytes of a variable that it may read to compute with."""
+    storage_options: Mapping[str, Any] | None
+    files: int
 
     def __call__(self, member: Member) -> Member:
-        dataset = dataset_of(member, replace(self.access, read_limit=self.limit))
-        return member_from(self.function(dataset), member.source, self.limit)
+        limit = COMPUTED // max(self.files, 1)
+        dataset = dataset_of(member, Access(self.storage_options, read_limit=limit))
+        return member_from(self.function(dataset), member.source, limit)

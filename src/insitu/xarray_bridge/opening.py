@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from os import PathLike
 from typing import Any
 
 import xarray
 
-from insitu.combining.conventions import Decoding
+from insitu.archive import Archive
 from insitu.combining.member import Member
-from insitu.combining.names import absolute_path, without_secrets
-from insitu.combining.scanning import Job, scan_member, scan_tree
 from insitu.errors import UnsupportedError
 from insitu.formats import InsituWarning
 from insitu.opening import Verify
 from insitu.reading import ChunkCache
-from insitu.reducing.active import Active
-from insitu.sources import displayed, open_source
-from insitu.sources.address import is_remote
+from insitu.sources import displayed
 from insitu.xarray_bridge.dataset import dataset_of, without_conflicts
 from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
 from insitu.xarray_bridge.lazy import Access, LazyArray
-from insitu.xarray_bridge.provenance import Provenance
+from insitu.xarray_bridge.origin import Origin
 from insitu.xarray_bridge.values import to_dask
 
-__all__ = ["access_to", "chunked", "only_groups", "open_dataset", "open_datatree", "open_groups"]
+__all__ = [
+    "access_to",
+    "chunked",
+    "dataset_from_archive",
+    "only_groups",
+    "open_dataset",
+    "open_datatree",
+    "open_groups",
+]
 
 SHOWN = 8
 
@@ -39,7 +42,8 @@ def open_dataset(
     format: str | None = None,
     errors: str = "raise",
     chunks: Any = None,
-    cache: ChunkCache | int | None = None,
+    inline_array: bool = False,
+    cache: ChunkCache | int | bool | None = None,
     active: str | None = None,
     active_required: bool = False,
     verify: Verify = "read",
@@ -54,7 +58,8 @@ def open_dataset(
     ----------
     url
         A path, a URL (`http://`, `https://`, `s3://`, `gs://`, `az://`), an open binary file, or bytes: of a file of any format that insitu
-        reads, a Zarr store, or a saved set of references.
+        reads, a Zarr store, or a saved set of references; also references themselves, as a dictionary of kerchunk's, and `"reference://"`
+        with `storage_options={"fo": …}`, as for fsspec.
     group
         Which group; the root if not given.
     variables
@@ -62,11 +67,15 @@ def open_dataset(
     format
         The format of a file by name, if its first bytes should not decide.
     errors
-        `"raise"`: a variable that cannot be taken is an error. `"warn"`: it is left out, and a warning names it and says why.
+        `"raise"`: a variable that cannot be taken is an error. `"warn"`: it is left out, and a warning names it and says why. `"skip"`: it is
+        left out.
     chunks
         As in `xarray.open_dataset`: Dask arrays instead of virtual ones. `{}`: cut where the stored chunks end.
+    inline_array
+        As in `xarray.open_dataset`.
     cache
-        Keeps decoded chunks for the next reads: a `ChunkCache`, which several datasets may share, or how many bytes it may hold.
+        Keeps decoded chunks for the next reads: a `ChunkCache`, which several datasets may share, or how many bytes it may hold. True:
+        the default of the process; False: none.
     active, active_required
         The address of a server next to the data (`insitu serve`), e.g. `"http://host:8080"`: reductions run there. If it cannot, they run here, with a
         warning that says why; or that is an error.
@@ -91,27 +100,45 @@ def open_dataset(
     >>> ds = insitu.open_dataset("era5.nc")  # doctest: +SKIP
     >>> ds.t2m.sel(time="2020-06").mean("time")  # doctest: +SKIP
     """
-    names = None if variables is None else ((variables,) if isinstance(variables, str) else tuple(variables))
-    (url,), access = access_to([url], storage_options, cache, active, active_required)
-    how = {"group": group, "format": format, "verify": verify, "allow_local": allow_local}
-    job = _job(access, decode, errors, variables=names, **how)
-    format = job.format
-    told = None
-    if access.active is not None and isinstance(url, str) and is_remote(url) and format is None:
-        told = access.active.scan(url, group=group, storage_options=access.storage_options)
-    member = scan_member(url, job, told=told)
+    _check_group(group)
+    kept = without_engine_keywords({"format": format, **decode})
+    archive = Archive.open(
+        url,
+        many=False,
+        group=group,
+        variables=variables,
+        errors=errors,
+        cache=cache,
+        active=active,
+        active_required=active_required,
+        verify=verify,
+        allow_local=allow_local,
+        storage_options=storage_options,
+        **kept,
+    )
+    member = archive.member()
     if member.groups:
         warnings.warn(only_groups(member, group), InsituWarning, stacklevel=2)
     check_complex(member, decode)
-    member = without_conflicts(member) if errors == "warn" else member
-    dataset = dataset_of(member, access, indexed=create_default_indexes)
-    if chunks is not None:
-        dataset = chunked(dataset, chunks)
-    asked: dict[str, Any] = {
-        "group": group, "variables": variables, "format": format, "errors": errors, "allow_local": allow_local or None, **decode,
-    }  # fmt: skip
-    place = absolute_path(url)
-    dataset.insitu.provenance = Provenance.of(dataset, "open_dataset", [place], asked)
+    return dataset_from_archive(
+        archive, chunks=chunks, inline_array=inline_array, create_default_indexes=create_default_indexes
+    )
+
+
+def dataset_from_archive(
+    archive: Archive,
+    *,
+    group: str = "",
+    chunks: Any = None,
+    inline_array: bool = False,
+    create_default_indexes: bool = True,
+) -> xarray.Dataset:
+    """Return one group of an archive as a dataset of virtual arrays, or of Dask arrays."""
+    member = archive.member(group)
+    member = without_conflicts(member) if archive.job.catch else member
+    dataset = dataset_of(member, access_to(archive), indexed=create_default_indexes)
+    dataset = dataset if chunks is None else chunked(dataset, chunks, inline_array)
+    dataset.insitu.origin = Origin.of(dataset, archive)
     return dataset
 
 
@@ -155,25 +182,33 @@ def open_groups(
     **decode: Any,
 ) -> dict[str, xarray.Dataset]:
     """Every group of an archive as a dataset, by path. See `open_dataset`."""
-    (url,), access = access_to([url], storage_options, cache, active, active_required)
-    job = _job(access, decode, errors, group=group, format=format, verify=verify, allow_local=allow_local)
+    _check_group(group)
+    archive = Archive.open(
+        url,
+        many=False,
+        group=group,
+        errors=errors,
+        cache=cache,
+        active=active,
+        active_required=active_required,
+        verify=verify,
+        allow_local=allow_local,
+        storage_options=storage_options,
+        **without_engine_keywords({"format": format, **decode}),
+    )
+    access = access_to(archive)
     found: dict[str, xarray.Dataset] = {}
-    for path, member in scan_tree(url, job):
+    for path, member in archive.all_members():
         check_complex(member, decode)
-        member = without_conflicts(member) if errors == "warn" else member
+        member = without_conflicts(member) if archive.job.catch else member
         dataset = dataset_of(member, access, indexed=create_default_indexes)
         found[f"/{path}"] = dataset if chunks is None else chunked(dataset, chunks)
     return found
 
 
-def _job(access: Access, decode: Mapping[str, Any], errors: str, **how: Any) -> Job:
-    if errors not in ("raise", "warn"):
-        raise ValueError(f'errors must be "raise" or "warn", not {errors!r}')
-    if how["group"] is not None and not isinstance(how["group"], str):
-        raise ValueError(f"group must be a string or None, not {how['group']!r}")
-    decode = without_engine_keywords({"format": how.pop("format"), **decode})
-    how["format"] = decode.pop("format", None)
-    return Job(Decoding.of(**decode), storage_options=access.storage_options, catch=errors == "warn", **how)
+def _check_group(group: Any) -> None:
+    if group is not None and not isinstance(group, str):
+        raise ValueError(f"group must be a string or None, not {group!r}")
 
 
 def only_groups(member: Member, group: str | None) -> str:
@@ -188,38 +223,19 @@ def only_groups(member: Member, group: str | None) -> str:
     )
 
 
-def access_to(
-    urls: Sequence[Any],
-    storage_options: Mapping[str, Any] | None,
-    cache: ChunkCache | int | None = None,
-    active: str | None = None,
-    active_required: bool = False,
-) -> tuple[list[Any], Access]:
-    """What to open, and how what is found there will be read.
-
-    Secrets in URLs move to the options; what lies in memory is held by the dataset for as long as that lives.
-    """
-    urls, options = without_secrets(urls, storage_options)
-    opened, kept = [], []
-    for url in urls:
-        if not isinstance(url, (str, PathLike)):
-            source = open_source(url, options)
-            if source.url.startswith(("memory:", "file-object:")):
-                kept.append(source)  # which holds the bytes, or the open file
-            url = source
-        opened.append(url)
-    chosen = cache if isinstance(cache, ChunkCache) or cache is None else ChunkCache(int(cache))
-    server = None if active is None else Active(active, active_required)
-    return opened, Access(options, active=server, cache=chosen, kept=tuple(kept))
+def access_to(archive: Archive) -> Access:
+    """Return how the values of an archive are read by the arrays of its datasets."""
+    return Access(archive.job.storage_options, active=archive.active, cache=archive.cache, kept=archive.kept)
 
 
-def chunked(dataset: xarray.Dataset, chunks: Any) -> xarray.Dataset:
+def chunked(dataset: xarray.Dataset, chunks: Any, inline_array: bool = False) -> xarray.Dataset:
     """The dataset with Dask arrays in place of the virtual ones."""
     variables: dict[Any, xarray.Variable] = {}
     for name, variable in dataset.variables.items():
         if isinstance(variable._data, LazyArray):
             array = variable._data
-            variables[name] = variable._replace(data=to_dask(array, _wanted(array, variable.dims, chunks)))
+            cut = _wanted(array, variable.dims, chunks)
+            variables[name] = variable._replace(data=to_dask(array, cut, inline_array=inline_array))
     return dataset.assign({name: v for name, v in variables.items() if name in dataset.data_vars}).assign_coords(
         {name: v for name, v in variables.items() if name in dataset.coords}
     )

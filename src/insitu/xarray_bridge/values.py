@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from xarray.core import indexing
 
 from insitu.errors import InsituError, UnsupportedError
 from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray
@@ -62,11 +63,37 @@ def computable(array: LazyArray) -> Any:
     return to_dask(array)
 
 
+def write_values(array: LazyArray, key: Any, value: Any) -> None:
+    """Write to an array: it reads its values, changes them, and carries them from then on.
+
+    Raises
+    ------
+    TooLargeError
+        If there are more values than may be read at once.
+    """
+    limit = options.read_limit if array.access.read_limit is None else array.access.read_limit
+    if array.nbytes > limit:
+        raise TooLargeError(
+            f"writing to this variable would read {array.nbytes / 2**30:.1f} GiB, more than insitu.options.read_limit",
+            hint="Select what you need first, use where(), or load() it on purpose",
+        )
+    values = np.array(array.read())
+    if isinstance(key, indexing.ExplicitIndexer):
+        inside: Any = indexing
+        inside.set_with_indexer(inside.NumpyIndexingAdapter(values), key, value)
+    else:
+        values[key] = value
+    carried = inlined(values)
+    if carried is None:
+        raise TypeError(f"values of {values.dtype} cannot be written to in place: load() the variable first")
+    array.replace_values(carried)
+
+
 class TooLargeError(InsituError, MemoryError):
     """An operation would read more than the limit, and there is no Dask to cut it up."""
 
 
-def to_dask(array: LazyArray, chunks: Any = None) -> Any:
+def to_dask(array: LazyArray, chunks: Any = None, *, inline_array: bool = False) -> Any:
     """The same as a Dask array, cut where the stored chunks end."""
     try:
         dask_array: Any = import_module("dask.array")
@@ -75,13 +102,15 @@ def to_dask(array: LazyArray, chunks: Any = None) -> Any:
             "chunks= makes Dask arrays, and Dask is not here", hint="pip install 'insitu[dask]'"
         ) from problem
     aligned = array.aligned_chunks
+    if chunks == "auto" and array.dtype.hasobject:
+        chunks = None  # Dask does not guess the size of objects
     if chunks is not None:
         aligned = dask_array.core.normalize_chunks(
             chunks, shape=array.shape, dtype=array.dtype, previous_chunks=array.chunks
         )
     name = f"insitu-{fingerprint(array)}"
     meta = np.empty((0,) * array.ndim, array.dtype)
-    return dask_array.from_array(_Blocks(array), chunks=aligned, name=name, meta=meta)
+    return dask_array.from_array(_Blocks(array), chunks=aligned, name=name, meta=meta, inline_array=inline_array)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError, InsituError
-from insitu.model import Tile, VirtualArray, VirtualGroup
+from insitu.model import ArrayDetails, GroupDetails, Tile, VirtualArray, VirtualGroup
 from insitu.zarr_metadata import array as arrays
 from insitu.zarr_metadata.array import ArrayMetadata
 from insitu.zarr_metadata.document import field as needed
@@ -108,7 +108,7 @@ def tree(
     leave_out: LeaveOut,
     *,
     variables: Collection[str] | None = None,
-    details: Mapping[str, Any] | None = None,
+    details: GroupDetails | None = None,
 ) -> VirtualGroup:
     """The tree that nodes make.
 
@@ -142,7 +142,7 @@ def tree(
             groups[parent][name or "data"] = virtual(node.array, names, tile_of(path, node.array))
         except InsituError as problem:
             leave_out(path, problem)
-    return _assembled("", groups, nodes, dict(details or {}))
+    return _assembled("", groups, nodes, details or GroupDetails())
 
 
 def _wanted(nodes: Mapping[str, Node], variables: Collection[str] | None) -> list[str]:
@@ -162,13 +162,13 @@ def _wanted(nodes: Mapping[str, Node], variables: Collection[str] | None) -> lis
 
 
 def _assembled(
-    path: str, groups: Mapping[str, dict[str, VirtualArray]], nodes: Mapping[str, Node], details: dict[str, Any]
+    path: str, groups: Mapping[str, dict[str, VirtualArray]], nodes: Mapping[str, Node], details: GroupDetails
 ) -> VirtualGroup:
     inside = [other for other in groups if other and other.rpartition("/")[0] == path]
     node = nodes.get(path)
     return VirtualGroup(
         groups[path],
-        {other.rpartition("/")[2]: _assembled(other, groups, nodes, {}) for other in sorted(inside)},
+        {other.rpartition("/")[2]: _assembled(other, groups, nodes, GroupDetails()) for other in sorted(inside)},
         node.attributes if node is not None and node.array is None else {},
         details,
     )
@@ -195,11 +195,11 @@ def virtual(array: ArrayMetadata, dims: tuple[str, ...], tile: Tile) -> VirtualA
             attributes["_FillValue"] = array.fill_value()
     elif "_FillValue" in attributes:
         attributes["_FillValue"] = _decoded(attributes["_FillValue"], array.encoding.dtype)
-    details: dict[str, Any] = {"chunks": _chunk_shape(array)}
-    if array.levels:
-        details["shards"] = tuple(axis.size if axis.is_regular else 0 for axis in array.objects)
-    if array.encoding.dtype.hasobject:
-        details["vlen"] = "string" if array.text_values else "sequence"
+    shards = tuple(axis.size if axis.is_regular else 0 for axis in array.objects) if array.levels else None
+    varying = ("string" if array.text_values else "sequence") if array.encoding.dtype.hasobject else None
+    details = ArrayDetails(
+        _chunk_shape(array), True, varying=varying, notes={} if shards is None else {"shards": shards}
+    )
     return VirtualArray.of(
         tile, dims=dims, attributes=attributes, fill_value=array.encoding.fill_value(), details=details
     )

@@ -14,6 +14,7 @@ from insitu.errors import UnsupportedError
 from insitu.model import Encoding
 from insitu.zarr_metadata import dtypes, fill, naming
 from insitu.zarr_metadata.said import Said
+from insitu.zarr_metadata.typed_attributes import type_hints
 
 __all__ = ["array_v2", "array_v3", "group_v2", "group_v3", "jsonable"]
 
@@ -91,11 +92,10 @@ def group_v3(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stored_attributes(said: Said) -> dict[str, Any]:
-    """The attributes as the files have them, CF ones included."""
-    attributes = dict(said.array.attributes)
-    if said.packed and "stored_attributes" in said.array.details:
-        return dict(said.array.details["stored_attributes"])
-    if said.packed:
+    """The attributes as the files have them, CF ones included, with the types of numbers that JSON does not tell."""
+    attributes = said.array.stored_attributes()
+    attributes |= type_hints(attributes)
+    if said.packed and not said.array.encoding:
         _, _, row = next(iter(said.seen), (0, 0, 0))
         packing = said.tile.packings[row]
         if packing.kind.unit is not None or packing.kind.charset is not None or packing.kind.missing:

@@ -80,21 +80,23 @@ def test_a_member_is_opened_like_a_file(tmp_path: Path, years: dict[str, Path], 
         xarray.testing.assert_identical(insitu.open_dataset(url).load(), expected)
         xarray.testing.assert_identical(xarray.open_dataset(url, engine="insitu").load(), expected)
         assert list(insitu.open_datatree(url).groups) == ["/"]
-        np.testing.assert_array_equal(insitu.read(url, "tas", np.s_[3:9, ::4]), expected.tas.values[3:9, ::4])
-        assert [source.url for source in insitu.scan(url).sources] == [str(archive)]
-        assert insitu.reduce(url, "tas", "max") == expected.tas.max()
+        np.testing.assert_array_equal(
+            insitu.read(url, "tas", np.s_[3:9, ::4], decode=False), expected.tas.values[3:9, ::4]
+        )
+        assert [source.url for source in insitu.scan(url, decode=False).sources] == [str(archive)]
+        assert insitu.reduce(url, "tas", "max", decode=False) == expected.tas.max()
         store = insitu.zarr_store(url, portable=True)
         np.testing.assert_array_equal(zarr.open_group(store, mode="r")["tas"][...], expected.tas)
-    assert set(insitu.scan(url, variables=["tas"]).arrays) == {"tas", "time"}
-    assert insitu.scan(f"{archive}::runs/y0.nc", format="netcdf3").arrays
+    assert set(insitu.scan(url, variables=["tas"], decode=False).arrays) == {"tas", "time"}
+    assert insitu.scan(f"{archive}::runs/y0.nc", format="netcdf3", decode=False).arrays
     with pytest.raises(VariableError, match=r"runs/y0\.nc"):
-        insitu.scan(f"{archive}::runs/none.nc")
+        insitu.scan(f"{archive}::runs/none.nc", decode=False)
     with pytest.raises(FormatError, match="of no format"):
-        insitu.scan(f"{archive}::runs/notes.txt")
+        insitu.scan(f"{archive}::runs/notes.txt", decode=False)
     with pytest.raises(NotFoundError):
-        insitu.scan(f"{tmp_path / 'none.zip'}::a.nc")
+        insitu.scan(f"{tmp_path / 'none.zip'}::a.nc", decode=False)
     with pytest.raises(FormatError, match="no zip or tar"):
-        insitu.scan(f"{years['runs/y0.nc']}::a.nc")
+        insitu.scan(f"{years['runs/y0.nc']}::a.nc", decode=False)
 
 
 @pytest.mark.parametrize("kind", PACK)
@@ -163,13 +165,13 @@ def test_as_fsspec_chains_it(tmp_path: Path, years: dict[str, Path]) -> None:
         archive = pack(tmp_path / f"a.{kind}", years)
         url = f"{kind}://runs/y1.nc::file://{archive}"
         xarray.testing.assert_identical(insitu.open_dataset(url).load(), expected)
-        assert [source.url for source in insitu.scan(url).sources] == [str(archive)]
+        assert [source.url for source in insitu.scan(url, decode=False).sources] == [str(archive)]
     packed = _zip(tmp_path / "b.zip", years, zipfile.ZIP_DEFLATED)
     # What must be unpacked stays fsspec's.
     chained = f"zip://runs/y1.nc::file://{packed}"
-    np.testing.assert_array_equal(insitu.read(chained, "tas"), expected.tas)
+    np.testing.assert_array_equal(insitu.read(chained, "tas", decode=False), expected.tas)
     with pytest.raises(VariableError, match=r"compressed.*zip -0"):
-        insitu.scan(f"{packed}::runs/y1.nc")
+        insitu.scan(f"{packed}::runs/y1.nc", decode=False)
 
 
 def test_names_that_are_no_members(tmp_path: Path, years: dict[str, Path]) -> None:
@@ -186,7 +188,7 @@ def test_names_that_are_no_members(tmp_path: Path, years: dict[str, Path]) -> No
     odd = tmp_path / "a::b.nc"
     odd.write_bytes(years["runs/y0.nc"].read_bytes())
     assert names_member(str(odd)) is None
-    assert "tas" in insitu.scan(str(odd)).arrays
+    assert "tas" in insitu.scan(str(odd), decode=False).arrays
     assert names_member("a.zip::../../etc/passwd") == ("a.zip", "etc/passwd", False)
 
 
@@ -196,14 +198,14 @@ def test_few_requests(tmp_path: Path, years: dict[str, Path], kind: str, served:
         file.truncate(5 << 20)
     archive = PACK[kind](tmp_path / f"a.{kind}", {"filler": tmp_path / "filler", **years, "more": tmp_path / "filler"})
     url = f"{served.url(archive.name)}::runs/y1.nc"
-    group = insitu.scan(url)
+    group = insitu.scan(url, decode=False)
     assert len(served.requests) <= 8, served.requests
     assert sum(length for _, _, length in served.requests) < 2 << 20
     served.requests.clear()
-    assert insitu.scan(f"{served.url(archive.name)}::runs/y2.nc").arrays
+    assert insitu.scan(f"{served.url(archive.name)}::runs/y2.nc", decode=False).arrays
     assert len(served.requests) <= 8, served.requests
     expected = xarray.open_dataset(years["runs/y1.nc"], decode_times=False)
-    np.testing.assert_array_equal(insitu.read(group, "tas"), expected.tas)
+    np.testing.assert_array_equal(insitu.read(group, "tas", decode=False), expected.tas)
     ours = insitu.open_mfdataset(f"{served.url(archive.name)}::runs/*.nc").load()
     parts = [xarray.open_dataset(years[f"runs/y{n}.nc"]).load() for n in range(3)]
     xarray.testing.assert_identical(ours, xarray.concat(parts, "time"))
@@ -233,14 +235,14 @@ def test_zarr_stores_in_archives(tmp_path: Path, years: dict[str, Path], kind: s
     }
     archive = PACK[kind](tmp_path / f"a.{kind}", files if alone else {**years, **files})
     url = f"{archive}::data/s.zarr"
-    np.testing.assert_array_equal(insitu.read(url, "inner/tas"), values)
-    assert insitu.read(url, "scalar") == 5
+    np.testing.assert_array_equal(insitu.read(url, "inner/tas", decode=False), values)
+    assert insitu.read(url, "scalar", decode=False) == 5
     np.testing.assert_array_equal(insitu.open_dataset(url, group="inner", mask_and_scale=False).tas, values)
     np.testing.assert_array_equal(insitu.open_dataset(f"{url}/inner", mask_and_scale=False).tas, values)
-    whole = insitu.scan(archive)
+    whole = insitu.scan(archive, decode=False)
     path = "" if alone and kind == "tar" else "data/s.zarr/"
     if not (alone and kind == "zip"):
-        np.testing.assert_array_equal(insitu.read(whole, f"{path}inner/tas"), values)
+        np.testing.assert_array_equal(insitu.read(whole, f"{path}inner/tas", decode=False), values)
     if not alone:
         assert "y0.nc" in whole.groups["runs"].groups
         assert expand_members(f"{archive}::data/*") == [url]
@@ -251,14 +253,14 @@ def test_a_store_at_the_root_of_a_tar(tmp_path: Path) -> None:
     files = {
         str(path.relative_to(tmp_path / "s.zarr")): path for path in (tmp_path / "s.zarr").rglob("*") if path.is_file()
     }
-    np.testing.assert_array_equal(insitu.read(_tar(tmp_path / "s.tar", files), "inner/tas"), values)
+    np.testing.assert_array_equal(insitu.read(_tar(tmp_path / "s.tar", files), "inner/tas", decode=False), values)
     packed = _zip(
         tmp_path / "p.bin",
         {"in/" + name: path for name, path in files.items()} | {"x": tmp_path / "s.tar"},
         zipfile.ZIP_DEFLATED,
     )
     with pytest.raises(UnsupportedError, match="compressed"):
-        insitu.scan(f"{packed}::in")
+        insitu.scan(f"{packed}::in", decode=False)
 
 
 def test_archives_in_archives(tmp_path: Path, years: dict[str, Path]) -> None:
@@ -274,20 +276,23 @@ def test_archives_in_archives(tmp_path: Path, years: dict[str, Path]) -> None:
     expected = xarray.open_dataset(years["runs/y1.nc"]).load()
     for url in (f"{outer}::middle.zip::a/inner.tar::runs/y1.nc", f"{outer}::middle.zip/a/inner.tar/runs/y1.nc"):
         xarray.testing.assert_identical(insitu.open_dataset(url).load(), expected)
-        place = insitu.scan(url).arrays["tas"].tiles[0].chunks[0, 0]
+        place = insitu.scan(url, decode=False).arrays["tas"].tiles[0].chunks[0, 0]
         assert isinstance(place, Stored)
         assert place.source.url == str(outer)
-    np.testing.assert_array_equal(insitu.read(f"{outer}::middle.zip::a/inner.tar::s.zarr", "inner/tas"), values)
-    tree = insitu.scan(outer)
     np.testing.assert_array_equal(
-        insitu.read(tree, "middle.zip/a/inner.tar/runs/y2.nc/tas"), xarray.open_dataset(years["runs/y2.nc"]).tas
+        insitu.read(f"{outer}::middle.zip::a/inner.tar::s.zarr", "inner/tas", decode=False), values
+    )
+    tree = insitu.scan(outer, decode=False)
+    np.testing.assert_array_equal(
+        insitu.read(tree, "middle.zip/a/inner.tar/runs/y2.nc/tas", decode=False),
+        xarray.open_dataset(years["runs/y2.nc"]).tas,
     )
     # A member that says it is the archive itself leads nowhere.
     deep = years["runs/y1.nc"]
     for number in range(7):
         deep = _tar(tmp_path / f"deep{number}.tar", {"in": deep})
     with pytest.raises(InsituError, match="deep"):
-        insitu.scan(deep)
+        insitu.scan(deep, decode=False)
 
 
 def test_a_zip_that_holds_itself_ends() -> None:
@@ -324,10 +329,10 @@ def test_sparse_members_are_refused_by_name(tmp_path: Path, years: dict[str, Pat
     data = summed(sparse) + bytes(more) + bytes(512) + b"h" * 512 + summed(header(b"y0.nc", b"0", len(inner)))
     data += inner + bytes(-len(inner) % 512 + 1024)
     (tmp_path / "a.tar").write_bytes(data)
-    assert "sparse" in insitu.scan(tmp_path / "a.tar").problems["sparse.nc"]
-    assert "tas" in insitu.scan(f"{tmp_path / 'a.tar'}::y0.nc").arrays
+    assert "sparse" in insitu.scan(tmp_path / "a.tar", decode=False).problems["sparse.nc"]
+    assert "tas" in insitu.scan(f"{tmp_path / 'a.tar'}::y0.nc", decode=False).arrays
     with pytest.raises(VariableError, match="sparse"):
-        insitu.scan(f"{tmp_path / 'a.tar'}::sparse.nc")
+        insitu.scan(f"{tmp_path / 'a.tar'}::sparse.nc", decode=False)
 
 
 def test_hard_links_and_members_that_come_twice(tmp_path: Path, years: dict[str, Path]) -> None:
@@ -346,7 +351,7 @@ def test_a_comment_that_looks_like_a_directory(tmp_path: Path, years: dict[str, 
     archive = _zip(tmp_path / "a.zip", years)
     with zipfile.ZipFile(archive, "a") as file:
         file.comment = b"PK\5\6" + bytes(40)
-    assert "tas" in insitu.scan(f"{archive}::runs/y1.nc").arrays
+    assert "tas" in insitu.scan(f"{archive}::runs/y1.nc", decode=False).arrays
 
 
 def test_a_document_in_an_archive_names_no_other_member(tmp_path: Path) -> None:
@@ -357,7 +362,7 @@ def test_a_document_in_an_archive_names_no_other_member(tmp_path: Path) -> None:
     (tmp_path / "d").write_bytes(document)
     archive = _zip(tmp_path / "a.zip", {"a.nc.dmrpp": tmp_path / "d"})
     with pytest.raises(UnsupportedError, match="another member"):
-        insitu.scan(f"{archive}::a.nc.dmrpp")
+        insitu.scan(f"{archive}::a.nc.dmrpp", decode=False)
 
 
 def test_the_list_of_members_is_read_once(tmp_path: Path, years: dict[str, Path]) -> None:

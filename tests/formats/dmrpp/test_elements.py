@@ -28,17 +28,17 @@ def _document(inside: str, href: str = DATA, version: str = ' dmrpp:version="3.2
 
 
 def _open(inside: str, **said: Any) -> VirtualGroup:
-    return insitu.scan(MemorySource(_document(inside, **said)))
+    return insitu.scan(MemorySource(_document(inside, **said)), decode=False)
 
 
 def _beside(path: Path, inside: str, **said: Any) -> VirtualGroup:
     side = path.with_name(f"{path.name}.dmrpp")
     side.write_bytes(_document(inside, href="OPeNDAP_DMRpp_DATA_ACCESS_URL", **said))
-    return insitu.scan(side)
+    return insitu.scan(side, decode=False)
 
 
 def _place(path: Path, name: str, cell: tuple[int, ...]) -> Stored:
-    found = insitu.scan(path).arrays[name].tiles[0].chunks[cell]
+    found = insitu.scan(path, decode=False).arrays[name].tiles[0].chunks[cell]
     assert isinstance(found, Stored)
     return found
 
@@ -53,12 +53,12 @@ def test_texts_of_varying_length(tmp_path: Path) -> None:
     packed = f'<v s="{len(long)}">{_armoured(zlib.compress(long.encode()))}</v>'
     values = f'<v>Grüße</v><v>is</v><v c="3">so</v><v/>{packed}<v>&lt;&amp;&gt;</v>'
     group = _open(f'<String name="t"><Dim size="4"/><Dim size="2"/><dmrpp:vlsa>{values}</dmrpp:vlsa></String>')
-    assert insitu.read(group, "t").ravel().tolist() == texts
+    assert insitu.read(group, "t", decode=False).ravel().tolist() == texts
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("t", data=np.array(texts, object).reshape(4, 2), dtype=h5py.string_dtype())
-    own = insitu.scan(tmp_path / "a.h5")
+    own = insitu.scan(tmp_path / "a.h5", decode=False)
     assert own.arrays["t"].dtype == group.arrays["t"].dtype
-    np.testing.assert_array_equal(insitu.read(own, "t"), insitu.read(group, "t"))
+    np.testing.assert_array_equal(insitu.read(own, "t", decode=False), insitu.read(group, "t", decode=False))
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_structures_in_chunks(tmp_path: Path) -> None:
         f"<dmrpp:chunkDimensionSizes>8</dmrpp:chunkDimensionSizes>{rows}</dmrpp:chunks></Structure>"
     )
     group = _beside(tmp_path / "a.h5", inside)
-    np.testing.assert_array_equal(insitu.read(group, "r"), values)
-    assert group.arrays["r"].dtype == insitu.scan(tmp_path / "a.h5").arrays["r"].dtype
+    np.testing.assert_array_equal(insitu.read(group, "r", decode=False), values)
+    assert group.arrays["r"].dtype == insitu.scan(tmp_path / "a.h5", decode=False).arrays["r"].dtype
     for wrong in ("8 16", "8 16 x", f"8 16 {RECORD.itemsize - 5}", "8 16 99999999999"):
         with pytest.raises(FormatError, match="structure of 3"):
             _beside(tmp_path / "a.h5", inside.replace(f"{offsets} {RECORD.itemsize}", wrong))
@@ -111,7 +111,7 @@ def test_structures_never_written() -> None:
     inside = (
         f'<Structure name="r">{MEMBERS}<Dim size="2"/><dmrpp:chunks fillValue="7 -1.5 3" byteOrder="BE"/></Structure>'
     )
-    found = insitu.read(_open(inside), "r")
+    found = insitu.read(_open(inside), "r", decode=False)
     assert found["i"].tolist() == [7, 7]
     assert found["f"].tolist() == [-1.5, -1.5]
     assert (found["m"] == 3).all()
@@ -129,7 +129,7 @@ def test_structures_with_texts() -> None:
         expected.append((number, text.encode(), [first.encode(), second.encode()], [number, 0.5]))
     element = f"<dmrpp:specialstructuredata>{_armoured(data)}</dmrpp:specialstructuredata>"
     inside = f'<Structure name="r">{members}<Dim size="2"/>{element}</Structure>'
-    found = insitu.read(_open(inside), "r")
+    found = insitu.read(_open(inside), "r", decode=False)
     assert [(n, t, many.tolist(), f.tolist()) for n, t, many, f in found] == expected
     for wrong in (data[:-1], data + b"x", data.replace(b";", b""), b""):
         with pytest.raises(FormatError):
@@ -154,7 +154,7 @@ def test_a_chunk_without_a_list_around_it(tmp_path: Path) -> None:
     place = _place(tmp_path / "a.h5", "v", (0, 0))
     chunk = f'<dmrpp:chunk offset="{place.offset}" nBytes="{place.length}"/>'
     group = _beside(tmp_path / "a.h5", f'<Int32 name="v"><Dim size="3"/><Dim size="4"/>{chunk}</Int32>')
-    np.testing.assert_array_equal(insitu.read(group, "v"), np.arange(12).reshape(3, 4))
+    np.testing.assert_array_equal(insitu.read(group, "v", decode=False), np.arange(12).reshape(3, 4))
     with pytest.raises(FormatError):
         _open('<Int32 name="v"><dmrpp:chunk offset="-4" nBytes="4"/></Int32>')
 
@@ -190,10 +190,10 @@ def test_filters_in_the_order_of_the_document(tmp_path: Path) -> None:
 
     order = " ".join(
         {"zlib": "deflate"}.get(codec.name, codec.name)
-        for codec in insitu.scan(tmp_path / "a.h5").arrays["v"].tiles[0].encodings[0].codecs
+        for codec in insitu.scan(tmp_path / "a.h5", decode=False).arrays["v"].tiles[0].encodings[0].codecs
     )
     group = _beside(tmp_path / "a.h5", inside(order))
-    np.testing.assert_array_equal(insitu.read(group, "v"), np.arange(50.0))
+    np.testing.assert_array_equal(insitu.read(group, "v", decode=False), np.arange(50.0))
     named = _beside(tmp_path / "a.h5", inside("deflate shuffle"))
     assert [codec.name for codec in named.arrays["v"].tiles[0].encodings[0].codecs] == ["zlib", "shuffle"]
     old = _beside(tmp_path / "a.h5", inside("fletcher32 deflate shuffle"), version="")
@@ -212,7 +212,7 @@ def test_two_deflates(tmp_path: Path) -> None:
         'chunkPositionInArray="[0]"/></dmrpp:chunks></Int32>'
     )
     group = _beside(tmp_path / "a.bin", inside)
-    np.testing.assert_array_equal(insitu.read(group, "v"), values)
+    np.testing.assert_array_equal(insitu.read(group, "v", decode=False), values)
     assert [codec.configuration["level"] for codec in group.arrays["v"].tiles[0].encodings[0].codecs] == [2, 9]
 
 
@@ -227,7 +227,7 @@ def test_linked_blocks(tmp_path: Path) -> None:
     inside = (
         f'<Int16 name="v"><Dim size="10"/><Dim size="4"/><dmrpp:chunks byteOrder="BE">{blocks}</dmrpp:chunks></Int16>'
     )
-    np.testing.assert_array_equal(insitu.read(_beside(tmp_path / "a.hdf", inside), "v"), values)
+    np.testing.assert_array_equal(insitu.read(_beside(tmp_path / "a.hdf", inside), "v", decode=False), values)
     with pytest.raises(UnsupportedError, match="no whole rows"):
         _beside(tmp_path / "a.hdf", inside.replace('nBytes="48"', 'nBytes="46"'))
 
@@ -247,7 +247,7 @@ def test_chunks_in_linked_blocks(tmp_path: Path) -> None:
         said = 'compressionType="deflate" LBChunk="true" byteOrder="LE"'
         return f'<Int32 name="v"><Dim size="200"/><dmrpp:chunks {said}>{sizes}{rows}</dmrpp:chunks></Int32>'
 
-    np.testing.assert_array_equal(insitu.read(_beside(tmp_path / "a.hdf", inside(50)), "v"), values)
+    np.testing.assert_array_equal(insitu.read(_beside(tmp_path / "a.hdf", inside(50)), "v", decode=False), values)
     with pytest.raises(UnsupportedError, match="lie apart"):
         _beside(tmp_path / "a.hdf", inside(60))
 
@@ -267,7 +267,7 @@ def test_chunks_name_files_beside_the_document(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(bytes([number, number + 10]))
     hrefs = ("data/dmrpp/a.nc", "b.nc", "sub/c.nc", "OPeNDAP_DMRpp_DATA_ACCESS_URL")
     group = _beside(tmp_path / "a.nc", _hrefs(*hrefs))
-    assert insitu.read(group, "v").tolist() == [0, 10, 1, 11, 2, 12, 0, 10]
+    assert insitu.read(group, "v", decode=False).tolist() == [0, 10, 1, 11, 2, 12, 0, 10]
 
 
 @pytest.mark.parametrize("href", ["/etc/passwd", "../b.nc", "sub/../../b.nc", "file:///etc/passwd", "..\\b.nc"])
@@ -281,17 +281,17 @@ def test_a_document_of_another_name(tmp_path: Path) -> None:
     (tmp_path / "a.nc").write_bytes(bytes([3, 4]))
     inside = '<Int8 name="v"><Dim size="2"/><dmrpp:chunk offset="0" nBytes="2"/></Int8>'
     (tmp_path / "b.xml").write_bytes(_document(inside, href="a.nc"))
-    assert insitu.read(tmp_path / "b.xml", "v").tolist() == [3, 4]
+    assert insitu.read(tmp_path / "b.xml", "v", decode=False).tolist() == [3, 4]
     (tmp_path / "b.xml").write_bytes(_document(inside, href="../a.nc"))
     with pytest.raises(InsituError):
-        insitu.scan(tmp_path / "b.xml")
+        insitu.scan(tmp_path / "b.xml", decode=False)
 
 
 def test_the_namespace_of_the_schema() -> None:
     document = _document('<Int8 name="v"><dmrpp:compact>BQ==</dmrpp:compact></Int8>').replace(
         b"http://xml.opendap.org/dap/dmrpp/1.0.0#", b"http://opendap.org/ns/dmrpp/1.0#"
     )
-    assert insitu.read(insitu.scan(MemorySource(document)), "v") == 5
+    assert insitu.read(insitu.scan(MemorySource(document), decode=False), "v", decode=False) == 5
 
 
 def test_enumerations_attributes_and_dimensions() -> None:
@@ -305,8 +305,8 @@ def test_enumerations_attributes_and_dimensions() -> None:
         '<Enum name="d" enum="/g/inner"><Dim name="/h/y" size="1"/><dmrpp:compact>AQI=</dmrpp:compact></Enum></Group>'
     )
     group = _open(inside).groups["g"]
-    assert insitu.read(group, "c").tolist() == [1, 2]
-    assert insitu.read(group, "d").tolist() == [513]
+    assert insitu.read(group, "c", decode=False).tolist() == [1, 2]
+    assert insitu.read(group, "d", decode=False).tolist() == [513]
     assert (group.arrays["c"].dims, group.arrays["d"].dims) == (("x",), ("y",))
     attributes = group.arrays["c"].attributes
     assert (attributes["one"], attributes["box.in"]) == (7, "t")
@@ -325,7 +325,7 @@ def test_attributes_that_hold_no_values_are_named() -> None:
 
 def test_fill_values_of_texts() -> None:
     inside = '<String name="t"><Dim size="2"/><dmrpp:FixedLengthStringArray string_length="4"/><dmrpp:chunks fillValue="ab"/></String>'
-    assert insitu.read(_open(inside), "t").tolist() == [b"ab", b"ab"]
+    assert insitu.read(_open(inside), "t", decode=False).tolist() == [b"ab", b"ab"]
 
 
 def test_flipped_bytes_do_no_harm() -> None:
@@ -343,10 +343,10 @@ def test_flipped_bytes_do_no_harm() -> None:
         damaged = bytearray(document)
         damaged[place] ^= int(random.choice([0x01, 0x04, 0x10, 0x80]))
         try:
-            group = insitu.scan(MemorySource(bytes(damaged)))
+            group = insitu.scan(MemorySource(bytes(damaged)), decode=False)
             for _, array in group.all_arrays():
                 if array.nbytes < 1 << 20:
-                    insitu.read(array)
+                    insitu.read(array, decode=False)
         except InsituError:
             continue
 
@@ -381,7 +381,7 @@ def test_lists_of_any_form(form: str) -> None:
     assert [(cell.offset, cell.length) for cell in found if isinstance(cell, Stored)] == [
         (7 * n, n + 1) for n in range(20)
     ]
-    assert all(insitu.read(group, f"e{n}").tolist() == [3] * 4 for n in (1, 2))
+    assert all(insitu.read(group, f"e{n}", decode=False).tolist() == [3] * 4 for n in (1, 2))
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def write_table(path: Path, columns: list[tuple[str, str, list[bytes], dict[str,
 
 
 def open_table(path: Path) -> Any:
-    (group,) = insitu.scan(path).groups
+    (group,) = insitu.scan(path, decode=False).groups
     return insitu.open_dataset(path, group=group)
 
 

@@ -23,28 +23,28 @@ def test_every_type(tmp_path: Path, dtype: str) -> None:
     if dtype[0] == "u":
         values[0, 0, 0] = np.iinfo(dtype).max  # of eight bytes: no float could hold it
     fits.PrimaryHDU(values).writeto(tmp_path / "a.fits")
-    group = insitu.scan(tmp_path / "a.fits")
+    group = insitu.scan(tmp_path / "a.fits", decode=False)
     array = group.arrays["PRIMARY"]
     assert (array.dims, array.dtype.newbyteorder("=")) == (("z", "y", "x"), values.dtype)
-    np.testing.assert_array_equal(insitu.read(group, "PRIMARY"), values)
-    np.testing.assert_array_equal(insitu.read(group, "PRIMARY", np.s_[1:, ::-2, 3]), values[1:, ::-2, 3])
+    np.testing.assert_array_equal(insitu.read(group, "PRIMARY", decode=False), values)
+    np.testing.assert_array_equal(insitu.read(group, "PRIMARY", np.s_[1:, ::-2, 3], decode=False), values[1:, ::-2, 3])
 
 
 def test_unsigned_images_are_cut_into_cells(tmp_path: Path) -> None:
     values = np.random.default_rng(0).integers(0, 2**16, (7, 900, 1000)).astype("u2")
     fits.PrimaryHDU(values).writeto(tmp_path / "a.fits")
-    group = insitu.scan(tmp_path / "a.fits")
+    group = insitu.scan(tmp_path / "a.fits", decode=False)
     assert group.arrays["PRIMARY"].tiles[0].chunks.shape == (4, 1, 1)
-    np.testing.assert_array_equal(insitu.read(group, "PRIMARY"), values)
+    np.testing.assert_array_equal(insitu.read(group, "PRIMARY", decode=False), values)
     tally = Tally()
-    insitu.read(group, "PRIMARY", np.s_[6, 5, 5], tally=tally)
+    insitu.read(group, "PRIMARY", np.s_[6, 5, 5], tally=tally, decode=False)
     assert tally.bytes_fetched <= 4 << 20
 
 
 def test_a_pixel_of_a_plain_image_costs_its_bytes(tmp_path: Path) -> None:
     fits.PrimaryHDU(np.zeros((100, 100, 100), "f4")).writeto(tmp_path / "a.fits")
     tally = Tally()
-    insitu.read(tmp_path / "a.fits", "PRIMARY", np.s_[50, 50, 10:20], tally=tally)
+    insitu.read(tmp_path / "a.fits", "PRIMARY", np.s_[50, 50, 10:20], tally=tally, decode=False)
     assert tally.bytes_fetched == 40
 
 
@@ -54,10 +54,10 @@ def test_scale_zero_and_blank_are_as_cf_has_them(tmp_path: Path) -> None:
     image.writeto(tmp_path / "a.fits")
     with fits.open(tmp_path / "a.fits", mode="update", do_not_scale_image_data=True) as file:
         file[0].header["BSCALE"], file[0].header["BZERO"], file[0].header["BLANK"] = 0.5, 10.0, -99
-    group = insitu.scan(tmp_path / "a.fits")
+    group = insitu.scan(tmp_path / "a.fits", decode=False)
     attributes = group.arrays["PRIMARY"].attributes
     assert (attributes["scale_factor"], attributes["add_offset"], attributes["_FillValue"]) == (0.5, 10.0, -99)
-    stored = insitu.read(group, "PRIMARY").astype(float)
+    stored = insitu.read(group, "PRIMARY", decode=False).astype(float)
     meant = np.where(stored == -99, np.nan, stored * 0.5 + 10)
     with fits.open(tmp_path / "a.fits") as file:
         np.testing.assert_allclose(meant, file[0].data)
@@ -67,7 +67,7 @@ def test_a_blank_of_unsigned_integers_is_one_of_them(tmp_path: Path) -> None:
     image = fits.PrimaryHDU(np.array([1, 2, 65535], "u2"))
     image.header["BLANK"] = 32767
     image.writeto(tmp_path / "a.fits")
-    assert insitu.scan(tmp_path / "a.fits").arrays["PRIMARY"].attributes["_FillValue"] == 65535
+    assert insitu.scan(tmp_path / "a.fits", decode=False).arrays["PRIMARY"].attributes["_FillValue"] == 65535
 
 
 def test_several_units_share_dimensions_where_they_can(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_several_units_share_dimensions_where_they_can(tmp_path: Path) -> None:
     ]
     units[0].header["OBSERVER"] = "Hubble"
     fits.HDUList(units).writeto(tmp_path / "a.fits")
-    group = insitu.scan(tmp_path / "a.fits")
+    group = insitu.scan(tmp_path / "a.fits", decode=False)
     assert {name: array.dims for name, array in group.arrays.items()} == {
         "SCI": ("y", "x"),
         "ERR": ("y", "x"),
@@ -88,10 +88,10 @@ def test_several_units_share_dimensions_where_they_can(tmp_path: Path) -> None:
         "HDU4": ("y_HDU4", "x_HDU4"),
     }
     assert group.attributes["OBSERVER"] == "Hubble"
-    assert [float(insitu.read(group, name).mean()) for name in group.arrays] == [1, 2, 3, 4]
-    assert list(insitu.scan(tmp_path / "a.fits", variables=["ERR"]).arrays) == ["ERR"]
+    assert [float(insitu.read(group, name, decode=False).mean()) for name in group.arrays] == [1, 2, 3, 4]
+    assert list(insitu.scan(tmp_path / "a.fits", variables=["ERR"], decode=False).arrays) == ["ERR"]
     with pytest.raises(VariableError, match="SCI_2"):
-        insitu.scan(tmp_path / "a.fits", variables=["FLUX"])
+        insitu.scan(tmp_path / "a.fits", variables=["FLUX"], decode=False)
 
 
 def test_separable_world_coordinates(tmp_path: Path) -> None:
@@ -99,13 +99,13 @@ def test_separable_world_coordinates(tmp_path: Path) -> None:
     wcs.wcs.ctype, wcs.wcs.cunit = ["FREQ", "STOKES", "VELO"], ["Hz", "", "m/s"]
     wcs.wcs.crval, wcs.wcs.cdelt, wcs.wcs.crpix = [1.4e9, 1.0, -2e4], [1e6, 1.0, 500.0], [1.0, 1.0, 3.5]
     fits.PrimaryHDU(np.zeros((6, 2, 8), "f4"), wcs.to_header()).writeto(tmp_path / "a.fits")
-    group = insitu.scan(tmp_path / "a.fits")
+    group = insitu.scan(tmp_path / "a.fits", decode=False)
     with fits.open(tmp_path / "a.fits") as file:
         theirs = WCS(file[0].header)
     for number, (name, length) in enumerate((("x", 8), ("y", 2), ("z", 6))):
         pixels = [np.zeros(length)] * 3
         pixels[number] = np.arange(length)
-        np.testing.assert_allclose(insitu.read(group, name), theirs.wcs_pix2world(*pixels, 0)[number])
+        np.testing.assert_allclose(insitu.read(group, name, decode=False), theirs.wcs_pix2world(*pixels, 0)[number])
     assert group.arrays["x"].attributes == {"long_name": "FREQ", "units": "Hz"}
 
 
@@ -115,7 +115,7 @@ def test_axes_that_depend_on_each_other_have_no_coordinates(tmp_path: Path, chan
     for name, value in {"CRVAL1": 1.0, "CDELT1": 2.0, "CRVAL2": 1.0, "CDELT2": 2.0, **change}.items():
         image.header[name] = value
     image.writeto(tmp_path / "a.fits")
-    group = insitu.scan(tmp_path / "a.fits")
+    group = insitu.scan(tmp_path / "a.fits", decode=False)
     assert list(group.arrays) == ["PRIMARY"]
     assert group.arrays["PRIMARY"].attributes["CRVAL1"] == 1.0
 
@@ -130,7 +130,7 @@ def test_headers_are_attributes(tmp_path: Path) -> None:
     image.header["COMMENT"] = "first"
     image.header["COMMENT"] = "second"
     image.writeto(tmp_path / "a.fits")
-    attributes = dict(insitu.scan(tmp_path / "a.fits").arrays["PRIMARY"].attributes)
+    attributes = dict(insitu.scan(tmp_path / "a.fits", decode=False).arrays["PRIMARY"].attributes)
     comment = attributes.pop("COMMENT")
     assert comment.endswith("first\nsecond")
     assert attributes == {
@@ -155,18 +155,18 @@ def test_columns_of_tables(tmp_path: Path) -> None:
     table = fits.BinTableHDU.from_columns(columns, name="CAT")
     table.header["TSCAL5"], table.header["TZERO5"] = 0.5, 3.0
     fits.HDUList([fits.PrimaryHDU(), table]).writeto(tmp_path / "a.fits")
-    group = insitu.scan(tmp_path / "a.fits")
+    group = insitu.scan(tmp_path / "a.fits", decode=False)
     assert group.groups["CAT"].arrays["SPECTRUM"].dims == ("row", "SPECTRUM_0", "SPECTRUM_1")
     assert group.groups["CAT"].arrays["FLUX"].attributes == {"units": "Jy"}
     with fits.open(tmp_path / "a.fits") as file:
         data = file["CAT"].data
         for name in ("FLUX", "COUNT", "SPECTRUM"):
-            np.testing.assert_array_equal(insitu.read(group, f"CAT/{name}"), data[name])
-        assert insitu.read(group, "CAT/NAME").tolist() == [text.encode() for text in data["NAME"]]
+            np.testing.assert_array_equal(insitu.read(group, f"CAT/{name}", decode=False), data[name])
+        assert insitu.read(group, "CAT/NAME", decode=False).tolist() == [text.encode() for text in data["NAME"]]
         scaled = group.groups["CAT"].arrays["SCALED"].attributes
-        stored = insitu.read(group, "CAT/SCALED")
+        stored = insitu.read(group, "CAT/SCALED", decode=False)
         np.testing.assert_array_equal(stored * scaled["scale_factor"] + scaled["add_offset"], data["SCALED"])
-    np.testing.assert_array_equal(insitu.read(group, "CAT/COUNT", np.s_[4990:]), np.arange(4990, 5000))
+    np.testing.assert_array_equal(insitu.read(group, "CAT/COUNT", np.s_[4990:], decode=False), np.arange(4990, 5000))
 
 
 @pytest.mark.parametrize("method", ["RICE_1", "GZIP_1", "GZIP_2"])
@@ -179,10 +179,10 @@ def test_tile_compressed_images(tmp_path: Path, method: str, dtype: str) -> None
     fits.HDUList(
         [fits.PrimaryHDU(), fits.CompImageHDU(values, compression_type=method, tile_shape=(16, 32), **how)]
     ).writeto(tmp_path / "a.fits")
-    group = insitu.scan(tmp_path / "a.fits")
+    group = insitu.scan(tmp_path / "a.fits", decode=False)
     (name,) = group.arrays
-    np.testing.assert_array_equal(insitu.read(group, name), values)
-    np.testing.assert_array_equal(insitu.read(group, name, np.s_[40:, ::3]), values[40:, ::3])
+    np.testing.assert_array_equal(insitu.read(group, name, decode=False), values)
+    np.testing.assert_array_equal(insitu.read(group, name, np.s_[40:, ::3], decode=False), values[40:, ::3])
 
 
 def test_what_is_not_read_is_refused_by_name(tmp_path: Path) -> None:
@@ -196,21 +196,21 @@ def test_what_is_not_read_is_refused_by_name(tmp_path: Path) -> None:
     data[place : place + 20] = b"XTENSION= 'FOREIGN '"
     (tmp_path / "a.fits").write_bytes(data)
     with pytest.raises(UnsupportedError):
-        insitu.scan(tmp_path / "a.fits")
+        insitu.scan(tmp_path / "a.fits", decode=False)
     with pytest.warns(insitu.formats.InsituWarning):
-        group = insitu.scan(tmp_path / "a.fits", errors="warn")
+        group = insitu.scan(tmp_path / "a.fits", errors="warn", decode=False)
     assert group.problems.keys() == {"PRIMARY", "OTHER"}
     assert "random groups" in group.problems["PRIMARY"]
     assert "FOREIGN" in group.problems["OTHER"]
-    assert insitu.read(group, "FINE").tolist() == [1, 1, 1]
-    assert insitu.read(tmp_path / "a.fits", "FINE").tolist() == [1, 1, 1]  # nobody asked for the others
+    assert insitu.read(group, "FINE", decode=False).tolist() == [1, 1, 1]
+    assert insitu.read(tmp_path / "a.fits", "FINE", decode=False).tolist() == [1, 1, 1]  # nobody asked for the others
 
 
 def test_units_are_hopped_over(tmp_path: Path) -> None:
     images = [fits.ImageHDU(np.zeros((300, 400), "f4"), name=f"E{n}") for n in range(6)]
     fits.HDUList([fits.PrimaryHDU(), *images]).writeto(tmp_path / "a.fits")
     counted = Counted(MemorySource((tmp_path / "a.fits").read_bytes()))
-    assert len(insitu.scan(counted).arrays) == 6
+    assert len(insitu.scan(counted, decode=False).arrays) == 6
     assert counted.batches <= 7
     assert counted.bytes < 200_000
 
@@ -228,8 +228,10 @@ def _sample(tmp_path: Path) -> bytes:
 
 def _all(data: bytes) -> dict[str, Any]:
     source = MemorySource(data)
-    group = insitu.scan(source)
-    return {name: insitu.read(group, name) for name, array in group.all_arrays() if array.nbytes < 1 << 20}
+    group = insitu.scan(source, decode=False)
+    return {
+        name: insitu.read(group, name, decode=False) for name, array in group.all_arrays() if array.nbytes < 1 << 20
+    }
 
 
 def test_a_file_that_was_cut_off_is_refused_or_right(tmp_path: Path) -> None:
@@ -260,9 +262,9 @@ def test_flipped_bytes_do_no_harm(tmp_path: Path) -> None:
 def test_errors_say_where(tmp_path: Path) -> None:
     data = _sample(tmp_path)
     with pytest.raises(FormatError, match="within a header"):
-        insitu.scan(MemorySource(data[:2000].replace(b"END ", b"    ")))
+        insitu.scan(MemorySource(data[:2000].replace(b"END ", b"    ")), decode=False)
     with pytest.raises(FormatError, match="before the image does") as caught:
-        insitu.scan(MemorySource(data[:2890]))
+        insitu.scan(MemorySource(data[:2890]), decode=False)
     assert caught.value.offset == 2890
 
 
@@ -281,6 +283,6 @@ def test_rounded_floats(tmp_path: Path, method: str, quantize: int, dtype: str) 
         with fits.open(path) as file:
             expected = file[1].data
             name = file[1].name
-        found = insitu.read(path, name)
+        found = insitu.read(path, name, decode=False)
         assert found.dtype.newbyteorder("=") == expected.dtype.newbyteorder("=")
         assert_same_floats(found.astype(expected.dtype), expected)

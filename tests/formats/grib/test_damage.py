@@ -67,9 +67,9 @@ def looked_at(path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            for _, array in insitu.scan(path, format="grib").all_arrays():
+            for _, array in insitu.scan(path, format="grib", decode=False).all_arrays():
                 if array.size < 1 << 20:
-                    insitu.read(array)
+                    insitu.read(array, decode=False)
         except InsituError:
             return
 

@@ -92,7 +92,7 @@ def test_the_same_dataset_with_one_look_a_grid(tmp_path: Path, make: Makes, kind
 def test_a_line_that_means_something_else_is_found_out(tmp_path: Path, make: Makes, kind: str) -> None:
     messages = _day(make, 20240101, (3,))
     _, side = _write(tmp_path, kind, "a", messages)
-    insitu.scan(tmp_path / side)
+    insitu.scan(tmp_path / side, decode=False)
     other = [
         (
             make(shortName="t", level=500, Ni=31, Nj=16, dataDate=20240102, dataTime=600, step=3),
@@ -101,7 +101,11 @@ def test_a_line_that_means_something_else_is_found_out(tmp_path: Path, make: Mak
         for _, said in messages[:1]
     ]
     data, side = _write(tmp_path, kind, "b", other)
-    assert insitu.scan(tmp_path / side).arrays["t"].shape == insitu.scan(tmp_path / data).arrays["t"].shape == (16, 31)
+    assert (
+        insitu.scan(tmp_path / side, decode=False).arrays["t"].shape
+        == insitu.scan(tmp_path / data, decode=False).arrays["t"].shape
+        == (16, 31)
+    )
 
 
 def test_several_fields_in_a_message(tmp_path: Path, make: Makes) -> None:
@@ -121,13 +125,13 @@ def test_an_index_of_another_file(tmp_path: Path, make: Makes) -> None:
     whole = (tmp_path / data).read_bytes()
     (tmp_path / data).write_bytes(whole[7:])
     with pytest.raises(FormatError, match=r"index"):
-        insitu.scan(tmp_path / side)
+        insitu.scan(tmp_path / side, decode=False)
     (tmp_path / data).write_bytes(whole[:1000])
     with pytest.raises(FormatError, match=r"another file"):
-        insitu.scan(tmp_path / side)
+        insitu.scan(tmp_path / side, decode=False)
     (tmp_path / data).unlink()
     with pytest.raises(NotFoundError, match=r"a\.grib2"):
-        insitu.scan(tmp_path / side)
+        insitu.scan(tmp_path / side, decode=False)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +142,7 @@ def test_damaged(tmp_path: Path, make: Makes, text: str) -> None:
     (tmp_path / "a.grib2").write_bytes(make())
     (tmp_path / "a.grib2.idx").write_text(text)
     with pytest.raises(FormatError):
-        insitu.scan(tmp_path / "a.grib2.idx", format="grib_index")
+        insitu.scan(tmp_path / "a.grib2.idx", format="grib_index", decode=False)
 
 
 def test_found_beside_a_large_file(tmp_path: Path, make: Makes, served: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,7 +155,9 @@ def _same(one: VirtualGroup, other: VirtualGroup) -> None:
     for name, array in mine.items():
         assert (array.dims, array.shape) == (theirs[name].dims, theirs[name].shape), name
         assert repr(dict(array.attributes)) == repr(dict(theirs[name].attributes)), name
-        np.testing.assert_array_equal(insitu.read(array), insitu.read(theirs[name]), err_msg=name)
+        np.testing.assert_array_equal(
+            insitu.read(array, decode=False), insitu.read(theirs[name], decode=False), err_msg=name
+        )
     for name, group in one.groups.items():
         assert dict(group.attributes) == dict(other.groups[name].attributes)
     assert dict(one.attributes) == dict(other.attributes)
@@ -168,9 +170,9 @@ def test_one_look_at_a_cube(tmp_path: Path, looked: list[int], packing: str) -> 
         for step, name, level in itertools.product((0, 6, 12, 24), ("TMP", "HGT", "UGRD"), LEVELS[:5])
     ]
     path = _write(tmp_path, fields, packing=packing)
-    found = insitu.scan(f"{path}.idx")
+    found = insitu.scan(f"{path}.idx", decode=False)
     assert looked == [0]
-    _same(found, insitu.scan(path))
+    _same(found, insitu.scan(path, decode=False))
     assert found.arrays["t"].shape == (4, 5, 12, 12)
 
 
@@ -193,10 +195,10 @@ def test_every_level_and_every_forecast(tmp_path: Path, looked: list[int]) -> No
         ]
         path = _write(tmp_path, fields)
         looked.clear()
-        found = insitu.scan(f"{path}.idx")
+        found = insitu.scan(f"{path}.idx", decode=False)
         # Beyond the first: levels that only their centre knows, or of coefficients; names of two parameters; texts of two levels.
         assert len(looked) < 0.6 * len(fields)
-        _same(found, insitu.scan(path))
+        _same(found, insitu.scan(path, decode=False))
 
 
 def test_at_random(tmp_path: Path, looked: list[int]) -> None:
@@ -215,7 +217,7 @@ def test_at_random(tmp_path: Path, looked: list[int]) -> None:
                 )
             )  # fmt: skip
         path = _write(tmp_path, fields, packing=packing)
-        _same(insitu.scan(f"{path}.idx"), insitu.scan(path))
+        _same(insitu.scan(f"{path}.idx", decode=False), insitu.scan(path, decode=False))
 
 
 def test_members_and_their_number(tmp_path: Path, looked: list[int]) -> None:
@@ -225,9 +227,9 @@ def test_members_and_their_number(tmp_path: Path, looked: list[int]) -> None:
         for name, span in (("TMP", (6, 6, None)), ("APCP", (0, 6, TOTAL)), ("TMP", (12, 12, None)))
     ]
     path = _write(tmp_path, fields)
-    found = insitu.scan(f"{path}.idx")
+    found = insitu.scan(f"{path}.idx", decode=False)
     assert looked == [0]
-    _same(found, insitu.scan(path))
+    _same(found, insitu.scan(path, decode=False))
 
 
 def test_one_look_at_each_grid(tmp_path: Path, looked: list[int]) -> None:
@@ -237,9 +239,9 @@ def test_one_look_at_each_grid(tmp_path: Path, looked: list[int]) -> None:
         for level in LEVELS[:5]
     ]
     path = _write(tmp_path, fields)
-    found = insitu.scan(f"{path}.idx")
+    found = insitu.scan(f"{path}.idx", decode=False)
     assert len(looked) == 3
-    _same(found, insitu.scan(path))
+    _same(found, insitu.scan(path, decode=False))
 
 
 def test_another_grid_of_the_same_size_is_found_when_it_is_read(tmp_path: Path, looked: list[int]) -> None:
@@ -249,12 +251,12 @@ def test_another_grid_of_the_same_size_is_found_when_it_is_read(tmp_path: Path, 
     messages[3] = message(fields[3]._replace(name="RH"))
     (tmp_path / "a.grib2").write_bytes(b"".join(messages))
     (tmp_path / "a.grib2.idx").write_text(inventory(fields, messages))
-    t = insitu.scan(tmp_path / "a.grib2.idx").arrays["t"]
-    np.testing.assert_array_equal(insitu.read(t, selection=slice(0, 2)).shape, (2, 12, 12))
+    t = insitu.scan(tmp_path / "a.grib2.idx", decode=False).arrays["t"]
+    np.testing.assert_array_equal(insitu.read(t, selection=slice(0, 2), decode=False).shape, (2, 12, 12))
     with pytest.raises(CodecError, match="another grid than"):
-        insitu.read(t, selection=2)
+        insitu.read(t, selection=2, decode=False)
     with pytest.raises(CodecError, match=r"parameter \[0, 1, 1\]"):
-        insitu.read(t, selection=3)
+        insitu.read(t, selection=3, decode=False)
 
 
 def test_a_line_that_lies_about_what_is_looked_at(tmp_path: Path) -> None:
@@ -263,7 +265,7 @@ def test_a_line_that_lies_about_what_is_looked_at(tmp_path: Path) -> None:
     lines = Path(f"{path}.idx").read_text()
     for one, other in (("850 mb", "700 mb"), ("TMP", "RH"), (":6 hour", ":7 hour"), ("d=20240229", "d=20240228")):
         Path(f"{path}.idx").write_text(lines.replace(one, other))
-        _same(insitu.scan(f"{path}.idx"), insitu.scan(path))
+        _same(insitu.scan(f"{path}.idx", decode=False), insitu.scan(path, decode=False))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -278,8 +280,8 @@ def test_damaged_anywhere(tmp_path: Path, looked: list[int], seed: int) -> None:
             bad[place] = int(random.integers(10, 127))
         Path(f"{path}.idx").write_bytes(bad)
         try:
-            for _, array in insitu.scan(f"{path}.idx", format="grib_index").all_arrays():
-                insitu.read(array)
+            for _, array in insitu.scan(f"{path}.idx", format="grib_index", decode=False).all_arrays():
+                insitu.read(array, decode=False)
         except InsituError:
             continue
 
@@ -329,14 +331,14 @@ def _mars(folder: Path, types: tuple[str, ...] = ("fc",), steps: tuple[int, ...]
 
 def test_words_of_mars(tmp_path: Path, looked: list[int]) -> None:
     path = _mars(tmp_path)
-    found = insitu.scan(tmp_path / "a.index")
+    found = insitu.scan(tmp_path / "a.index", decode=False)
     # The first, and what the name of a parameter at the surface leaves open: geopotential may be at any level.
     assert len(looked) <= 1 + 3
-    _same(found, insitu.scan(path))
+    _same(found, insitu.scan(path, decode=False))
 
 
 def test_words_of_mars_about_members(tmp_path: Path, looked: list[int]) -> None:
     path = _mars(tmp_path, ("cf", "pf"), (6,))
-    found = insitu.scan(tmp_path / "a.index")
+    found = insitu.scan(tmp_path / "a.index", decode=False)
     assert len(looked) <= 2 + 3
-    _same(found, insitu.scan(path))
+    _same(found, insitu.scan(path, decode=False))

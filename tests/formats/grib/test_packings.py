@@ -188,9 +188,9 @@ def grib_file(tmp_path: Any) -> Any:
 
     def read(message: bytes) -> Any:
         (tmp_path / "a.grib2").write_bytes(message)
-        group = insitu.scan(tmp_path / "a.grib2")
+        group = insitu.scan(tmp_path / "a.grib2", decode=False)
         (name,) = [name for name, array in group.arrays.items() if array.size == POINTS and array.ndim == 2]
-        return insitu.read(group, name).reshape(-1)
+        return insitu.read(group, name, decode=False).reshape(-1)
 
     return read
 

@@ -26,11 +26,14 @@ def test_many_scans_and_reads_at_once(tmp_path: Path, make: Makes) -> None:
         path.write_bytes(
             b"".join(make(level=level, packingType=kind, values=v) for level, v in zip(levels, values, strict=True))
         )
-        expected[path] = insitu.read(path, "t")
+        expected[path] = insitu.read(path, "t", decode=False)
     told._memory.clear()
 
     def work(path: Path) -> bool:
-        return all(np.array_equal(insitu.read(insitu.scan(path), "t"), expected[path]) for _ in range(5))
+        return all(
+            np.array_equal(insitu.read(insitu.scan(path, decode=False), "t", decode=False), expected[path])
+            for _ in range(5)
+        )
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(work, list(expected) * 4))

@@ -49,7 +49,7 @@ def test_types_names_and_attributes(tmp_path: Path, kind: str, deflated: bool) -
     other[:] = np.arange(5, dtype="f4")
     other.endaccess()
     file.end()
-    group = insitu.scan(path)
+    group = insitu.scan(path, decode=False)
     assert list(group.arrays) == ["Cloud_Fraction", "other"]
     array = group.arrays["Cloud_Fraction"]
     assert array.dims == ("Along:Swath", "Across")
@@ -59,9 +59,11 @@ def test_types_names_and_attributes(tmp_path: Path, kind: str, deflated: bool) -
     assert array.attributes["_FillValue"] == 7
     assert group.attributes["title"] == "a title"
     np.testing.assert_array_equal(group.attributes["numbers"], [1, 2, 3])
-    np.testing.assert_array_equal(insitu.read(group, "Cloud_Fraction"), values)
-    np.testing.assert_array_equal(insitu.read(group, "Cloud_Fraction", np.s_[3:17:2, ::-3]), values[3:17:2, ::-3])
-    np.testing.assert_array_equal(insitu.read(group, "other"), np.arange(5))
+    np.testing.assert_array_equal(insitu.read(group, "Cloud_Fraction", decode=False), values)
+    np.testing.assert_array_equal(
+        insitu.read(group, "Cloud_Fraction", np.s_[3:17:2, ::-3], decode=False), values[3:17:2, ::-3]
+    )
+    np.testing.assert_array_equal(insitu.read(group, "other", decode=False), np.arange(5))
 
 
 def test_never_written(tmp_path: Path) -> None:
@@ -70,7 +72,7 @@ def test_never_written(tmp_path: Path) -> None:
     dataset.setfillvalue(-9)
     dataset.endaccess()
     file.end()
-    assert (insitu.read(tmp_path / "a.hdf", "empty") == -9).all()
+    assert (insitu.read(tmp_path / "a.hdf", "empty", decode=False) == -9).all()
 
 
 def test_unlimited(tmp_path: Path) -> None:
@@ -85,7 +87,7 @@ def test_unlimited(tmp_path: Path) -> None:
     two.endaccess()
     file.end()
     for name, values in (("one", first), ("two", second)):
-        np.testing.assert_array_equal(insitu.read(tmp_path / "a.hdf", name), values)
+        np.testing.assert_array_equal(insitu.read(tmp_path / "a.hdf", name, decode=False), values)
 
 
 def _chunked(path: Path, deflated: bool, kind: str = "i2") -> np.ndarray[Any, Any]:
@@ -121,12 +123,12 @@ def _chunked(path: Path, deflated: bool, kind: str = "i2") -> np.ndarray[Any, An
 @pytest.mark.parametrize("deflated", [False, True])
 def test_chunks(tmp_path: Path, deflated: bool) -> None:
     values = _chunked(tmp_path / "a.hdf", deflated)
-    group = insitu.scan(tmp_path / "a.hdf")
+    group = insitu.scan(tmp_path / "a.hdf", decode=False)
     tile = group.arrays["data"].tiles[0]
     assert tile.chunks.shape == (4, 4)
     assert bool(tile.encodings[0].codecs) == deflated
-    np.testing.assert_array_equal(insitu.read(group, "data"), values)
-    np.testing.assert_array_equal(insitu.read(group, "data", np.s_[10:40:7, 60]), values[10:40:7, 60])
+    np.testing.assert_array_equal(insitu.read(group, "data", decode=False), values)
+    np.testing.assert_array_equal(insitu.read(group, "data", np.s_[10:40:7, 60], decode=False), values[10:40:7, 60])
 
 
 def test_what_is_not_read_is_named(tmp_path: Path) -> None:
@@ -145,13 +147,13 @@ def test_what_is_not_read_is_named(tmp_path: Path) -> None:
     assert data[at : at + 2] == b"\x00\x01"
     (tmp_path / "a.hdf").write_bytes(data[:at] + b"\x00\x07" + data[at + 2 :])
     with pytest.raises(UnsupportedError, match="JPEG"):
-        insitu.scan(tmp_path / "a.hdf")
+        insitu.scan(tmp_path / "a.hdf", decode=False)
     with pytest.warns(InsituWarning, match="runs"):
-        group = insitu.scan(tmp_path / "a.hdf", errors="warn")
+        group = insitu.scan(tmp_path / "a.hdf", errors="warn", decode=False)
     assert list(group.arrays) == ["plain"]
-    np.testing.assert_array_equal(insitu.read(tmp_path / "a.hdf", "plain"), np.arange(100))
+    np.testing.assert_array_equal(insitu.read(tmp_path / "a.hdf", "plain", decode=False), np.arange(100))
     with pytest.raises(VariableError, match="plain"):
-        insitu.scan(tmp_path / "a.hdf", variables=["nothing"], errors="warn")
+        insitu.scan(tmp_path / "a.hdf", variables=["nothing"], errors="warn", decode=False)
 
 
 def test_few_requests(tmp_path: Path) -> None:
@@ -192,10 +194,10 @@ def test_truncated_and_flipped(tmp_path: Path) -> None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 try:
-                    group = insitu.scan(tmp_path / "bad.hdf", errors="warn", format="hdf4")
+                    group = insitu.scan(tmp_path / "bad.hdf", errors="warn", format="hdf4", decode=False)
                     for _, array in group.all_arrays():
                         if array.size < 1 << 20:
-                            insitu.read(array)
+                            insitu.read(array, decode=False)
                 except InsituError:
                     continue
     assert values.size

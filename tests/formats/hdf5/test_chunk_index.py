@@ -48,7 +48,7 @@ def test_same_as_h5py(tmp_path: Path, scan, same_chunks, libver, limit, how, fil
     array = scan(path).arrays["x"]
     with h5py.File(path) as file:
         assert same_chunks(file["x"], array) == 24
-    assert array.details["chunks"] == (4, 5)
+    assert array.details.chunks == (4, 5)
     assert len(array.tiles[0].encodings[0].codecs) == len(filters)
 
 

@@ -105,7 +105,11 @@ def test_user_defined_types(typed: Path, decode: bool) -> None:
                 np.testing.assert_array_equal(mine, values)
     with xr.open_dataset(typed, engine="netcdf4", group="group") as theirs:
         xr.testing.assert_identical(insitu.open_dataset(typed, group="group").load(), theirs.load())
-    assert insitu.scan(typed).arrays["filled"].details["enum"] == {"clear": 0, "cumulus": 1, "missing": 255}
+    assert insitu.scan(typed, decode=False).arrays["filled"].details.enumeration == {
+        "clear": 0,
+        "cumulus": 1,
+        "missing": 255,
+    }
 
 
 BEYOND = """

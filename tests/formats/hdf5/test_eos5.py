@@ -63,19 +63,19 @@ def _write(path: Path, text: str) -> None:
 def test_dimensions_from_the_structure(tmp_path: Path) -> None:
     path = tmp_path / "x.he5"
     _write(path, TEXT)
-    group = insitu.scan(path)
+    group = insitu.scan(path, decode=False)
     swath = "HDFEOS/SWATHS/My Swath"
     assert group.array(f"{swath}/Geolocation Fields/Latitude").dims == ("AlongTrack", "CrossTrack")
     assert group.array(f"{swath}/Data Fields/Field").dims == ("Band", "AlongTrack", "CrossTrack")
     assert all(name.startswith("phony_dim_") for name in group.array(f"{swath}/Data Fields/Wrong").dims)
     assert group.array("HDFEOS/GRIDS/grid/Data Fields/t").dims == ("YDim", "XDim")
-    part = insitu.scan(path, group=swath)
+    part = insitu.scan(path, group=swath, decode=False)
     assert part.groups["Data Fields"].arrays["Field"].dims == ("Band", "AlongTrack", "CrossTrack")
-    assert part.groups["Data Fields"].details["dims"]["Band"] == 2
+    assert part.groups["Data Fields"].details.dims["Band"] == 2
 
 
 def test_a_structure_that_is_damaged_or_wrong_names_nothing(tmp_path: Path) -> None:
     path = tmp_path / "x.he5"
     _write(path, TEXT.replace('"YDim","XDim"', '"YDim","XDim","XDim"').replace("END_OBJECT", "=((("))
-    assert insitu.scan(path).array("HDFEOS/GRIDS/grid/Data Fields/t").dims[0].startswith("phony_dim_")
+    assert insitu.scan(path, decode=False).array("HDFEOS/GRIDS/grid/Data Fields/t").dims[0].startswith("phony_dim_")
     assert parse_structure('GROUP=GridStructure\nDimList=("a\n' * 3) == {}

@@ -34,9 +34,9 @@ def test_external_storage(tmp_path: Path, monkeypatch) -> None:
         file.create_dataset("gone", (4,), "<i4", external=[("gone.bin", 0, 16)])
     for name in cases:
         with h5py.File(path) as file:
-            np.testing.assert_array_equal(insitu.read(path, name), file[name][...], err_msg=name)
+            np.testing.assert_array_equal(insitu.read(path, name, decode=False), file[name][...], err_msg=name)
     with pytest.raises(NotFoundError, match="gone"):
-        insitu.scan(path, variables=["gone"])
+        insitu.scan(path, variables=["gone"], decode=False)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def linked(tmp_path: Path) -> Path:
 
 
 def test_external_links(linked: Path) -> None:
-    group = insitu.scan(linked)
+    group = insitu.scan(linked, decode=False)
     assert set(group.problems) == {"no_file", "no_object", "all/back"}
     names = {name for name, _ in group.all_arrays()}
     assert names == {
@@ -73,7 +73,7 @@ def test_external_links(linked: Path) -> None:
     }
     with h5py.File(linked) as file:
         for name in names:
-            np.testing.assert_array_equal(insitu.read(group, name), file[name][...], err_msg=name)
+            np.testing.assert_array_equal(insitu.read(group, name, decode=False), file[name][...], err_msg=name)
     lengths: dict[str, int] = {}
     for array in group.arrays.values():
         for dim, length in zip(array.dims, array.shape, strict=True):
@@ -81,15 +81,15 @@ def test_external_links(linked: Path) -> None:
 
 
 def test_parts_through_external_links(linked: Path) -> None:
-    assert {name for name, _ in insitu.scan(linked, variables=["all/g/x"]).all_arrays()} == {"all/g/x"}
-    assert {name for name, _ in insitu.scan(linked, variables=["dataset"]).all_arrays()} == {"dataset"}
-    assert set(insitu.scan(linked, group="all/g").arrays) == {"x"}
-    assert set(insitu.scan(linked, group="group/deep", variables=["y"]).arrays) == {"y"}
-    assert insitu.read(linked, "through").tolist() == [0, 1, 2]
+    assert {name for name, _ in insitu.scan(linked, variables=["all/g/x"], decode=False).all_arrays()} == {"all/g/x"}
+    assert {name for name, _ in insitu.scan(linked, variables=["dataset"], decode=False).all_arrays()} == {"dataset"}
+    assert set(insitu.scan(linked, group="all/g", decode=False).arrays) == {"x"}
+    assert set(insitu.scan(linked, group="group/deep", variables=["y"], decode=False).arrays) == {"y"}
+    assert insitu.read(linked, "through", decode=False).tolist() == [0, 1, 2]
     with pytest.raises(VariableError):
-        insitu.scan(linked, variables=["group/gone"])
+        insitu.scan(linked, variables=["group/gone"], decode=False)
     with pytest.raises(VariableError):
-        insitu.scan(linked, group="no_file")
+        insitu.scan(linked, group="no_file", decode=False)
 
 
 def test_files_that_link_to_each_other(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_files_that_link_to_each_other(tmp_path: Path) -> None:
             for other in others:
                 file[f"to_{other}"] = h5py.ExternalLink(f"{other}.h5", "/")
                 file[f"x_{other}"] = h5py.ExternalLink(f"{other}.h5", f"/x_{name}")
-    group = insitu.scan(tmp_path / "a.h5", errors="warn")
+    group = insitu.scan(tmp_path / "a.h5", errors="warn", decode=False)
     assert {"x", "to_b/x", "to_b/to_c/x", "to_c/x", "to_c/to_b/x"} == {name for name, _ in group.all_arrays()}
 
 
@@ -111,4 +111,4 @@ def test_dots_in_the_path_of_a_link(tmp_path: Path, target: str, path: str) -> N
         file["link"] = h5py.ExternalLink("other.h5", target)
     with h5py.File(tmp_path / "main.h5") as file:
         expected = file[path][:]
-    np.testing.assert_array_equal(insitu.read(tmp_path / "main.h5", path), expected)
+    np.testing.assert_array_equal(insitu.read(tmp_path / "main.h5", path, decode=False), expected)

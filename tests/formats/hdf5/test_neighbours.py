@@ -42,7 +42,7 @@ def test_options_go_along(virtual: Path, monkeypatch) -> None:
         return open_source(url, options)
 
     monkeypatch.setattr(neighbours, "open_source", noted)
-    insitu.scan(virtual, storage_options={"key": "k"})
+    insitu.scan(virtual, storage_options={"key": "k"}, decode=False)
     assert sorted(asked) == [("far.h5", {"key": "k"}), ("near.h5", {"key": "k"})]
 
 
@@ -63,9 +63,9 @@ class _Folder:
 def test_nothing_gets_past_a_gate(virtual: Path) -> None:
     with guarded(_Folder(virtual.parent)):
         with pytest.raises(AccessError):
-            insitu.scan(virtual)
+            insitu.scan(virtual, decode=False)
         with pytest.warns(match="left out"):
-            group = insitu.scan(virtual, errors="warn")
+            group = insitu.scan(virtual, errors="warn", decode=False)
         assert set(group.arrays) == {"near", "own"}
         assert set(group.problems) == {"virtual", "far"}
 
@@ -78,14 +78,14 @@ def test_what_may_not_be_read_is_no_fill_value(virtual: Path, monkeypatch) -> No
 
     monkeypatch.setattr(neighbours, "open_source", denied)
     with pytest.raises(AccessError):
-        insitu.scan(virtual, variables=["virtual"])
-    assert insitu.scan(virtual, variables=["near"]).arrays["near"].shape == (3,)
+        insitu.scan(virtual, variables=["virtual"], decode=False)
+    assert insitu.scan(virtual, variables=["near"], decode=False).arrays["near"].shape == (3,)
 
 
 def test_beside_what_a_symbolic_link_leads_to(virtual: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "linked.h5").symlink_to(virtual)
-    values = insitu.read(tmp_path / "elsewhere" / "linked.h5", "virtual")
+    values = insitu.read(tmp_path / "elsewhere" / "linked.h5", "virtual", decode=False)
     assert values.tolist() == [[1, 2, 3], [1, 2, 3]]
 
 
@@ -102,9 +102,9 @@ def test_many_that_are_far_away_are_opened_at_once(tmp_path: Path, monkeypatch) 
     monkeypatch.setattr(
         neighbours, "gather", lambda function, items: batches.append([function(item, None) for item in items])
     )
-    group = insitu.scan(tmp_path / "virtual.h5")
+    group = insitu.scan(tmp_path / "virtual.h5", decode=False)
     assert [len(batch) for batch in batches] == [8]
-    assert insitu.read(group, "virtual")[:, 0].tolist() == list(range(8))
+    assert insitu.read(group, "virtual", decode=False)[:, 0].tolist() == list(range(8))
 
 
 def test_names_that_are_no_text() -> None:

@@ -19,8 +19,8 @@ def _same(group: VirtualGroup, theirs: Any) -> None:
     assert {n: (a.dims, a.shape) for n, a in group.arrays.items()} == {
         n: (v.dimensions, v.shape) for n, v in theirs.variables.items()
     }
-    assert group.details.get("dims", {}) == {n: len(d) for n, d in theirs.dimensions.items()}
-    assert set(group.details.get("unlimited", [])) == {n for n, d in theirs.dimensions.items() if d.isunlimited()}
+    assert group.details.dims == {n: len(d) for n, d in theirs.dimensions.items()}
+    assert set(group.unlimited) == {n for n, d in theirs.dimensions.items() if d.isunlimited()}
     assert set(group.groups) == set(theirs.groups)
     for name, inner in group.groups.items():
         _same(inner, theirs.groups[name])
@@ -158,6 +158,6 @@ def test_a_short_variable_has_unwritten_chunks_at_its_end(tmp_path: Path, scan) 
         file.createVariable("long", "f4", ("time",), chunksizes=(2,))[:] = np.arange(9)
         file.createVariable("short", "f4", ("time",), chunksizes=(2,))[:] = np.arange(3)
     array = scan(path).arrays["short"]
-    assert (array.shape, array.details["stored_shape"]) == ((9,), (3,))
+    assert (array.shape, array.details.stored_shape) == ((9,), (3,))
     located = array.tiles[0].chunks.locate([np.arange(5)])
     assert (located.source >= 0).tolist() == [True, True, False, False, False]

@@ -29,10 +29,10 @@ def equal(ours: Any, theirs: Any) -> None:
 
 
 def same(path: Path) -> None:
-    group = insitu.scan(path)
+    group = insitu.scan(path, decode=False)
     with h5py.File(path) as file:
         for name, dataset in file.items():
-            equal(insitu.read(group, name), dataset[...])
+            equal(insitu.read(group, name, decode=False), dataset[...])
 
 
 @pytest.mark.parametrize("options", [{}, {"chunks": (2,), "compression": "gzip", "shuffle": True}])
@@ -74,7 +74,7 @@ def test_damaged_heaps_are_told(tmp_path: Path) -> None:
         damaged[place] ^= 0x81
         path.write_bytes(damaged)
         try:
-            insitu.read(path, "x")
+            insitu.read(path, "x", decode=False)
         except InsituError:
             continue
 
@@ -85,11 +85,11 @@ def test_never_written_records_are_empty(tmp_path: Path) -> None:
     with h5py.File(path, "w") as file:
         file.create_dataset("x", (4,), record, chunks=(2,))
         file.create_dataset("sequences", (4,), h5py.vlen_dtype("i2"), chunks=(2,))[0] = [1, 2]
-    values = insitu.read(path, "x")
+    values = insitu.read(path, "x", decode=False)
     assert values["s"].tolist() == [""] * 4
     assert values["n"].tolist() == [0] * 4
     assert [part.tolist() for part in values["v"]] == [[]] * 4
-    assert [part.tolist() for part in insitu.read(path, "sequences")] == [[1, 2], [], [], []]
+    assert [part.tolist() for part in insitu.read(path, "sequences", decode=False)] == [[1, 2], [], [], []]
 
 
 def _integer(size: int, precision: int, offset: int, signed: bool, big: bool) -> h5py.h5t.TypeID:
@@ -155,12 +155,12 @@ def test_references_are_bytes_with_a_name(tmp_path: Path) -> None:
         file["mixed"] = np.array([(file["x"].ref, 3)], [("r", h5py.ref_dtype), ("n", "<i4")])
         file["x"].attrs["r"] = file.ref
         address = h5py.h5o.get_info(file["x"].id).addr
-    group = insitu.scan(path)
-    assert group.arrays["objects"].details["reference"] == "object"
-    assert group.arrays["regions"].details["reference"] == "region"
-    assert int.from_bytes(insitu.read(group, "objects")[0].tobytes(), "little") == address
-    assert insitu.read(group, "regions").dtype.kind == "V"
-    assert insitu.read(group, "mixed")["n"].tolist() == [3]
+    group = insitu.scan(path, decode=False)
+    assert group.arrays["objects"].details.reference == "object"
+    assert group.arrays["regions"].details.reference == "region"
+    assert int.from_bytes(insitu.read(group, "objects", decode=False)[0].tobytes(), "little") == address
+    assert insitu.read(group, "regions", decode=False).dtype.kind == "V"
+    assert insitu.read(group, "mixed", decode=False)["n"].tolist() == [3]
 
 
 def test_committed_types_and_several_scales(tmp_path: Path) -> None:
@@ -177,12 +177,12 @@ def test_committed_types_and_several_scales(tmp_path: Path) -> None:
             file[name].make_scale(name)
             file["x"].dims[0].attach_scale(file[name])
         file.create_dataset("texts", data=["a", "bc"], chunks=(1,))
-    group = insitu.scan(path)
+    group = insitu.scan(path, decode=False)
     assert "kind" not in group.arrays
     assert group.arrays["x"].dims == ("second",)
     with h5py.File(path) as file:
         for name in ("x", "first", "texts"):
-            equal(insitu.read(group, name), file[name][...])
+            equal(insitu.read(group, name, decode=False), file[name][...])
 
 
 def _raw(file: h5py.File, name: str, kind: Any, data: bytes) -> None:
@@ -207,7 +207,7 @@ def test_the_byte_order_of_a_vax(tmp_path: Path, libver: str) -> None:
             expected = np.empty(len(data) // (4 if name == "single" else 8))
             dataset = h5py.h5d.open(file.id, name.encode())
             dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, expected, h5py.h5t.NATIVE_DOUBLE)
-            np.testing.assert_array_equal(insitu.read(path, name), expected)
+            np.testing.assert_array_equal(insitu.read(path, name, decode=False), expected)
 
 
 def test_floats_that_only_a_long_double_can_hold(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_floats_that_only_a_long_double_can_hold(tmp_path: Path) -> None:
     with h5py.File(path, "w") as file:
         _raw(file, "x", kind, np.random.default_rng(0).integers(0, 255, 80, "u1").tobytes())
     same(path)
-    assert insitu.scan(path).arrays["x"].dtype == np.longdouble
+    assert insitu.scan(path, decode=False).arrays["x"].dtype == np.longdouble
 
 
 def test_texts_padded_with_blanks_in_attributes_and_of_one_byte(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_texts_padded_with_blanks_in_attributes_and_of_one_byte(tmp_path: Path) 
         attribute = h5py.h5a.create(file["x"].id, b"record", record, h5py.h5s.create_simple((1,)))
         attribute.write(np.array([b"ab   "[:5] + b" "], "V6"), mtype=record)
     same(path)
-    value = insitu.scan(path).arrays["x"].attributes["record"]
+    value = insitu.scan(path, decode=False).arrays["x"].attributes["record"]
     assert (value["text"], value["letter"]) == (b"ab", b"")
 
 
@@ -243,4 +243,4 @@ def test_one_sequence_alone(tmp_path: Path) -> None:
     path = tmp_path / "x.h5"
     with h5py.File(path, "w") as file:
         file.create_dataset("x", (), h5py.vlen_dtype("<f4"))[()] = np.array([1.5, 2.5], "f4")
-    assert insitu.read(path, "x").item().tolist() == [1.5, 2.5]
+    assert insitu.read(path, "x", decode=False).item().tolist() == [1.5, 2.5]

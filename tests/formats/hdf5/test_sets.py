@@ -34,11 +34,11 @@ def _write(path: Path, libver: str, **options: Any) -> None:
 
 
 def _same(url: Any, oracle: Callable[[], h5py.File]) -> None:
-    group = insitu.scan(url)
+    group = insitu.scan(url, decode=False)
     assert group.attributes["title"] == "text"
     with oracle() as file:
         for name, _ in group.all_arrays():
-            np.testing.assert_array_equal(insitu.read(group, name), file[name][...], err_msg=name)
+            np.testing.assert_array_equal(insitu.read(group, name, decode=False), file[name][...], err_msg=name)
         assert len(list(group.all_arrays())) >= 35
 
 
@@ -63,7 +63,7 @@ def test_a_family_of_which_nothing_says_that_it_is_one(tmp_path: Path) -> None:
 
 def test_chunks_lie_in_the_members(tmp_path: Path) -> None:
     _write(tmp_path / "x%d.h5", "earliest", driver="family", memb_size=4096)
-    (tile,) = insitu.scan(tmp_path / "x0.h5").arrays["chunked"].tiles
+    (tile,) = insitu.scan(tmp_path / "x0.h5", decode=False).arrays["chunked"].tiles
     states = [tile.chunks[cell] for cell in np.ndindex(tile.chunks.shape)]
     urls = {Path(state.source.url).name for state in states if isinstance(state, Stored)}
     assert len(urls) > 2
@@ -76,7 +76,7 @@ def test_a_split_set(tmp_path: Path, libver: str) -> None:
     _same(tmp_path / "x-m.h5", lambda: h5py.File(tmp_path / "x", driver="split"))
     with h5py.File(tmp_path / "x", "a", driver="split") as file:
         file["texts"] = ["one", "two"]
-    assert insitu.read(tmp_path / "x-m.h5", "texts").tolist() == ["one", "two"]
+    assert insitu.read(tmp_path / "x-m.h5", "texts", decode=False).tolist() == ["one", "two"]
 
 
 def test_a_set_in_memory() -> None:
@@ -105,7 +105,7 @@ def test_a_link_into_a_set(tmp_path: Path) -> None:
         layout[...] = h5py.VirtualSource("x0.h5", "/chunked", (60, 50))
         file.create_virtual_dataset("virtual", layout)
     for name in ("there", "virtual"):
-        np.testing.assert_array_equal(insitu.read(tmp_path / "link.h5", name), NUMBERS)
+        np.testing.assert_array_equal(insitu.read(tmp_path / "link.h5", name, decode=False), NUMBERS)
 
 
 def test_values_of_varying_length_in_a_family_are_refused_by_name(tmp_path: Path) -> None:
@@ -113,10 +113,10 @@ def test_values_of_varying_length_in_a_family_are_refused_by_name(tmp_path: Path
         file["texts"] = ["one", "two"]
         file["numbers"] = np.arange(500)
     with pytest.raises(UnsupportedError, match=r"h5repart"):
-        insitu.scan(tmp_path / "x0.h5")
+        insitu.scan(tmp_path / "x0.h5", decode=False)
     with pytest.warns(UserWarning, match="texts"):
-        group = insitu.scan(tmp_path / "x0.h5", errors="warn")
-    assert insitu.read(group, "numbers").tolist() == list(range(500))
+        group = insitu.scan(tmp_path / "x0.h5", errors="warn", decode=False)
+    assert insitu.read(group, "numbers", decode=False).tolist() == list(range(500))
 
 
 @pytest.mark.parametrize("driver", ["family", "split"])
@@ -129,14 +129,14 @@ def test_a_missing_member_is_named(tmp_path: Path, driver: str) -> None:
         opened, missing = tmp_path / "x-m.h5", tmp_path / "x-r.h5"
     missing.unlink()
     with pytest.raises(InsituError, match=missing.name):
-        insitu.scan(opened)
+        insitu.scan(opened, decode=False)
 
 
 def test_a_renamed_split_set_is_told_apart(tmp_path: Path) -> None:
     _write(tmp_path / "x", "latest", driver="split")
     shutil.move(tmp_path / "x-m.h5", tmp_path / "other.h5")
     with pytest.raises(UnsupportedError, match=r"%s-m\.h5"):
-        insitu.scan(tmp_path / "other.h5")
+        insitu.scan(tmp_path / "other.h5", decode=False)
 
 
 def test_a_short_member_is_damage(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_short_member_is_damage(tmp_path: Path) -> None:
     path = tmp_path / "x2.h5"
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(FormatError, match=r"x2\.h5"):
-        insitu.scan(tmp_path / "x0.h5")
+        insitu.scan(tmp_path / "x0.h5", decode=False)
 
 
 def test_a_file_of_zeros_in_its_name_is_truncated_all_the_same(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_file_of_zeros_in_its_name_is_truncated_all_the_same(tmp_path: Path) -
     data = (tmp_path / "x0.h5").read_bytes()
     (tmp_path / "x0.h5").write_bytes(data[:-100])
     with pytest.raises(FormatError, match="truncated"):
-        insitu.scan(tmp_path / "x0.h5")
+        insitu.scan(tmp_path / "x0.h5", decode=False)
     (tmp_path / "x1.h5").write_bytes(bytes(50))  # no member of it: what is missing stays missing
     with pytest.raises(InsituError):
-        insitu.scan(tmp_path / "x0.h5")
+        insitu.scan(tmp_path / "x0.h5", decode=False)

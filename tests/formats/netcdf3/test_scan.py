@@ -47,7 +47,7 @@ def _write(path: Path, format: str, records: int, variables: dict[str, tuple[str
 
 
 def _agrees(path: Path) -> insitu.model.VirtualGroup:
-    group = insitu.scan(str(path))
+    group = insitu.scan(str(path), decode=False)
     with netCDF4.Dataset(path) as file:
         file.set_auto_maskandscale(False)
         file.set_auto_chartostring(False)
@@ -56,7 +56,7 @@ def _agrees(path: Path) -> insitu.model.VirtualGroup:
             array = group.arrays[name]
             assert array.dims == variable.dimensions
             assert array.shape == variable.shape
-            np.testing.assert_array_equal(insitu.read(group, name), variable[...])
+            np.testing.assert_array_equal(insitu.read(group, name, decode=False), variable[...])
     return group
 
 
@@ -66,8 +66,8 @@ def test_every_type_fixed_and_record(tmp_path: Path, format: str) -> None:
     variables = {f"fixed_{t}": (t, ("y", "x")) for t in types} | {f"record_{t}": (t, ("time", "x")) for t in types}
     _write(tmp_path / "a.nc", format, 4, variables | {"scalar": ("f8", ()), "time": ("f8", ("time",))})
     group = _agrees(tmp_path / "a.nc")
-    assert group.details["version"] == FORMATS[format]
-    assert group.details["unlimited"] == ["time"]
+    assert group.details.notes["version"] == FORMATS[format]
+    assert group.unlimited == ("time",)
     assert group.attributes == {"title": "a title"}
 
 
@@ -98,7 +98,7 @@ def test_a_sole_record_variable_is_not_padded(tmp_path: Path, dtype: str) -> Non
 
 def test_records_are_cells_by_arithmetic(tmp_path: Path) -> None:
     _write(tmp_path / "a.nc", "NETCDF3_CLASSIC", 6, {"a": ("i2", ("time", "y")), "b": ("f8", ("time", "x"))})
-    array = insitu.scan(str(tmp_path / "a.nc")).arrays["b"]
+    array = insitu.scan(str(tmp_path / "a.nc"), decode=False).arrays["b"]
     cells = [array.tiles[0].chunks[n, 0] for n in range(6)]
     offsets = [cell.offset for cell in cells if isinstance(cell, Stored)]
     assert np.diff(offsets).tolist() == [8 + 40] * 5  # six bytes of `a`, padded to eight, and forty of `b`
@@ -108,9 +108,9 @@ def test_records_are_cells_by_arithmetic(tmp_path: Path) -> None:
 def test_a_slab_costs_its_own_bytes(tmp_path: Path) -> None:
     variables = {"a": ("f4", ("time", "y", "x")), "b": ("f8", ("time", "y", "x")), "c": ("f4", ("y", "x"))}
     _write(tmp_path / "a.nc", "NETCDF3_CLASSIC", 20, variables)
-    group = insitu.scan(str(tmp_path / "a.nc"))
+    group = insitu.scan(str(tmp_path / "a.nc"), decode=False)
     tally = Tally()
-    insitu.read(group, "b", np.s_[3, 1], tally=tally)
+    insitu.read(group, "b", np.s_[3, 1], tally=tally, decode=False)
     assert tally.bytes_fetched == 5 * 8
 
 
@@ -125,7 +125,7 @@ def test_many_small_records_are_read_in_blocks(tmp_path: Path, records: int) -> 
     assert cells == records if records < 1024 else cells < 10
     expected = _values("f4", (records, 5))
     for selection in (np.s_[5], np.s_[::-7, 2:4], np.s_[-3:, ::2], np.s_[1000:1020]):
-        np.testing.assert_array_equal(insitu.read(group, "v", selection), expected[selection])
+        np.testing.assert_array_equal(insitu.read(group, "v", selection, decode=False), expected[selection])
 
 
 def test_a_last_record_without_padding_is_read(tmp_path: Path) -> None:
@@ -133,8 +133,8 @@ def test_a_last_record_without_padding_is_read(tmp_path: Path) -> None:
     for records in (3, 2000):
         _write(path, "NETCDF3_CLASSIC", records, {"a": ("f4", ("time",)), "b": ("i1", ("time",))})
         path.write_bytes(path.read_bytes()[:-3])
-        np.testing.assert_array_equal(insitu.read(str(path), "b"), _values("i1", (records,)))
-        np.testing.assert_array_equal(insitu.read(str(path), "a"), _values("f4", (records,)))
+        np.testing.assert_array_equal(insitu.read(str(path), "b", decode=False), _values("i1", (records,)))
+        np.testing.assert_array_equal(insitu.read(str(path), "a", decode=False), _values("f4", (records,)))
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -145,9 +145,9 @@ def test_a_stream_has_as_many_records_as_there_is_room_for(tmp_path: Path, forma
     width = 8 if format.endswith("DATA") else 4
     data[4 : 4 + width] = b"\xff" * width
     path.write_bytes(data + bytes(5))  # and the beginning of a seventh
-    group = insitu.scan(str(path))
-    assert group.details["dims"]["time"] == 6
-    np.testing.assert_array_equal(insitu.read(group, "b"), _values("i2", (6, 3)))
+    group = insitu.scan(str(path), decode=False)
+    assert group.details.dims["time"] == 6
+    np.testing.assert_array_equal(insitu.read(group, "b", decode=False), _values("i2", (6, 3)))
 
 
 def test_attributes_are_as_netcdf4_shows_them(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_attributes_are_as_netcdf4_shows_them(tmp_path: Path) -> None:
         variable.scale_factor, variable.valid_range = np.float32(0.5), np.array([0.0, 9.0])
         variable.flags = np.array([1, 2**60], "u8")
         file.createVariable("c", "S1", ("x",), fill_value=b"z")
-    group = insitu.scan(str(tmp_path / "a.nc"))
+    group = insitu.scan(str(tmp_path / "a.nc"), decode=False)
     with netCDF4.Dataset(tmp_path / "a.nc") as file:
         for ours, theirs in ((group, file), (group.arrays["v"], file["v"]), (group.arrays["c"], file["c"])):
             assert list(ours.attributes) == theirs.ncattrs()
@@ -201,10 +201,10 @@ def test_files_larger_than_four_gibibytes(tmp_path: Path, version: int) -> None:
         file.write(np.array([1, 2, 3], ">f8").tobytes())
         file.seek(end + 5 * 4000 + 2000)
         file.write(np.arange(1000, dtype=">i2").tobytes())
-    group = insitu.scan(str(path))
+    group = insitu.scan(str(path), decode=False)
     assert group.arrays["b"].nbytes == 8 * big
-    assert insitu.read(group, "b", np.s_[-4:]).tolist() == [0, 1, 2, 3]
-    assert insitu.read(group, "s", np.s_[5, -3:]).tolist() == [997, 998, 999]
+    assert insitu.read(group, "b", np.s_[-4:], decode=False).tolist() == [0, 1, 2, 3]
+    assert insitu.read(group, "s", np.s_[5, -3:], decode=False).tolist() == [997, 998, 999]
     with netCDF4.Dataset(path) as theirs:
         assert theirs["b"][-3:].tolist() == [1, 2, 3]
         assert theirs["s"][5, -3:].tolist() == [997, 998, 999]
@@ -222,10 +222,10 @@ def _many(path: Path, count: int) -> None:
 def test_a_long_header_takes_few_requests(tmp_path: Path) -> None:
     _many(tmp_path / "a.nc", 3000)
     counted = Counted(MemorySource((tmp_path / "a.nc").read_bytes()))
-    group = insitu.scan(counted)
+    group = insitu.scan(counted, decode=False)
     assert len(group.arrays) == 3000
     assert counted.batches <= 4
-    assert insitu.read(str(tmp_path / "a.nc"), "variable_02999").tolist() == [2999] * 4
+    assert insitu.read(str(tmp_path / "a.nc"), "variable_02999", decode=False).tolist() == [2999] * 4
 
 
 def test_only_what_is_asked_for(tmp_path: Path) -> None:
@@ -235,11 +235,11 @@ def test_only_what_is_asked_for(tmp_path: Path) -> None:
         2,
         {"time": ("f8", ("time",)), "v": ("f4", ("time", "x")), "w": ("f4", ())},
     )
-    assert list(insitu.scan(str(tmp_path / "a.nc"), variables=["v"]).arrays) == ["time", "v"]
+    assert list(insitu.scan(str(tmp_path / "a.nc"), variables=["v"], decode=False).arrays) == ["time", "v"]
     with pytest.raises(VariableError, match="time, v, w"):
-        insitu.scan(str(tmp_path / "a.nc"), variables=["z"])
+        insitu.scan(str(tmp_path / "a.nc"), variables=["z"], decode=False)
     with pytest.raises(VariableError, match="no groups"):
-        insitu.scan(str(tmp_path / "a.nc"), group="inner")
+        insitu.scan(str(tmp_path / "a.nc"), group="inner", decode=False)
 
 
 def _sample(tmp_path: Path, format: str) -> bytes:
@@ -255,10 +255,10 @@ def _sample(tmp_path: Path, format: str) -> bytes:
 
 def _all(data: bytes) -> dict[str, Any]:
     source = MemorySource(data)
-    group = insitu.scan(source)
+    group = insitu.scan(source, decode=False)
     if any(array.nbytes > 1 << 20 for array in group.arrays.values()):
         return {}
-    return {name: insitu.read(group, name) for name in group.arrays}
+    return {name: insitu.read(group, name, decode=False) for name in group.arrays}
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -286,11 +286,11 @@ def test_flipped_bytes_do_no_harm(tmp_path: Path, format: str) -> None:
 def test_errors_say_where(tmp_path: Path) -> None:
     data = _sample(tmp_path, "NETCDF3_CLASSIC")
     with pytest.raises(FormatError, match="ends within its header") as caught:
-        insitu.scan(MemorySource(data[:10]))
+        insitu.scan(MemorySource(data[:10]), decode=False)
     assert caught.value.offset == 10
     with pytest.raises(FormatError, match="no room"):
-        insitu.scan(MemorySource(data[:12] + struct.pack(">I", 2**31) + data[16:]))
+        insitu.scan(MemorySource(data[:12] + struct.pack(">I", 2**31) + data[16:]), decode=False)
     with pytest.warns(insitu.formats.InsituWarning, match="before the variable does"):
-        group = insitu.scan(MemorySource(data[:-40]), errors="warn")
+        group = insitu.scan(MemorySource(data[:-40]), errors="warn", decode=False)
     assert {"w"} <= group.arrays.keys()
     assert group.problems.keys() | group.arrays.keys() == {"time", "v", "w", "c"}

@@ -54,10 +54,10 @@ def test_large_numbers_cost_nothing(case: str) -> None:
     tracemalloc.start()
     try:
         source = MemorySource(data)
-        group = insitu.scan(source)
+        group = insitu.scan(source, decode=False)
         for path, array in group.all_arrays():
             if array.nbytes <= 1 << 20:
-                insitu.read(group, path)
+                insitu.read(group, path, decode=False)
     except InsituError:
         pass
     finally:
@@ -80,7 +80,7 @@ def test_many_directories_are_followed_once() -> None:
         data += struct.pack("<Q", link)
     data += bytes(64) + struct.pack(f"<{count}Q", *places)
     source = MemorySource(bytes(data))
-    assert insitu.scan(source).arrays["band_data"].shape == (count, 1, 8, 8)
+    assert insitu.scan(source, decode=False).arrays["band_data"].shape == (count, 1, 8, 8)
 
 
 @pytest.mark.parametrize("text", ["images=999999999", "images=65536", "images=0", "images=-1"])
@@ -89,7 +89,7 @@ def test_a_stack_that_is_not_there_is_one_image(text: str) -> None:
     data = bytearray(_big(*IMAGE, (273, 16, 1, 240), (279, 16, 1, 64), (270, 2, len(said), 310), room=0))
     data = data.ljust(310, b"\1") + said
     source = MemorySource(bytes(data))
-    found: Any = insitu.read(insitu.scan(source), "band_data")
+    found: Any = insitu.read(insitu.scan(source, decode=False), "band_data", decode=False)
     np.testing.assert_array_equal(found, np.ones((1, 8, 8)))
 
 
@@ -98,7 +98,7 @@ def test_entities_are_not_expanded() -> None:
     data = _big(*IMAGE, (273, 16, 1, 240), (279, 16, 1, 64), (42112, 2, len(bomb), 310), room=0).ljust(310, b"\1")
     source = MemorySource(data + bomb)
     with pytest.warns(InsituWarning, match="document type"):
-        assert "x" not in insitu.scan(source).arrays["band_data"].attributes
+        assert "x" not in insitu.scan(source, decode=False).arrays["band_data"].attributes
 
 
 def test_metadata_that_cannot_be_read_are_told() -> None:
@@ -106,7 +106,7 @@ def test_metadata_that_cannot_be_read_are_told() -> None:
 
     def attributes(text: bytes) -> Any:
         data = _big(*IMAGE, (273, 16, 1, 240), (279, 16, 1, 64), (42112, 2, len(text), 310), room=0).ljust(310, b"\1")
-        return insitu.scan(MemorySource(data + text)).arrays["band_data"].attributes
+        return insitu.scan(MemorySource(data + text), decode=False).arrays["band_data"].attributes
 
     with pytest.warns(InsituWarning, match=r"GDAL's metadata.*cannot be read"):
         attributes(b'<GDALMetadata><Item name="x">1\0')
@@ -116,4 +116,4 @@ def test_metadata_that_cannot_be_read_are_told() -> None:
 def test_a_header_of_nothing() -> None:
     for data in (b"II", b"II*\0", b"II+\0\x08\0\0\0", b"MM\0*\0\0\0\0", b"II*\0\xff\xff\xff\xff"):
         with pytest.raises(FormatError):
-            insitu.scan(MemorySource(data), format="tiff")
+            insitu.scan(MemorySource(data), format="tiff", decode=False)

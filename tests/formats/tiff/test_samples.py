@@ -60,7 +60,7 @@ def _rasterio(data: bytes) -> np.ndarray[Any, Any]:
 
 def _ours(data: bytes) -> np.ndarray[Any, Any]:
     source = MemorySource(data)
-    return insitu.read(insitu.scan(source), "band_data")
+    return insitu.read(insitu.scan(source, decode=False), "band_data", decode=False)
 
 
 def _noise(*shape: int) -> np.ndarray[Any, Any]:
@@ -116,23 +116,23 @@ def test_colours_become_red_green_and_blue(tmp_path: Path, photometric: str, com
     how: dict[str, Any] = {"tile": tile} if tile else {"rowsperstrip": 16}
     tifffile.imwrite(tmp_path / "a.tif", values, photometric=photometric, compression=compression, **how)
     with rasterio.open(tmp_path / "a.tif") as file:
-        np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data"), file.read())
+        np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data", decode=False), file.read())
 
 
 def test_colours_stored_band_by_band_or_in_16_bits_are_shown_as_stored(tmp_path: Path) -> None:
     values = _noise(4, 20, 30)
     tifffile.imwrite(tmp_path / "a.tif", values, photometric="separated", planarconfig="separate")
-    np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data"), values)
+    np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data", decode=False), values)
     wide = np.moveaxis(values, 0, -1).astype("u2") * 200
     tifffile.imwrite(tmp_path / "b.tif", wide, photometric="separated")
-    np.testing.assert_array_equal(insitu.read(tmp_path / "b.tif", "band_data"), np.moveaxis(wide, -1, 0))
+    np.testing.assert_array_equal(insitu.read(tmp_path / "b.tif", "band_data", decode=False), np.moveaxis(wide, -1, 0))
 
 
 def test_inks_in_jpeg(tmp_path: Path) -> None:
     values = np.full((32, 48, 4), (10, 60, 90, 30), "u1")
     tifffile.imwrite(tmp_path / "a.tif", values, photometric="separated", compression="jpeg")
     with rasterio.open(tmp_path / "a.tif") as file:
-        np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data"), file.read())
+        np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data", decode=False), file.read())
 
 
 def test_old_style_jpeg_that_is_a_file_of_its_own(tmp_path: Path) -> None:
@@ -141,7 +141,8 @@ def test_old_style_jpeg_that_is_a_file_of_its_own(tmp_path: Path) -> None:
     tags = {256: 24, 257: 16, 258: ("H", [8] * 3), 259: 6, 262: 6, 277: 3, 278: 16, 513: ("I", [8]), 530: ("H", [2, 1])}
     (tmp_path / "a.tif").write_bytes(_tiff(tags, [strip]))
     np.testing.assert_array_equal(
-        insitu.read(tmp_path / "a.tif", "band_data"), np.moveaxis(tifffile.imread(tmp_path / "a.tif"), -1, 0)
+        insitu.read(tmp_path / "a.tif", "band_data", decode=False),
+        np.moveaxis(tifffile.imread(tmp_path / "a.tif"), -1, 0),
     )
     with pytest.raises(UnsupportedError, match="old-style JPEG"):
         _ours(_tiff({**tags, 513: ("I", [10])}, [strip]))

@@ -56,11 +56,11 @@ LAYOUTS = {
 def test_layouts_and_compressions(tmp_path: Path, layout: str, interleave: str, compress: str) -> None:
     values = _pixels(3, 75, 101, "int16" if compress != "lerc" else "float32")
     _write(tmp_path / "a.tif", values, **LAYOUTS[layout], interleave=interleave, compress=compress)
-    group = insitu.scan(tmp_path / "a.tif")
+    group = insitu.scan(tmp_path / "a.tif", decode=False)
     assert group.arrays["band_data"].dims == ("band", "y", "x")
-    np.testing.assert_array_equal(insitu.read(group, "band_data"), values)
+    np.testing.assert_array_equal(insitu.read(group, "band_data", decode=False), values)
     for selection in (np.s_[1], np.s_[:, 20:41:3, ::-7], np.s_[2, -1, 3:9], np.s_[::-1, [5, 70, 6], 50]):
-        np.testing.assert_array_equal(insitu.read(group, "band_data", selection), values[selection])
+        np.testing.assert_array_equal(insitu.read(group, "band_data", selection, decode=False), values[selection])
 
 
 @pytest.mark.parametrize("endianness", ["little", "big"])
@@ -81,9 +81,9 @@ def test_types_and_predictors(tmp_path: Path, dtype: str, predictor: int, endian
     _write(tmp_path / "a.tif", values, compress="deflate", predictor=predictor, **how)
     if (dtype, predictor, endianness) == ("complex64", 2, "big"):
         with pytest.raises(UnsupportedError, match="predictor 2"):
-            insitu.read(tmp_path / "a.tif", "band_data")
+            insitu.read(tmp_path / "a.tif", "band_data", decode=False)
         return
-    found = insitu.read(tmp_path / "a.tif", "band_data")
+    found = insitu.read(tmp_path / "a.tif", "band_data", decode=False)
     assert found.dtype.newbyteorder("=") == values.dtype
     np.testing.assert_array_equal(found, values)
 
@@ -94,7 +94,7 @@ def test_odd_numbers_of_bits(tmp_path: Path, nbits: int, compress: str) -> None:
     dtype = "uint8" if nbits < 8 else "uint16" if nbits < 16 else "uint32"
     values = np.random.default_rng(0).integers(0, 2**nbits, (2, 21, 35)).astype(dtype)
     _write(tmp_path / "a.tif", values, nbits=nbits, compress=compress, blockysize=8)
-    np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data"), values)
+    np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data", decode=False), values)
 
 
 @pytest.mark.parametrize("compress", ["jpeg", "webp"])
@@ -102,7 +102,7 @@ def test_lossy_images_are_as_gdal_decodes_them(tmp_path: Path, compress: str) ->
     values = _pixels(3, 64, 96, "uint8")
     _write(tmp_path / "a.tif", values, tiled=True, blockxsize=32, blockysize=32, compress=compress, interleave="pixel")
     with rasterio.open(tmp_path / "a.tif") as file:
-        np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data"), file.read())
+        np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data", decode=False), file.read())
 
 
 @pytest.mark.parametrize("dtype", ["int16", "uint32", "float32", "float64"])
@@ -111,7 +111,7 @@ def test_lerc_in_big_endian_files(tmp_path: Path, dtype: str, compress: str) -> 
     """GDAL swaps the bytes before it encodes them."""
     values = _pixels(2, 33, 47, dtype)
     _write(tmp_path / "a.tif", values, compress=compress, endianness="big", tiled=True, blockxsize=16, blockysize=16)
-    np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data"), values)
+    np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data", decode=False), values)
 
 
 @pytest.mark.parametrize("photometric", ["minisblack", "miniswhite", "rgb"])
@@ -120,7 +120,7 @@ def test_three_bands_in_jpeg_that_are_no_colours(tmp_path: Path, photometric: st
     values = _pixels(3, 40, 50, dtype)
     _write(tmp_path / "a.tif", values, compress="jpeg", interleave="pixel", photometric=photometric)
     with rasterio.open(tmp_path / "a.tif") as file:
-        np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data"), file.read())
+        np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data", decode=False), file.read())
 
 
 DTYPES = ("uint8", "int16", "float32")
@@ -134,10 +134,10 @@ def test_files_that_are_alike_are_not_taken_for_each_other(tmp_path: Path) -> No
         nodata = {"nodata": number} if number % 4 == 3 else {}
         path = tmp_path / f"{number}.tif"
         _write(path, values.astype(DTYPES[number % 3]), compress="deflate", blockysize=8, **where, **nodata)
-        group = insitu.scan(path)
+        group = insitu.scan(path, decode=False)
         with rasterio.open(path) as file:
-            np.testing.assert_array_equal(insitu.read(group, "band_data"), file.read())
-            assert insitu.read(group, "x")[0] == 3e5 + number + 5
+            np.testing.assert_array_equal(insitu.read(group, "band_data", decode=False), file.read())
+            assert insitu.read(group, "x", decode=False)[0] == 3e5 + number + 5
             assert f'"{32633 + number % 2}"' in group.arrays["spatial_ref"].attributes["crs_wkt"]
             assert group.arrays["band_data"].attributes.get("_FillValue") == file.nodata
 
@@ -146,16 +146,18 @@ def test_files_that_are_alike_are_not_taken_for_each_other(tmp_path: Path) -> No
 def test_both_offset_sizes(tmp_path: Path, bigtiff: str) -> None:
     values = _pixels(1, 300, 40, "uint8")
     _write(tmp_path / "a.tif", values, bigtiff=bigtiff, blockysize=1, compress="deflate")
-    np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data"), values)
+    np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data", decode=False), values)
 
 
 def test_uncompressed_strips_in_a_row_are_one_cell(tmp_path: Path) -> None:
     values = _pixels(1, 200, 150, "uint16")
     _write(tmp_path / "a.tif", values, blockysize=1)
-    group = insitu.scan(tmp_path / "a.tif")
+    group = insitu.scan(tmp_path / "a.tif", decode=False)
     assert group.arrays["band_data"].tiles[0].chunks.shape == (1, 1, 1)
     tally = Tally()
-    np.testing.assert_array_equal(insitu.read(group, "band_data", np.s_[0, 7, 20:30], tally=tally), values[0, 7, 20:30])
+    np.testing.assert_array_equal(
+        insitu.read(group, "band_data", np.s_[0, 7, 20:30], tally=tally, decode=False), values[0, 7, 20:30]
+    )
     assert tally.bytes_fetched == 20
 
 
@@ -165,12 +167,12 @@ def test_sparse_tiles_hold_nodata(tmp_path: Path) -> None:
         tmp_path / "a.tif", "w", driver="GTiff", count=1, height=64, width=64, dtype="int16", **how, **PLACE
     ) as file:
         file.write(np.ones((16, 16), "int16"), 1, window=rasterio.windows.Window(16, 32, 16, 16))
-    group = insitu.scan(tmp_path / "a.tif")
+    group = insitu.scan(tmp_path / "a.tif", decode=False)
     array = group.arrays["band_data"]
     assert isinstance(array.tiles[0].chunks[0, 0, 0], Unwritten)
     assert array.attributes["_FillValue"] == -7
     with rasterio.open(tmp_path / "a.tif") as file:
-        np.testing.assert_array_equal(insitu.read(group, "band_data"), file.read())
+        np.testing.assert_array_equal(insitu.read(group, "band_data", decode=False), file.read())
 
 
 def _cog(path: Path, **options: Any) -> np.ndarray[Any, Any]:
@@ -188,27 +190,27 @@ def _cog(path: Path, **options: Any) -> np.ndarray[Any, Any]:
 
 def test_overviews_are_groups(tmp_path: Path) -> None:
     values = _cog(tmp_path / "a.tif")
-    group = insitu.scan(tmp_path / "a.tif")
-    np.testing.assert_array_equal(insitu.read(group, "band_data"), values)
+    group = insitu.scan(tmp_path / "a.tif", decode=False)
+    np.testing.assert_array_equal(insitu.read(group, "band_data", decode=False), values)
     with rasterio.open(tmp_path / "a.tif") as file:
         levels = len(file.overviews(1))
     assert list(group.groups) == [f"overview_{level}" for level in range(levels)]
     assert levels > 1
     for level in range(levels):
         with rasterio.open(tmp_path / "a.tif", overview_level=level) as file:
-            np.testing.assert_array_equal(insitu.read(group, f"overview_{level}/band_data"), file.read())
-            x = insitu.read(group, f"overview_{level}/x")
+            np.testing.assert_array_equal(insitu.read(group, f"overview_{level}/band_data", decode=False), file.read())
+            x = insitu.read(group, f"overview_{level}/x", decode=False)
             assert x[0] == pytest.approx(file.transform.c + file.transform.a / 2)
             assert x[1] - x[0] == pytest.approx(file.transform.a)
-    assert list(insitu.scan(tmp_path / "a.tif", group="overview_0").arrays) == list(group.arrays)
+    assert list(insitu.scan(tmp_path / "a.tif", group="overview_0", decode=False).arrays) == list(group.arrays)
     with pytest.raises(VariableError, match="overview_0"):
-        insitu.scan(tmp_path / "a.tif", group="overview_9")
+        insitu.scan(tmp_path / "a.tif", group="overview_9", decode=False)
 
 
 def test_a_cog_is_scanned_in_one_request(tmp_path: Path) -> None:
     _cog(tmp_path / "a.tif")
     counted = Counted(MemorySource((tmp_path / "a.tif").read_bytes()))
-    insitu.scan(counted)
+    insitu.scan(counted, decode=False)
     assert counted.batches == 1
 
 
@@ -219,7 +221,7 @@ def test_directories_at_the_end_take_few_requests(tmp_path: Path) -> None:
     with rasterio.open(tmp_path / "a.tif", "r+") as file:
         file.build_overviews([2, 4], Resampling.nearest)
     counted = Counted(MemorySource((tmp_path / "a.tif").read_bytes()))
-    group = insitu.scan(counted)
+    group = insitu.scan(counted, decode=False)
     assert len(group.groups) == 2
     assert counted.batches <= 5
     assert counted.bytes < 300_000
@@ -237,19 +239,19 @@ def test_masks_lie_beside_their_image(tmp_path: Path) -> None:
     ):
         file.write(values)
         file.write_mask(mask)
-    group = insitu.scan(tmp_path / "a.tif")
+    group = insitu.scan(tmp_path / "a.tif", decode=False)
     assert group.arrays["mask"].dims == ("y", "x")
-    np.testing.assert_array_equal(insitu.read(group, "mask") > 0, mask)
+    np.testing.assert_array_equal(insitu.read(group, "mask", decode=False) > 0, mask)
 
 
 def test_pages_of_one_kind_are_stacked(tmp_path: Path) -> None:
     stack = np.random.default_rng(0).integers(0, 1000, (5, 30, 40)).astype("uint16")
     tifffile.imwrite(tmp_path / "a.tif", stack, photometric="minisblack", compression="zlib", metadata=None)
-    group = insitu.scan(tmp_path / "a.tif")
+    group = insitu.scan(tmp_path / "a.tif", decode=False)
     assert group.arrays["band_data"].dims == ("page", "band", "y", "x")
     assert not group.groups
-    np.testing.assert_array_equal(insitu.read(group, "band_data")[:, 0], stack)
-    np.testing.assert_array_equal(insitu.read(group, "band_data", np.s_[3, 0, ::2]), stack[3, ::2])
+    np.testing.assert_array_equal(insitu.read(group, "band_data", decode=False)[:, 0], stack)
+    np.testing.assert_array_equal(insitu.read(group, "band_data", np.s_[3, 0, ::2], decode=False), stack[3, ::2])
 
 
 @pytest.mark.parametrize(
@@ -259,7 +261,7 @@ def test_stacks_of_microscopes(tmp_path: Path, how: dict[str, Any]) -> None:
     """Of some, only the first image has a directory."""
     stack = np.random.default_rng(0).integers(0, 1000, (5, 30, 40)).astype("uint16")
     tifffile.imwrite(tmp_path / "a.tif", stack, photometric="minisblack", **how)
-    np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data")[:, 0], stack)
+    np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data", decode=False)[:, 0], stack)
 
 
 def test_pages_with_overviews_are_stacked_level_by_level(tmp_path: Path) -> None:
@@ -268,10 +270,10 @@ def test_pages_with_overviews_are_stacked_level_by_level(tmp_path: Path) -> None
         file.write(stack, subifds=2, tile=(16, 16), photometric="minisblack")
         for step in (2, 4):
             file.write(stack[:, ::step, ::step], subfiletype=1, tile=(16, 16), photometric="minisblack")
-    group = insitu.scan(tmp_path / "a.tif")
+    group = insitu.scan(tmp_path / "a.tif", decode=False)
     assert list(group.groups) == ["overview_0", "overview_1"]
     for path, step in (("band_data", 1), ("overview_0/band_data", 2), ("overview_1/band_data", 4)):
-        np.testing.assert_array_equal(insitu.read(group, path)[:, 0], stack[:, ::step, ::step])
+        np.testing.assert_array_equal(insitu.read(group, path, decode=False)[:, 0], stack[:, ::step, ::step])
 
 
 def test_volumes_are_refused_by_name(tmp_path: Path) -> None:
@@ -279,7 +281,7 @@ def test_volumes_are_refused_by_name(tmp_path: Path) -> None:
         tmp_path / "a.tif", np.zeros((4, 32, 32), "u1"), volumetric=True, tile=(2, 16, 16), photometric="minisblack"
     )
     with pytest.raises(UnsupportedError, match="a volume of 4 slices"):
-        insitu.scan(tmp_path / "a.tif")
+        insitu.scan(tmp_path / "a.tif", decode=False)
 
 
 def test_pages_that_differ_are_groups(tmp_path: Path) -> None:
@@ -287,10 +289,10 @@ def test_pages_that_differ_are_groups(tmp_path: Path) -> None:
     with tifffile.TiffWriter(tmp_path / "a.tif") as file:
         for page in pages:
             file.write(page, photometric="minisblack", metadata=None)
-    group = insitu.scan(tmp_path / "a.tif")
+    group = insitu.scan(tmp_path / "a.tif", decode=False)
     assert list(group.groups) == ["page_1", "page_2"]
     for path, page in zip(("band_data", "page_1/band_data", "page_2/band_data"), pages, strict=True):
-        np.testing.assert_array_equal(insitu.read(group, path)[0], page)
+        np.testing.assert_array_equal(insitu.read(group, path, decode=False)[0], page)
 
 
 def test_one_page_that_cannot_be_read_leaves_the_others(tmp_path: Path) -> None:
@@ -300,12 +302,12 @@ def test_one_page_that_cannot_be_read_leaves_the_others(tmp_path: Path) -> None:
     with tifffile.TiffFile(tmp_path / "a.tif", mode="r+b") as file:
         file.pages[1].tags["Compression"].overwrite(34661)
     with pytest.raises(UnsupportedError, match="JBIG"):
-        insitu.scan(tmp_path / "a.tif")
+        insitu.scan(tmp_path / "a.tif", decode=False)
     with pytest.warns(insitu.formats.InsituWarning, match="JBIG"):
-        group = insitu.scan(tmp_path / "a.tif", errors="warn")
-    assert insitu.read(group, "band_data").sum() == 16
+        group = insitu.scan(tmp_path / "a.tif", errors="warn", decode=False)
+    assert insitu.read(group, "band_data", decode=False).sum() == 16
     assert "page_1/band_data" in group.problems
-    assert insitu.read(tmp_path / "a.tif", "band_data").sum() == 16  # nobody asked for the other
+    assert insitu.read(tmp_path / "a.tif", "band_data", decode=False).sum() == 16  # nobody asked for the other
 
 
 @pytest.mark.parametrize("point", [False, True])
@@ -318,10 +320,10 @@ def test_coordinates_and_attributes_are_as_rioxarray_shows_them(tmp_path: Path, 
         file.descriptions = ("first", "second")
         file.update_tags(AREA_OR_POINT="Point" if point else "Area", PRODUCT="made up", NUMBER="12")
         file.update_tags(1, STATISTICS_MEAN="3.5")
-    group = insitu.scan(tmp_path / "a.tif")
+    group = insitu.scan(tmp_path / "a.tif", decode=False)
     with xarray.open_dataset(tmp_path / "a.tif", engine="rasterio", mask_and_scale=False) as theirs:
         for name in ("band", "x", "y"):
-            np.testing.assert_array_equal(insitu.read(group, name), theirs[name].values)
+            np.testing.assert_array_equal(insitu.read(group, name, decode=False), theirs[name].values)
         ours = dict(group.arrays["band_data"].attributes)
         assert ours.pop("grid_mapping") == ours.pop("coordinates") == "spatial_ref"
         expected = dict(theirs["band_data"].attrs)
@@ -355,7 +357,7 @@ def test_control_points_are_as_rioxarray_shows_them(tmp_path: Path) -> None:
     profile = {"driver": "GTiff", "count": 1, "height": 4, "width": 5, "dtype": "uint8"}
     with rasterio.open(tmp_path / "a.tif", "w", gcps=points, crs="EPSG:4326", **profile) as file:
         file.write(_pixels(1, 4, 5, "uint8"))
-    group = insitu.scan(tmp_path / "a.tif")
+    group = insitu.scan(tmp_path / "a.tif", decode=False)
     assert "x" not in group.arrays
     with xarray.open_dataset(tmp_path / "a.tif", engine="rasterio") as theirs:
         assert dict(group.arrays["spatial_ref"].attributes) == theirs.spatial_ref.attrs
@@ -364,7 +366,7 @@ def test_control_points_are_as_rioxarray_shows_them(tmp_path: Path) -> None:
 def test_a_turned_image_has_its_transformation_only(tmp_path: Path) -> None:
     turned = Affine(10, 3, 3e5, 2, -20, 5e6)
     _write(tmp_path / "a.tif", _pixels(1, 4, 5, "uint8"), transform=turned)
-    group = insitu.scan(tmp_path / "a.tif")
+    group = insitu.scan(tmp_path / "a.tif", decode=False)
     assert {"x", "y"}.isdisjoint(group.arrays)
     numbers = [float(part) for part in group.arrays["spatial_ref"].attributes["GeoTransform"].split()]
     assert Affine.from_gdal(*numbers) == turned
@@ -377,9 +379,9 @@ def test_a_table_of_colours_is_kept_beside_the_indices(tmp_path: Path) -> None:
     with rasterio.open(tmp_path / "a.tif", "w", photometric="palette", **profile) as file:
         file.write(values)
         file.write_colormap(1, table)
-    array = insitu.scan(tmp_path / "a.tif").arrays["band_data"]
-    assert array.details["colormap"] == [colour[:3] for colour in table.values()]
-    np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data"), values)
+    array = insitu.scan(tmp_path / "a.tif", decode=False).arrays["band_data"]
+    assert array.details.notes["colormap"] == [colour[:3] for colour in table.values()]
+    np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data", decode=False), values)
 
 
 def test_without_pyproj_the_number_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -394,7 +396,7 @@ def test_without_pyproj_the_number_is_given(tmp_path: Path, monkeypatch: pytest.
     crs._attributes.cache_clear()
     scan._ABOUT.clear()
     try:
-        attributes = insitu.scan(tmp_path / "a.tif").arrays["spatial_ref"].attributes
+        attributes = insitu.scan(tmp_path / "a.tif", decode=False).arrays["spatial_ref"].attributes
     finally:
         crs._attributes.cache_clear()
         scan._ABOUT.clear()
@@ -417,8 +419,10 @@ def _sample(tmp_path: Path) -> bytes:
 
 def _all(data: bytes) -> dict[str, Any]:
     source = MemorySource(data)  # found again by its URL while it lives
-    group = insitu.scan(source)
-    return {name: insitu.read(group, name) for name, array in group.all_arrays() if array.nbytes <= 1 << 20}
+    group = insitu.scan(source, decode=False)
+    return {
+        name: insitu.read(group, name, decode=False) for name, array in group.all_arrays() if array.nbytes <= 1 << 20
+    }
 
 
 def test_a_file_that_was_cut_off_is_refused_or_right(tmp_path: Path) -> None:
@@ -449,9 +453,9 @@ def test_flipped_bytes_do_no_harm(tmp_path: Path) -> None:
 def test_errors_say_where() -> None:
     entry = struct.pack("<HHII", 256, 3, 1, 1)
     with pytest.raises(FormatError, match="bites its tail"):
-        insitu.scan(MemorySource(b"II*\0" + struct.pack("<IH", 8, 1) + entry + struct.pack("<I", 8)))
+        insitu.scan(MemorySource(b"II*\0" + struct.pack("<IH", 8, 1) + entry + struct.pack("<I", 8)), decode=False)
     with pytest.raises(FormatError, match="before its directory") as caught:
-        insitu.scan(MemorySource(b"II*\0" + struct.pack("<I", 999)))
+        insitu.scan(MemorySource(b"II*\0" + struct.pack("<I", 999)), decode=False)
     assert caught.value.offset == 999
     with pytest.raises(FormatError, match="does not fit"):
-        insitu.scan(MemorySource(b"II*\0" + struct.pack("<IH", 8, 60000)))
+        insitu.scan(MemorySource(b"II*\0" + struct.pack("<IH", 8, 60000)), decode=False)

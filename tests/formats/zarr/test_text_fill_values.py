@@ -36,7 +36,7 @@ def assert_same_as_zarr(path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # types without a specification
         theirs = np.asarray(zarr.open_array(path / "v", mode="r")[:]).tolist()
-    ours = insitu.read(path, "v").tolist()
+    ours = insitu.read(path, "v", decode=False).tolist()
     assert ours == theirs
     assert [type(value) for value in ours] == [type(value) for value in theirs]
 

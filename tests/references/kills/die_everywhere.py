@@ -24,7 +24,8 @@ import h5py
 import numpy as np
 
 import insitu
-from insitu.references import append, directory_swap, open_references, save
+from insitu.maintenance import append_tree as append
+from insitu.references import directory_swap, open_references, save
 
 MOST = 400
 """Calls; a writer of these small stores that needs more has changed its nature."""

@@ -126,12 +126,10 @@ class Inside(_Wrapped):
 
 def moved(tree: VirtualGroup, offset: int, own: str) -> VirtualGroup:
     """What was found in a member, with offsets in the archive, whose URL is `own`."""
-    return VirtualGroup(
-        {name: _array(array, offset, own) for name, array in tree.arrays.items()},
-        {name: moved(group, offset, own) for name, group in tree.groups.items()},
-        tree.attributes,
-        tree.details,
-        tree.problems,
+    return replace(
+        tree,
+        arrays={name: _array(array, offset, own) for name, array in tree.arrays.items()},
+        groups={name: moved(group, offset, own) for name, group in tree.groups.items()},
     )
 
 

@@ -17,7 +17,7 @@ from insitu.formats.archives.zipped import located
 from insitu.formats.choosing import below, picked
 from insitu.formats.hdf5.window import Window
 from insitu.formats.problems import Problems
-from insitu.model import VirtualGroup
+from insitu.model import GroupDetails, VirtualGroup
 from insitu.sources.protocol import ByteSource
 
 __all__ = ["scan_inside", "scan_tar", "scan_zip"]
@@ -244,4 +244,4 @@ def _nested(found: dict[str, VirtualGroup], kind: str, problems: Problems) -> Vi
     groups = {name: _nested(parts, kind, Problems()) for name, parts in tops.items()}
     for name, tree in whole.items():
         groups[name] = tree
-    return VirtualGroup({}, groups, {}, {"format": kind}, problems.found)
+    return VirtualGroup({}, groups, {}, GroupDetails(kind), problems.found)

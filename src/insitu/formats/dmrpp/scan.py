@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any, NoReturn
 from xml.etree import ElementTree
 
@@ -29,11 +30,13 @@ from insitu.formats.hdf5.window import Window
 from insitu.formats.problems import Problems
 from insitu.model import (
     UNWRITTEN,
+    ArrayDetails,
     Axis,
     ChunkTable,
     Codec,
     Columns,
     Encoding,
+    GroupDetails,
     Source,
     Tile,
     VirtualArray,
@@ -85,7 +88,7 @@ def scan_dmrpp(
     for path, problem in document.failed.items():
         if path.startswith(prefix) and (asked is None or path.removeprefix(prefix) in asked):
             problems.leave_out(path, problem.located(url=window.url))
-    tree = VirtualGroup(tree.arrays, tree.groups, tree.attributes, tree.details, problems.found)
+    tree = replace(tree, problems=problems.found)
     return picked(below(tree, group, url=window.url), variables, url=window.url)
 
 
@@ -177,15 +180,12 @@ class _Document:
                     arrays[name] = self._array(child)
                 except InsituError as problem:
                     self.failed[f"{path}{name}"] = problem
-        details: dict[str, Any] = {"format": "dmrpp"}
         own = {
             name.rpartition("/")[2]: size
             for name, size in self.dims.items()
             if name.rpartition("/")[0] == f"/{path}".rstrip("/")
         }
-        if own:
-            details["dims"] = own
-        return VirtualGroup(arrays, groups, attributes_of(element), details)
+        return VirtualGroup(arrays, groups, attributes_of(element), GroupDetails("dmrpp", own))
 
     def _array(self, element: Any) -> VirtualArray:
         dims, shape = self._shape(element)
@@ -209,7 +209,7 @@ class _Document:
             axes, table = self._stored(chunks, shape, encoding)
         return VirtualArray.of(
             Tile(axes, (encoding,), table), dims=dims, attributes=attributes_of(element), fill_value=encoding.fill_value(),
-            details={"chunks": None if chunks is None else chunks.sizes},
+            details=ArrayDetails(None if chunks is None or chunks.sizes is None else tuple(chunks.sizes), True),
         )  # fmt: skip
 
     def _chunks(self, element: Any) -> Chunks | None:

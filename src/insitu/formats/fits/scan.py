@@ -21,7 +21,7 @@ from insitu.formats.fits.tables import table_of
 from insitu.formats.fits.wcs import Scale, scale_of
 from insitu.formats.hdf5.window import Window
 from insitu.formats.problems import Problems
-from insitu.model import Axis, Columns, Encoding, Source, Tile, VirtualArray, VirtualGroup
+from insitu.model import Axis, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
 
 __all__ = ["scan_fits"]
 
@@ -63,7 +63,7 @@ def scan_fits(
     for path, problem in scanner.failed.items():
         if path.startswith(prefix) and (asked is None or path.removeprefix(prefix) in asked):
             problems.leave_out(path, problem)
-    details = {"format": "fits", "units": [unit.name for unit in units]}
+    details = GroupDetails("fits", notes={"units": [unit.name for unit in units]})
     attributes = described(units[0]) if not units[0].axes else {}
     tree = VirtualGroup(scanner.arrays, scanner.groups, attributes, details, problems.found)
     return picked(below(tree, group, url=window.url), variables, url=window.url)

@@ -17,7 +17,7 @@ from insitu.formats.fits.columns import Column, spelled
 from insitu.formats.fits.header import Unit
 from insitu.formats.fits.images import described
 from insitu.formats.fits.values import numbers_of
-from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualArray, VirtualGroup
+from insitu.model import Axis, Codec, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
 
 __all__ = ["table_of"]
 
@@ -45,7 +45,7 @@ def table_of(unit: Unit, source: Source, size: int) -> VirtualGroup:
         else:
             arrays[column.name] = _array(column, width, rows, unit.data, source)
     attributes = {name: value for name, value in described(unit).items() if not COLUMN.fullmatch(name)}
-    return VirtualGroup(arrays, {}, attributes, {"format": "fits", "unread_columns": problems}, problems)
+    return VirtualGroup(arrays, {}, attributes, GroupDetails("fits", notes={"unread_columns": problems}), problems)
 
 
 def _columns(unit: Unit, width: int) -> list[Column]:

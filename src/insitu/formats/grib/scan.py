@@ -26,7 +26,7 @@ from insitu.formats.hdf5.neighbours import Neighbours
 from insitu.formats.hdf5.walk import run
 from insitu.formats.hdf5.window import Window
 from insitu.formats.problems import Problems
-from insitu.model import Axis, Columns, Encoding, Source, Tile, VirtualArray, VirtualGroup
+from insitu.model import Axis, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
 
 __all__ = ["Broken", "Tree", "is_grib", "scan_grib", "tree_of"]
 
@@ -149,7 +149,7 @@ def tree_of(found: Tree, source: Source, problems: Problems) -> VirtualGroup:
         raise FormatError(
             "the file holds no message that can be read", url=source.url, offset=0, structure="GRIB message"
         )
-    details: dict[str, Any] = {"format": "grib", "messages": found.messages, "fields": len(table.fields)}
+    details = GroupDetails("grib", notes={"messages": found.messages, "fields": len(table.fields)})
     arrays: Mapping[str, VirtualArray] = {}
     groups: dict[str, VirtualGroup] = {}
     attributes: Mapping[str, Any] = {}
@@ -208,7 +208,7 @@ def _dataset(
     attributes = {**told, "Conventions": "CF-1.7"}
     if "GRIB_centreDescription" in told:
         attributes["institution"] = told["GRIB_centreDescription"]
-    return VirtualGroup(arrays, {}, attributes, {"format": "grib"})
+    return VirtualGroup(arrays, {}, attributes, GroupDetails("grib"))
 
 
 @lru_cache(maxsize=1024)

@@ -18,13 +18,8 @@ PARTS_LIMIT = 64
 _GEOLOCATION = re.compile(r'GeoFieldName\s*=\s*"([^"]*)"')
 
 
-def structures(attributes: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """What the text of a file tells: `grids` by name, and which of these fields are `coordinates`."""
+def structures(attributes: Mapping[str, Any], names: Collection[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the grids that the text of a file describes, by name, and which of these fields are coordinates."""
     texts = [attributes.get(f"StructMetadata.{number}") for number in range(PARTS_LIMIT)]
     text = "".join(part for part in texts if isinstance(part, str))
-    found: dict[str, Any] = {}
-    if grids := parse_grids(text):
-        found["grids"] = grids
-    if coordinates := sorted(set(_GEOLOCATION.findall(text)) & set(names)):
-        found["coordinates"] = coordinates
-    return found
+    return parse_grids(text), tuple(sorted(set(_GEOLOCATION.findall(text)) & set(names)))

@@ -28,10 +28,11 @@ from insitu.formats.hdf4.storage import (
     read_storage,
 )
 from insitu.formats.hdf4.vsets import TYPES, Vdata, Vgroup, parse_vdata, parse_vgroup, value_of
+from insitu.formats.hdf5.eos5 import EosStructure
 from insitu.formats.hdf5.walk import DAMAGE, Exact, Side, Walk, damaged, run
 from insitu.formats.hdf5.window import Window
 from insitu.formats.problems import Problems
-from insitu.model import VirtualArray, VirtualGroup
+from insitu.model import GroupDetails, VirtualArray, VirtualGroup
 
 __all__ = ["is_hdf4", "scan_hdf4"]
 
@@ -90,12 +91,13 @@ def scan_hdf4(
                 )
             else:
                 problems.note(name, str(problem))
-    details: dict[str, Any] = {"format": "hdf4"}
     unlimited = {dataset.dims[0] for dataset in datasets.values() if isinstance(dataset, Dataset) and dataset.unlimited}
-    if unlimited:
-        details["unlimited"] = sorted(unlimited)
-    details |= structures(attributes, arrays)
-    return picked(VirtualGroup(arrays, {}, attributes, details, problems.found), variables, url=window.url)
+    grids, coordinates = structures(attributes, arrays)
+    details = GroupDetails("hdf4", structure=EosStructure(grids=grids) if grids else None)
+    tree = VirtualGroup(
+        arrays, {}, attributes, details, problems.found, coordinates, unlimited=tuple(sorted(unlimited))
+    )
+    return picked(tree, variables, url=window.url)
 
 
 def _file(size: int, url: str) -> Walk[tuple[dict[str, Any], dict[str, Dataset | InsituError]]]:

@@ -26,6 +26,7 @@ from insitu.formats.hdf5.values import ended
 from insitu.model import (
     INLINE,
     UNWRITTEN,
+    ArrayDetails,
     Axis,
     ChunkTable,
     Codec,
@@ -126,37 +127,33 @@ def _axis(length: int, size: int) -> Axis:
     return Axis.regular(length, size)
 
 
-def details_of(dataset: Dataset, shape: tuple[int, ...]) -> dict[str, Any]:
-    """What the file says beside attributes. `chunks` is always there; the rest only where it is so."""
+def details_of(dataset: Dataset, shape: tuple[int, ...]) -> ArrayDetails:
+    """Return what the file says beside attributes."""
     datatype, layout = dataset.datatype, dataset.layout
-    details: dict[str, Any] = {"chunks": layout.chunk if isinstance(layout, ChunkedLayout) else None}
-    if dataset.space.null:
-        details["null"] = True
-    elif shape != dataset.space.shape:
-        details["stored_shape"] = dataset.space.shape
-    if datatype.names is not None:
-        details["enum"] = dict(datatype.names)
-    if datatype.kind == "reference":
-        details["reference"] = datatype.note
-    elif datatype.kind == "sequence":
-        details["vlen"] = "sequence"
-    elif datatype.kind == "time":
-        details["time"] = f"{8 * datatype.size} bits"  # of seconds since 1970, if the writer means what UNIX does
+    notes: dict[str, Any] = {}
+    if datatype.kind == "time":
+        notes["time"] = f"{8 * datatype.size} bits"  # of seconds since 1970, if the writer means what UNIX does
     elif datatype.kind == "opaque" and datatype.note:
-        details["tag"] = datatype.note
-    elif datatype.kind in ("string", "text"):
-        details["charset"] = datatype.charset
-        if datatype.kind == "string":
-            details["padding"] = datatype.padding
-    if datatype.shape:
-        details["element_shape"] = datatype.shape
-    if "MATLAB_class" in dataset.attributes:
-        details["address"] = dataset.address  # cells refer to it
-    if dataset.problems:
-        details["unread_attributes"] = dict(dataset.problems)
+        notes["tag"] = datatype.note
+    elif datatype.kind == "string":
+        notes["padding"] = datatype.padding
     if dataset.fill.state == "undefined":
-        details["fill"] = "undefined"
-    return details
+        notes["fill"] = "undefined"
+    null = bool(dataset.space.null)
+    return ArrayDetails(
+        chunks=layout.chunk if isinstance(layout, ChunkedLayout) else None,
+        is_chunking_known=True,
+        enumeration=None if datatype.names is None else dict(datatype.names),
+        charset=datatype.charset if datatype.kind in ("string", "text") else None,
+        varying="sequence" if datatype.kind == "sequence" else None,
+        reference=datatype.note if datatype.kind == "reference" else None,
+        address=dataset.address if "MATLAB_class" in dataset.attributes else None,  # cells refer to it
+        element_shape=tuple(datatype.shape),
+        stored_shape=dataset.space.shape if not null and shape != dataset.space.shape else None,
+        is_null=null,
+        unread_attributes=dict(dataset.problems),
+        notes=notes,
+    )
 
 
 def encoding_of(file: File, dataset: Dataset) -> Encoding:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from insitu.errors import FormatError, InsituError
 from insitu.formats.hdf5.datatype import Datatype, parse_datatype
@@ -22,7 +22,7 @@ from insitu.formats.hdf5.tree import Branch
 from insitu.formats.hdf5.virtual import array_of
 from insitu.formats.hdf5.window import Window
 from insitu.formats.problems import InsituWarning, Problems
-from insitu.model import VirtualArray, VirtualGroup
+from insitu.model import GroupDetails, VirtualArray, VirtualGroup
 
 __all__ = ["Builder", "Place", "below"]
 
@@ -80,21 +80,21 @@ class Builder:
             groups = {name: made[id(child)] for name, child in branch.children}
             for name, place in branch.outside:
                 self._graft(branch, name, place, arrays[id(branch)], groups, above, scan)
-            details: dict[str, Any] = {"format": "hdf5"}
-            if node.dimensions:
-                details["dims"] = {d.name: d.length for d in node.dimensions}
-                details["unlimited"] = [d.name for d in node.dimensions if d.unlimited]
             if branch.group.problems:
-                details["unread_attributes"] = branch.group.problems
                 self.problems.leave_out_attributes(branch.path, branch.group.problems)
-            if "MATLAB_class" in branch.group.attributes:
-                details["address"] = branch.group.address
+            details = GroupDetails(
+                "hdf5",
+                dims={d.name: d.length for d in node.dimensions},
+                address=branch.group.address if "MATLAB_class" in branch.group.attributes else None,
+                unread_attributes=dict(branch.group.problems or {}),
+            )
             made[id(branch)] = VirtualGroup(
                 arrays[id(branch)],
                 groups,
                 shown_attributes(branch.group.attributes, self.named),
                 details,
                 self.problems.found if branch is top else {},
+                unlimited=tuple(d.name for d in node.dimensions if d.unlimited),
             )
         return made[id(top)]
 
@@ -135,8 +135,8 @@ class Builder:
         dims += [f"{variable.name}_element_{axis}" for axis in range(len(dataset.datatype.shape))]
         attributes = shown_attributes(dataset.attributes, self.named)
         made = array_of(self.neighbours, self.window, self.file, dataset, tuple(shape), tuple(dims), attributes)
-        if "enum" in made.details and (name := self._type_name(dataset.datatype)) is not None:
-            made = dataclasses.replace(made, details={**made.details, "enum_name": name})
+        if made.details.enumeration is not None and (name := self._type_name(dataset.datatype)) is not None:
+            made = dataclasses.replace(made, details=dataclasses.replace(made.details, enumeration_name=name))
         return made if dataset.space.null else self._fitted(made, variable)
 
     def _type_name(self, datatype: Datatype) -> str | None:

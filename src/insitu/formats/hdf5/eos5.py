@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from insitu.formats.hdf5.layout import CompactLayout, ContiguousLayout
@@ -17,7 +18,7 @@ from insitu.formats.hdf5.neighbours import Neighbours
 from insitu.formats.hdf5.objects import Dataset
 from insitu.formats.hdf5.opened import open_at
 from insitu.formats.hdf5.window import Window
-from insitu.model import VirtualArray, VirtualGroup
+from insitu.model import GroupDetails, VirtualArray, VirtualGroup
 
 __all__ = ["INFORMATION", "Structure", "named_fields", "parse_grids", "parse_maps", "parse_structure", "read_structure"]
 
@@ -31,6 +32,22 @@ _NAME = re.compile(r'"([^"]*)"')
 
 Fields = dict[tuple[str, str, str], tuple[str, ...]]
 """Dimensions by section (SWATHS, GRIDS, ZAS), name of the structure, and field."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EosStructure:
+    """What an HDF-EOS file says of one of its structures, or an HDF4 one of all its grids."""
+
+    grid: dict[str, Any] | None = None
+    """Of a grid: its corners, size and projection."""
+    grids: Mapping[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    """The same by name, where one group holds several."""
+    swath: Any = None
+    """Of a swath: how dimensions of its geolocation map to those of the data."""
+    is_zonal: bool = False
+    """Whether it is a zonal average."""
+
+
 Grids = dict[str, dict[str, Any]]
 Maps = dict[str, list[dict[str, Any]]]
 """By swath: `geo` and `data` dimension, `offset` and `increment` (none where a list of indices tells it)."""
@@ -193,15 +210,15 @@ def named_fields(group: VirtualGroup, told: Structure, path: tuple[str, ...]) ->
     if len(path) < 3 or path[0] != FOLDER:
         return group
     section, structure = path[1], path[2]
-    details: dict[str, Any] = {}
+    described = None
     if section == "GRIDS" and structure in told.grids:
-        details["grid"] = told.grids[structure]
+        described = EosStructure(grid=told.grids[structure])
     elif section == "SWATHS" and structure in told.maps:
-        details["swath"] = told.maps[structure]
+        described = EosStructure(swath=told.maps[structure])
     elif section == "ZAS":
-        details["zonal"] = True
-    if details:
-        group = dataclasses.replace(group, details={**group.details, **details})
+        described = EosStructure(is_zonal=True)
+    if described is not None:
+        group = dataclasses.replace(group, details=dataclasses.replace(group.details, structure=described))
     if section == "POINTS":
         arrays = {name: _named(array, (f"{name}_record",)) for name, array in group.arrays.items()}
     else:
@@ -209,7 +226,9 @@ def named_fields(group: VirtualGroup, told: Structure, path: tuple[str, ...]) ->
         arrays = {name: _named(array, dims[name]) for name, array in group.arrays.items()}
     if _at_odds(arrays) or all(arrays[name] is array for name, array in group.arrays.items()):
         return group
-    return dataclasses.replace(group, arrays=arrays, details=_details(group, arrays))
+    details = _details(group, arrays)
+    unlimited = tuple(dim for dim in group.unlimited if dim in details.dims)
+    return dataclasses.replace(group, arrays=arrays, details=details, unlimited=unlimited)
 
 
 def _at_odds(arrays: dict[str, VirtualArray]) -> bool:
@@ -224,7 +243,7 @@ def _named(array: VirtualArray, dims: tuple[str, ...]) -> VirtualArray:
     own = array.dims[: len(dims)]
     if not dims or not all(dims) or not all(name.startswith("phony_dim_") for name in own):
         return array
-    if len(array.dims) - len(array.details.get("element_shape", ())) != len(dims):
+    if len(array.dims) - len(array.details.element_shape) != len(dims):
         return array
     # A matrix of levels by levels: xarray wants two names.
     distinct = [f"{dim}_{dims[: axis + 1].count(dim)}" if dim in dims[:axis] else dim for axis, dim in enumerate(dims)]
@@ -233,13 +252,10 @@ def _named(array: VirtualArray, dims: tuple[str, ...]) -> VirtualArray:
     return dataclasses.replace(array, dims=(*distinct, *array.dims[len(dims) :]))
 
 
-def _details(group: VirtualGroup, arrays: dict[str, VirtualArray]) -> dict[str, Any]:
+def _details(group: VirtualGroup, arrays: dict[str, VirtualArray]) -> GroupDetails:
     """What is said of the group, with the dimensions that it has now."""
     used = {dim: length for array in arrays.values() for dim, length in zip(array.dims, array.shape, strict=True)}
     kept = {
-        dim: length
-        for dim, length in group.details.get("dims", {}).items()
-        if dim in used or not dim.startswith("phony_dim_")
+        dim: length for dim, length in group.details.dims.items() if dim in used or not dim.startswith("phony_dim_")
     }
-    unlimited = [dim for dim in group.details.get("unlimited", ()) if dim in kept]
-    return {**group.details, "dims": {**kept, **used}, "unlimited": unlimited}
+    return dataclasses.replace(group.details, dims={**kept, **used})

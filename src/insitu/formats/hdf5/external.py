@@ -6,6 +6,7 @@ a file that ends before its segment does goes on with zeros, as in the library.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from insitu.formats.hdf5.neighbours import Neighbours
 from insitu.formats.hdf5.objects import Dataset
 from insitu.formats.hdf5.selection import Picked
 from insitu.formats.hdf5.window import Window
-from insitu.model import Axis, Columns, Encoding, Source, Tile, VirtualArray
+from insitu.model import ArrayDetails, Axis, Columns, Encoding, Source, Tile, VirtualArray
 from insitu.sources.protocol import ByteSource
 
 __all__ = ["Part", "Run", "aligned", "array_of_runs", "external_array"]
@@ -58,7 +59,9 @@ def external_array(
     if shape != dataset.space.shape:
         raise UnsupportedError(f"a dataset of {dataset.space.shape} in external storage, on a dimension of {shape}")
     details = details_of(dataset, shape)
-    details["external"] = [segment.name for segment in dataset.segments]
+    details = dataclasses.replace(
+        details, notes={**details.notes, "external": [segment.name for segment in dataset.segments]}
+    )
     total = math.prod(shape) * dataset.datatype.size
     size = dataset.datatype.size // math.prod(dataset.datatype.shape)
     runs = aligned(_parts(neighbours, window, dataset, total), size) or [Run(None, 0, 0)]
@@ -71,7 +74,7 @@ def array_of_runs(
     whole: tuple[int, ...],
     dims: tuple[str, ...],
     attributes: dict[str, Any],
-    details: dict[str, Any],
+    details: ArrayDetails,
     size: int,
 ) -> VirtualArray:
     """The virtual array whose bytes are those of some runs, one after the other.

@@ -168,10 +168,7 @@ def array_of(
             _check(source, dataset, encoding.dtype, fill)
             pieces += place(here, there, source, dataset.space.shape, len(extra))
     tiles, origins = assemble(pieces, len(whole))
-    details = details_of(dataset, shape)
-    details["virtual"] = len(dataset.mappings)
-    if missing:
-        details["missing_sources"] = missing
+    details = dataclasses.replace(details_of(dataset, shape), is_virtual=True, missing_sources=tuple(missing))
     return VirtualArray(whole, encoding.dtype, dims, tiles, origins, attributes, fill, details)
 
 
@@ -183,7 +180,7 @@ def _check(source: VirtualArray, dataset: Dataset, dtype: np.dtype[Any], fill: A
     own, want = source.dtype.newbyteorder("="), dtype.newbyteorder("=")
     if own != want and not (own.kind in "iufc" and want.kind in "iufc" and np.can_cast(own, want, "safe")):
         raise UnsupportedError(f"a source of {own} in a virtual dataset of {want}", structure="virtual dataset")
-    if "virtual" in source.details and sum(int(np.prod(tile.shape)) for tile in source.tiles) != source.size:
+    if source.details.is_virtual and sum(int(np.prod(tile.shape)) for tile in source.tiles) != source.size:
         other = source.fill_value
         if not _alike(other, fill):
             raise UnsupportedError(

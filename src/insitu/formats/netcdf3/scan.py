@@ -18,7 +18,7 @@ from insitu.formats.choosing import chosen, no_groups
 from insitu.formats.hdf5.window import Window
 from insitu.formats.netcdf3.header import VERSIONS, Header, Variable, read_header
 from insitu.formats.problems import Problems
-from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualArray, VirtualGroup
+from insitu.model import Axis, Codec, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
 
 __all__ = ["is_netcdf3", "scan_netcdf3"]
 
@@ -76,13 +76,10 @@ def scan_netcdf3(
                 arrays[variable.name] = _array(header, variable, records, source, window.size)
             except FormatError as problem:
                 problems.leave_out(variable.name, problem)
-    details = {
-        "format": "netcdf3",
-        "version": header.version,
-        "dims": {dimension.name: dimension.length or records for dimension in header.dims},
-        "unlimited": [dimension.name for dimension in header.dims if not dimension.length],
-    }
-    return VirtualGroup(arrays, {}, dict(header.attributes), details, problems.found)
+    lengths = {dimension.name: dimension.length or records for dimension in header.dims}
+    details = GroupDetails("netcdf3", lengths, notes={"version": header.version})
+    unlimited = tuple(dimension.name for dimension in header.dims if not dimension.length)
+    return VirtualGroup(arrays, {}, dict(header.attributes), details, problems.found, unlimited=unlimited)
 
 
 def _records(header: Header, window: Window) -> int:

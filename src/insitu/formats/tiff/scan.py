@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -26,7 +26,18 @@ from insitu.formats.tiff.directory import Directory, read_directories
 from insitu.formats.tiff.geography import Affine, affine_of, control_points, geo_keys
 from insitu.formats.tiff.image import Image, image_of
 from insitu.formats.tiff.metadata import attributes_of, colours_of_indices, frames_of, nodata_of
-from insitu.model import Axis, Columns, Encoding, Source, Tile, VirtualArray, VirtualGroup, stack
+from insitu.model import (
+    ArrayDetails,
+    Axis,
+    Columns,
+    Encoding,
+    GroupDetails,
+    Source,
+    Tile,
+    VirtualArray,
+    VirtualGroup,
+    stack,
+)
 
 __all__ = ["scan_tiff"]
 
@@ -73,7 +84,7 @@ def scan_tiff(
     for path, problem in scanner.failed.items():
         if path.startswith(prefix) and (asked is None or path.removeprefix(prefix) in asked):
             problems.leave_out(path, problem)
-    tree = VirtualGroup(tree.arrays, tree.groups, tree.attributes, tree.details, problems.found)
+    tree = replace(tree, problems=problems.found)
     return picked(below(tree, group, url=window.url), variables, url=window.url)
 
 
@@ -140,12 +151,12 @@ class _Scanner:
             return stacked
         root, *others = [self._group(page, page.name) for page in pages]
         groups = {page.name: group for page, group in zip(pages[1:], others, strict=True)}
-        return VirtualGroup(root.arrays, {**root.groups, **groups}, root.attributes, root.details)
+        return replace(root, groups={**root.groups, **groups})
 
     def _group(self, page: _Page, path: str, full: _Described | None = None) -> VirtualGroup:
         """One image with its coordinates, its mask and its overviews; an overview is described as its full image."""
         if page.image is None:
-            return VirtualGroup({}, {}, {}, {"format": "tiff"})
+            return VirtualGroup({}, {}, {}, GroupDetails("tiff"))
         about = _described(page.image) if full is None else full.reduced(page.image)
         arrays: dict[str, VirtualArray] = {}
         try:
@@ -168,12 +179,10 @@ class _Scanner:
         fill = None if nodata is None else np.array(nodata, found.dtype).tobytes()
         tile = tile_of(found, self.source, self.size, fill, shift)
         rows, columns = found.block
-        details: dict[str, Any] = {
-            "chunks": (1 if found.planar else found.bands, rows, columns),
-            "compression": found.compression,
-        }
+        notes: dict[str, Any] = {"compression": found.compression}
         if found.bands == 1 and (colours := colours_of_indices(found.directory)):
-            details["colormap"] = colours
+            notes["colormap"] = colours
+        details = ArrayDetails((1 if found.planar else found.bands, rows, columns), True, notes=notes)
         shape = found.bands, found.height, found.width
         return VirtualArray(shape, found.dtype, DIMS, (tile,), _ORIGIN, dict(attributes), nodata, details)
 
@@ -237,11 +246,8 @@ def _kind(found: Image) -> tuple[Any, ...]:
     return found.width, found.height, found.bands, found.dtype, found.planar, found.block, found.tiled, metadata_text
 
 
-def _details(tags: Directory) -> dict[str, Any]:
-    details: dict[str, Any] = {"format": "tiff"}
-    if tags.unread:
-        details["unread_tags"] = dict(tags.unread)
-    return details
+def _details(tags: Directory) -> GroupDetails:
+    return GroupDetails("tiff", notes={"unread_tags": dict(tags.unread)} if tags.unread else {})
 
 
 @dataclass(frozen=True, slots=True)

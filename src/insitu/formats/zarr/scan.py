@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from insitu.errors import AccessError, FormatError, GroupError, InsituError, NotFoundError, SourceError
@@ -16,7 +17,7 @@ from insitu.formats.problems import Problems
 from insitu.formats.zarr.sharded import Sharded
 from insitu.formats.zarr.store import Store
 from insitu.formats.zarr.zipped import Archive
-from insitu.model import ChunkTable, Encoding, Tile, VirtualGroup
+from insitu.model import ChunkTable, Encoding, GroupDetails, Tile, VirtualGroup
 from insitu.sources import ByteSource, open_source
 from insitu.sources.listing import is_directory, local_path
 from insitu.zarr_metadata import ArrayMetadata
@@ -141,12 +142,12 @@ def _scan(holder: Holder, group: str | None, variables: Collection[str] | None, 
         alias = _stem(f"{holder.url}/{below}" if below else holder.url)
         nodes = {alias: nodes[""]}
     found = tree(nodes, tile_of, leave_out, variables=variables, details=_details(nodes))
-    return VirtualGroup(found.arrays, found.groups, found.attributes, found.details, problems.found)
+    return replace(found, problems=problems.found)
 
 
-def _details(nodes: Mapping[str, Node]) -> dict[str, Any]:
+def _details(nodes: Mapping[str, Node]) -> GroupDetails:
     formats = {node.zarr_format for node in nodes.values()}
-    return {"format": "zarr", "zarr_format": max(formats) if formats else None}
+    return GroupDetails("zarr", notes={"zarr_format": max(formats) if formats else None})
 
 
 def _within(key: str, below: str) -> bool:

@@ -70,7 +70,7 @@ def form_of(array: VirtualArray) -> Form:
             raise UnsupportedError(f"its times are of several calendars: {', '.join(sorted(calendars))}")
         if calendars:
             return _cftime(calendars.pop())
-        if array.details.get("vlen", "string") != "string":
+        if array.details.varying == "sequence":
             raise UnsupportedError("its values are sequences of varying length, which Zarr's readers do not know")
         return _text_form(array)
     if dtype.kind in "iufcb":
@@ -119,7 +119,7 @@ def _text_form(array: VirtualArray) -> Form:
     marks = {mark for kind in kinds for mark in kind.missing if isinstance(mark, str)}
     if len(marks) > 1 or (marks and not all(kind.missing for kind in kinds)):
         raise UnsupportedError(f"its files mark missing texts differently: {', '.join(map(repr, sorted(marks)))}")
-    mark = next(iter(marks), "")
+    mark = str(next(iter(marks), ""))
 
     def convert(values: Values) -> Values:
         out = np.empty(values.shape, object)
@@ -131,7 +131,7 @@ def _text_form(array: VirtualArray) -> Form:
 
 def _text(value: Any, missing: str) -> str:
     if isinstance(value, str):
-        return value
+        return str(value)  # attributes are NumPy's texts, which numcodecs refuses
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if value is None or (isinstance(value, float) and np.isnan(value)):

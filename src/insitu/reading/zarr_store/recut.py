@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from insitu.errors import UnsupportedError
 from insitu.model import Axis, Codec, Columns, Encoding, Selection, Tile, VirtualArray
+from insitu.model.array import RELATIONS
 from insitu.reading.cache import ChunkCache
 from insitu.reading.execute import execute
 from insitu.reading.opened import Opened
@@ -114,7 +115,8 @@ def recut(array: VirtualArray, name: str, zarr_format: int, compression: str | N
         if compression not in COMPRESSIONS:
             raise UnsupportedError(f"no compression {compression!r}; there are: {', '.join(COMPRESSIONS)}")
         codecs = (*codecs, COMPRESSIONS[compression])
-    attributes = {**array.attributes, **form.attributes}
+    related = {key: array.encoding[key] for key in RELATIONS if key in array.encoding}
+    attributes = {**related, **array.attributes, **form.attributes}
     fill = form.fill
     if fill is None:
         fill = attributes.get("_FillValue")
@@ -124,9 +126,7 @@ def recut(array: VirtualArray, name: str, zarr_format: int, compression: str | N
     chunks = regular_chunks(array, form.dtype.itemsize)
     axes = tuple(Axis.regular(length, size) for length, size in zip(array.shape, chunks, strict=True))
     tile = Tile(axes, (encoding,), Columns.unwritten([axis.count for axis in axes]))
-    details = {key: value for key, value in array.details.items() if key != "stored_attributes"}
-    plain = replace(VirtualArray.of(tile, dims=array.dims, attributes=attributes), details=details)
-    known = said(plain)
+    known = said(VirtualArray.of(tile, dims=array.dims, attributes=attributes, details=array.details))
     documents = {"zarr.json": write.array_v3(known)} if zarr_format == 3 else write.array_v2(known)
     return Recut(array, name, form, chunks, encoding, documents)
 

@@ -11,13 +11,13 @@ import json
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from insitu.errors import FormatError, InsituError, NotFoundError, SourceError, StaleSourceError, VariableError
-from insitu.model import INLINE, ChunkState, ChunkTable, Located, Source, Tile, VirtualGroup
+from insitu.model import INLINE, ChunkState, ChunkTable, GroupDetails, Located, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
 from insitu.model.chunks import state_of
 from insitu.model.derived import Expanded, Selected
@@ -73,9 +73,9 @@ def open_icechunk(
         return Tile(array.axes, (array.encoding,), Manifested(grid, snapshot, path))
 
     nodes = nodes_of(documents, leave_out, open_shards=False)
-    details = {"format": "icechunk", "snapshot": snapshot.id, version.kind: version.name}
+    details = GroupDetails("icechunk", notes={"snapshot": snapshot.id, version.kind: version.name})
     made = tree(nodes, tile_of, leave_out, details=details)
-    return VirtualGroup(made.arrays, made.groups, made.attributes, made.details, problems)
+    return replace(made, problems=problems)
 
 
 def opened(version: Version, storage_options: Mapping[str, Any] | None = None) -> Any:

@@ -1,13 +1,14 @@
-"""How is one Parquet file of the store read, a group of rows at a time?
+"""Parquet files of a store, read a group of rows at a time.
 
-The root says how long the file and its footer are, so the footer is one request and a group of rows another: all of the wanted columns lie together. Small
-files come whole. The files are plain Parquet; any tool can query them.
+The root says how long a file and its footer are, so the footer is one request and a group of rows another. It also has the checksums of both: whatever is
+fetched is verified before it is used. Small files come whole. The files are plain Parquet; any tool can query them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,12 +19,13 @@ from insitu.errors import FormatError, NotFoundError, StaleSourceError, Truncate
 from insitu.forking import fork_safe_lock
 from insitu.sources import open_source
 
-__all__ = ["GROUP", "Part", "Writer"]
+__all__ = ["GROUP", "Part", "Writer", "describe_file"]
 
 GROUP = 1 << 16
 """Rows of a group: what is loaded when one of them is needed."""
 SMALL = 1 << 18
 """Bytes of a file that is read whole."""
+INLINE_COLUMN = "inline"
 TAIL = 1 << 16
 """Bytes that the Parquet library asks for first, at the end of a file."""
 
@@ -66,6 +68,10 @@ class Part:
     nbytes: int
     footer: int
     """Bytes of the footer, with the length and mark behind it."""
+    checksum: str
+    """Of the footer."""
+    group_checksums: tuple[tuple[str, ...], ...]
+    """Of the sections of each group of rows: see `_sections`."""
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     known: dict[str, Any] = field(default_factory=dict, repr=False)
     """The footer, and the bytes of a small file, once read."""
@@ -82,8 +88,7 @@ class Part:
         data: bytes | None = self.known.get("data")
         begin = 0
         if data is None:
-            begin, end = _range(meta.row_group(group), names)
-            data = self._fetch(begin, end - begin)
+            begin, data = self._fetch_group(meta, group, names)
         try:
             file = pq.ParquetFile(
                 pa.PythonFile(_Window(self.nbytes, begin, data), "r"), metadata=meta, page_checksum_verification=True
@@ -97,8 +102,9 @@ class Part:
         """Columns of all rows."""
         data = self._fetch(0, self.nbytes)
         try:
+            self._verify_footer(data)
             file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-            self._check(file.metadata)
+            self._verify_groups(self._check(file.metadata), data)
             table = file.read(columns=list(names), use_threads=False).combine_chunks()
             return {name: table.column(name).combine_chunks() for name in names}
         except (pa.ArrowException, OSError, ValueError, KeyError) as problem:
@@ -108,12 +114,15 @@ class Part:
         try:
             if self.nbytes <= SMALL:
                 data = self._fetch(0, self.nbytes)
+                self._verify_footer(data)
                 self.known["meta"] = self._check(pq.read_metadata(pa.BufferReader(data)))
+                self._verify_groups(self.known["meta"], data)
                 self.known["data"] = data
                 return
             length = min(max(self.footer, TAIL), self.nbytes)
             begin = self.nbytes - length
             tail = self._fetch(begin, length)
+            self._verify_footer(tail)
             self.known["meta"] = self._check(pq.read_metadata(pa.PythonFile(_Window(self.nbytes, begin, tail), "r")))
         except (pa.ArrowException, OSError, ValueError) as problem:
             if isinstance(problem, NotFoundError | StaleSourceError | TruncatedError):
@@ -129,7 +138,58 @@ class Part:
         sizes = [meta.row_group(group).num_rows for group in range(meta.num_row_groups)]
         if any(size != GROUP for size in sizes[:-1]) or any(size > GROUP for size in sizes[-1:]):
             raise FormatError(f"the groups of rows are not of {GROUP}", url=self.url, structure="footer")
+        if [len(sums) for sums in self.group_checksums] != [len(_sections(meta, group)) for group in range(len(sizes))]:
+            raise FormatError("the root has not one checksum for each group of rows", url=self.url, structure="footer")
         return meta
+
+    def verify(self) -> None:
+        """Read the whole file, a group of rows at a time, and compare it with its checksums.
+
+        Raises
+        ------
+        FormatError
+            If it is not what was written.
+        """
+        with self.lock:
+            if "meta" not in self.known:
+                self._open()
+        if "data" not in self.known:
+            meta = self.known["meta"]
+            for group in range(meta.num_row_groups):
+                self._fetch_group(meta, group, None)
+
+    def _verify_footer(self, tail: bytes) -> None:
+        if digest(tail[len(tail) - self.footer :]) != self.checksum:
+            raise self._damaged("footer")
+
+    def _verify_groups(self, meta: Any, data: bytes) -> None:
+        """Compare all groups of rows of a file that is at hand with their checksums."""
+        for group, sums in enumerate(self.group_checksums):
+            for (begin, end, _), checksum in zip(_sections(meta, group), sums, strict=True):
+                if digest(data[begin:end]) != checksum:
+                    raise self._damaged(f"group {group}")
+
+    def _fetch_group(self, meta: Any, group: int, names: Sequence[str] | None) -> tuple[int, bytes]:
+        """Return the sections of a group of rows that hold some columns (None: all), verified, and where they begin."""
+        wanted = [
+            (section, checksum)
+            for section, checksum in zip(_sections(meta, group), self.group_checksums[group], strict=True)
+            if names is None or not section[2].isdisjoint(names)
+        ]
+        first, last = wanted[0][0][0], wanted[-1][0][1]
+        data = self._fetch(first, last - first)
+        for (begin, end, _), checksum in wanted:
+            if digest(data[begin - first : end - first]) != checksum:
+                raise self._damaged(f"group {group}")
+        return first, data
+
+    def _damaged(self, structure: str) -> FormatError:
+        return FormatError(
+            "the file is damaged: it does not have the checksum that the root names",
+            url=self.url,
+            structure=structure,
+            hint="Put the previous state in place (insitu rollback), or save the store again",
+        )
 
     def _fetch(self, begin: int, length: int) -> bytes:
         try:
@@ -147,22 +207,60 @@ class Part:
         return data
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Part, (self.url, self.rows, self.nbytes, self.footer, self.storage_options)
+        given = (self.url, self.rows, self.nbytes, self.footer, self.checksum, self.group_checksums)
+        return Part, (*given, self.storage_options)
 
 
-def _range(group: Any, names: Sequence[str]) -> tuple[int, int]:
-    """The bytes that hold columns of a group."""
-    begins, ends = [], []
-    wanted = set(names)
-    for at in range(group.num_columns):
-        column = group.column(at)
-        if column.path_in_schema.partition(".")[0] in wanted:
-            begin = column.data_page_offset
-            if column.has_dictionary_page and column.dictionary_page_offset is not None:
-                begin = min(begin, column.dictionary_page_offset)
-            begins.append(begin)
-            ends.append(begin + column.total_compressed_size)
-    return min(begins), max(ends)
+def digest(data: bytes) -> str:
+    """Return the checksum of some bytes: the first 16 hexadecimal digits of their SHA-256."""
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def _sections(meta: Any, group: int) -> list[tuple[int, int, set[str]]]:
+    """Return the pieces of a group of rows that are fetched and verified as a whole: where they lie, and which columns they hold.
+
+    The column of inline bytes, which may be large and is seldom needed, is a piece of its own.
+    """
+    row_group = meta.row_group(group)
+    sections: list[tuple[int, int, set[str]]] = []
+    for at in range(row_group.num_columns):
+        column = row_group.column(at)
+        name = column.path_in_schema.partition(".")[0]
+        begin = column.data_page_offset
+        if column.has_dictionary_page and column.dictionary_page_offset is not None:
+            begin = min(begin, column.dictionary_page_offset)
+        end = begin + column.total_compressed_size
+        if not sections or name == INLINE_COLUMN:
+            sections.append((begin, end, {name}))
+        else:
+            first, last, names = sections[-1]
+            sections[-1] = (min(first, begin), max(last, end), names | {name})
+    return sections
+
+
+def describe_file(file: Any) -> dict[str, Any]:
+    """Return what the root says of a file that was just written: its size, its footer and their checksums."""
+    file.flush()
+    size = file.tell()
+    with open(file.fileno(), "rb", closefd=False) as again:
+        again.seek(size - 8)
+        footer = int.from_bytes(again.read(4), "little") + 8
+        again.seek(size - footer)
+        checksum = digest(again.read(footer))
+        meta = pq.read_metadata(again)
+        sums = [[digest(_read(again, section)) for section in sections] for sections in _all_sections(meta)]
+    file.seek(size)
+    return {"bytes": size, "footer": footer, "checksum": checksum, "group_checksums": sums}
+
+
+def _all_sections(meta: Any) -> Iterator[list[tuple[int, int, set[str]]]]:
+    return (_sections(meta, group) for group in range(meta.num_row_groups))
+
+
+def _read(file: Any, section: tuple[int, int, set[str]]) -> bytes:
+    file.seek(section[0])
+    data: bytes = file.read(section[1] - section[0])
+    return data
 
 
 class Writer:
@@ -216,8 +314,3 @@ class Writer:
     def abandon(self) -> None:
         """Let go of the file, while it is still open; does no harm after `close`."""
         self._writer.close()
-
-
-def footer_length(tail: bytes) -> int:
-    """Bytes of a Parquet file's footer, from its last eight."""
-    return int.from_bytes(tail[:4], "little") + 8

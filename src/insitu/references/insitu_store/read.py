@@ -7,7 +7,7 @@ asked for, sources when one is named.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, overload
 
@@ -19,10 +19,12 @@ from insitu.model import (
     ABSENT,
     IDENTITY,
     UNWRITTEN,
+    ArrayDetails,
     Axis,
     ChunkTable,
     Columns,
     Encoding,
+    GroupDetails,
     Packings,
     Source,
     Tile,
@@ -44,8 +46,7 @@ from insitu.references.insitu_store.validation import (
 )
 from insitu.references.insitu_store.values import dtype_from, unpack
 from insitu.references.recent import Recent
-from insitu.references.recipe import KEY, resolve_recipe
-from insitu.references.urls import Base
+from insitu.references.urls import Base, is_relative
 from insitu.sources import open_source, read_all
 from insitu.sources.listing import local_path
 from insitu.zarr_metadata.document import field as needed
@@ -54,6 +55,7 @@ from insitu.zarr_metadata.document import mapping, text, whole
 
 __all__ = ["Opened", "StoredSources", "open_store"]
 
+NAME_LISTS = ("coordinates", "unindexed", "unlimited")
 _SOURCE_COLUMNS = ("url", "size", "etag", "modified", "optional")
 
 
@@ -95,6 +97,13 @@ class StoredSources(Sequence[Source]):
         group, row = divmod(number - int(self.starts[which]), GROUP)
         return self._source(self._page(which, group), row)
 
+    def is_relative(self) -> bool:
+        """Return whether the first source is named relative to the store."""
+        if not any(part.rows for part in self.parts):
+            return False
+        which = next(number for number, part in enumerate(self.parts) if part.rows)
+        return is_relative(str(self._page(which, 0)["url"][0].as_py()))
+
     def _page(self, which: int, group: int) -> Mapping[str, Any]:
         return self.pages.find((which, group), partial(self.parts[which].columns, group, _SOURCE_COLUMNS))
 
@@ -134,10 +143,7 @@ class Opened:
         try:
             tree = self._group(mapping(needed(self.document, "tree"), "tree"), "")
             self.used.check({_AXES: len(self.axes["extent"])})
-            if KEY not in self.document:
-                return tree
-            recipe = resolve_recipe(self.document[KEY], self.sources.base)
-            return replace(tree, details={**tree.details, KEY: recipe})
+            return tree
         except ModelError as problem:
             raise FormatError(f"the tree is damaged: {problem}", url=self.url, structure=root.NAME) from None
         except InsituError as problem:
@@ -158,8 +164,9 @@ class Opened:
             arrays,
             {name: self._group(mapping(group, name), f"{path}/{name}") for name, group in groups.items()},
             _mapping(row["attributes"], "attributes"),
-            _mapping(row["details"], "details"),
+            GroupDetails.from_document(_mapping(row["details"], "details")),
             {name: text(reason, "problems") for name, reason in mapping(row["problems"], "problems").items()},
+            **{key: tuple(text(name, key) for name in row[key]) for key in NAME_LISTS},
         )
 
     def _array(self, row: Mapping[str, Any]) -> VirtualArray:
@@ -185,7 +192,8 @@ class Opened:
             origins=origins,
             attributes=_mapping(row["attributes"], "attributes"),
             fill_value=unpack(row["fill_value"]),
-            details=_mapping(row["details"], "details"),
+            details=ArrayDetails.from_document(_mapping(row["details"], "details")),
+            encoding=_mapping(row["encoding"], "encoding"),
         )
 
     def _tile(self, row: Mapping[str, Any]) -> Tile:
@@ -264,8 +272,8 @@ class Opened:
 
 
 _AXES = "axes"
-_GROUP_FIELDS = ("attributes", "details", "problems", "arrays", "groups")
-_ARRAY_FIELDS = ("shape", "dtype", "dims", "attributes", "fill_value", "details", "tiles")
+_GROUP_FIELDS = ("attributes", "details", "problems", "arrays", "groups", *NAME_LISTS)
+_ARRAY_FIELDS = ("shape", "dtype", "dims", "attributes", "encoding", "fill_value", "details", "tiles")
 _TILE_FIELDS = ("origin", "layout", "axes", "encodings", "packings", "chunks")
 _ROWS = ("kind", "shape", "part", "row", "count", "constant")
 _TABLE_FIELDS = {

@@ -20,11 +20,13 @@ from insitu.references.insitu_store.validation import check_fields
 from insitu.references.insitu_store.values import dtype_from, dtype_to, pack, unpack
 from insitu.zarr_metadata.document import mapping, text, whole
 
-__all__ = ["NAME", "VERSION", "encoding_from", "encoding_to", "parse", "part_from", "serialised"]
+__all__ = ["NAME", "PREVIOUS", "VERSION", "encoding_from", "encoding_to", "parse", "part_from", "serialised"]
 
 NAME = "root.json"
+PREVIOUS = "previous-root.json"
+"""The root before the last change, for a rollback."""
 FORMAT = "insitu-store"
-VERSION = 1
+VERSION = 2
 CHECKSUM = "checksum"
 """SHA-256 of the root's bytes, taken while this field was empty. Roots of earlier writers have none."""
 FIELDS = ("format", "version", "id", "tiles", "encodings", "packings", "axes", "sources", "chunks", "tree")
@@ -44,7 +46,7 @@ def parse(data: bytes, url: str) -> dict[str, Any]:
             f"the store is of version {version!r}, and version {VERSION} is understood",
             url=url,
             structure=NAME,
-            hint="A newer insitu may read it",
+            hint="Scan the files again and save them anew" if version == 1 else "A newer insitu may read it",
         )
     try:
         check_fields(document, FIELDS, "the root", optional=(CHECKSUM, "recipe"))
@@ -105,14 +107,17 @@ def serialised(document: Mapping[str, Any]) -> bytes:
 def part_from(row: Any, url: str, storage_options: Mapping[str, Any] | None) -> Part:
     """A file of rows, as the root describes it."""
     given = mapping(row, "part")
-    check_fields(given, ("file", "rows", "bytes", "footer"), "a part")
+    check_fields(given, ("file", "rows", "bytes", "footer", "checksum", "group_checksums"), "a part")
     name = text(given["file"], "file")
     if "/" in name or "\\" in name or name.startswith("."):
         raise FormatError(f"{name!r} is no file of the store")
     numbers = [whole(given[key], key) for key in ("rows", "bytes", "footer")]
     if numbers[2] > numbers[1]:
         raise FormatError(f"the footer of {name!r} is longer than the file")
-    return Part(f"{url}/{name}", numbers[0], numbers[1], numbers[2], storage_options)
+    sums = tuple(tuple(text(one, "group_checksums") for one in group) for group in given["group_checksums"])
+    return Part(
+        f"{url}/{name}", numbers[0], numbers[1], numbers[2], text(given["checksum"], "checksum"), sums, storage_options
+    )
 
 
 def encoding_to(encoding: Encoding) -> dict[str, Any]:

@@ -10,12 +10,13 @@ import uuid
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from insitu.errors import InsituError, InsituWarning, SourceError, UnsupportedError
+from insitu.errors import InsituError, InsituWarning, NotFoundError, SourceError, UnsupportedError
 from insitu.model import (
     ABSENT,
     INLINE,
@@ -34,16 +35,15 @@ from insitu.model.chunks import COLUMN_NAMES
 from insitu.model.derived import Joined
 from insitu.references import arrow
 from insitu.references.insitu_store import root
-from insitu.references.insitu_store.part import GROUP, Writer, footer_length
+from insitu.references.insitu_store.part import GROUP, Writer, describe_file
 from insitu.references.insitu_store.pools import AXES, SOURCES, Pools
 from insitu.references.insitu_store.read import Opened
 from insitu.references.insitu_store.rows import Rows, SparseRows, Stacked
 from insitu.references.insitu_store.values import dtype_to, pack
 from insitu.references.listed import Listed
-from insitu.references.recipe import KEY, map_urls
 from insitu.references.target import Folder, folder
 
-__all__ = ["ConflictError", "extend_store", "write_store"]
+__all__ = ["ConflictError", "StoreUpdate", "restore_previous", "write_store"]
 
 _LARGEST = 1 << 34
 """Cells of a grid that are written one by one; what is larger must be sparse."""
@@ -67,6 +67,7 @@ def write_store(
     *,
     named: Named | None = None,
     mode: str = "w",
+    recipe: Mapping[str, Any] | None = None,
     expected: bytes | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
@@ -82,6 +83,8 @@ def write_store(
         How a source's URL is written.
     mode
         "w": an old store is replaced. "x": there must be none.
+    recipe
+        How files were combined into the tree.
     expected
         The root that is replaced; None: whatever lies there.
     storage_options
@@ -96,25 +99,59 @@ def write_store(
     before = to.read(root.NAME) if expected is None else expected
     if before is not None and mode == "x":
         raise SourceError("there is a store already", url=url, hint='Use mode="w" to replace it, or append')
-    _Saving(to, before, None, named).save(group)
+    if not _Saving(to, before, None, named, recipe).try_save(group):
+        raise ConflictError(
+            "another writer has changed the store in the meantime; nothing of this save was kept",
+            url=url,
+            hint="Open it again and repeat what you did",
+        )
 
 
-def extend_store(group: VirtualGroup, to: Folder, opened: Opened, named: Named | None = None) -> None:
-    """Save a tree that grew out of an opened store: only what the store does not hold yet is written.
+@dataclass(slots=True, eq=False)
+class StoreUpdate:
+    """A change of a store that was read: its replacement keeps the rows that are there."""
 
-    Raises
-    ------
-    ConflictError
-        If another writer has changed the store since it was opened; nothing was changed.
-    """
-    _Saving(to, opened.data, opened, named).save(group)
+    opened: Opened
+    storage_options: Mapping[str, Any] | None = None
+
+    def is_relative(self) -> bool:
+        """Return whether sources are named relative to the store."""
+        return self.opened.sources.is_relative()
+
+    def replace(self, group: VirtualGroup, named: Named | None = None) -> bool:
+        """Put another tree in place; False if the store was changed since it was read, and nothing was done."""
+        to = folder(self.opened.url, self.storage_options)
+        return _Saving(to, self.opened.data, self.opened, named, self.opened.document.get("recipe")).try_save(group)
+
+
+def restore_previous(url: str, *, storage_options: Mapping[str, Any] | None = None) -> None:
+    """Exchange the root of a store and the one before it."""
+    to = folder(url, storage_options)
+    now, before = to.read(root.NAME), to.read(root.PREVIOUS)
+    if now is None:
+        raise NotFoundError("there is no insitu store", url=url)
+    if before is None:
+        raise UnsupportedError("the store has no previous state: it was saved once", url=url)
+    root.parse(before, url)
+    if not to.swap(root.PREVIOUS, now, before) or not to.swap(root.NAME, before, now):
+        raise SourceError("another writer has changed the store in the meantime", url=url, hint="Try again")
 
 
 class _Saving:
     """One save."""
 
-    def __init__(self, to: Folder, before: bytes | None, opened: Opened | None, named: Named | None) -> None:
-        self.to, self.before, self.opened = to, before, opened
+    def __init__(
+        self,
+        to: Folder,
+        before: bytes | None,
+        opened: Opened | None,
+        named: Named | None,
+        recipe: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.to, self.before, self.opened, self.recipe = to, before, opened, recipe
+        self.older: bytes | None = None
+        self.remarks: list[str] = []
+        """What went wrong after a step had its effect: told once all is done."""
         self.mark = uuid.uuid4().hex[:12]
         self.made: list[str] = []
         self.pools = Pools(opened, named or (lambda url: url))
@@ -123,39 +160,49 @@ class _Saving:
         self.chunk_parts: list[dict[str, Any]] = list(document.get("chunks", ()))
         self.source_parts: list[dict[str, Any]] = list(document.get("sources", ()))
 
-    def save(self, group: VirtualGroup) -> None:
-        """Write the files, then the root."""
+    def try_save(self, group: VirtualGroup) -> bool:
+        """Write the files, then the root; False if another writer changed the store in the meantime."""
         ours = None
         try:
             document = self._document(group)
             ours = root.serialised(document)
-            if not self._swapped(ours):
-                raise ConflictError(
-                    "another writer has changed the store in the meantime; nothing of this save was kept",
-                    url=self.to.url,
-                    hint="Open it again and repeat what you did",
-                )
+            if self.before is not None:
+                self._keep_previous()
+            if not self._swapped(root.NAME, ours, self.before):
+                self._undo(None)
+                return False
         except BaseException:
             self._undo(ours)
             raise
         self._tidy(document)
+        for remark in self.remarks:
+            warnings.warn(f"saved, but {remark}", InsituWarning, stacklevel=2)
+        return True
 
-    def _swapped(self, ours: bytes) -> bool:
-        """Put the root in place; whether it is there now, whatever the answer was."""
+    def _keep_previous(self) -> None:
+        """Keep the root that will be replaced, for a rollback."""
+        self.older = self.to.read(root.PREVIOUS)
+        if self.older != self.before and self.before is not None:
+            self._swapped(root.PREVIOUS, self.before, self.older)
+
+    def _swapped(self, name: str, ours: bytes, before: bytes | None) -> bool:
+        """Put a root in place; whether it is there now, whatever the answer was."""
         try:
             # A store that took the root but whose answer was lost says no when it is asked once more.
-            return self.to.swap(root.NAME, ours, self.before) or self.to.read(root.NAME) == ours
+            return self.to.swap(name, ours, before) or self.to.read(name) == ours
         except SourceError as problem:
-            if self.to.read(root.NAME) != ours:
+            if self.to.read(name) != ours:
                 raise
             # It was committed: an error would have the caller do the same again.
-            warnings.warn(f"saved, but a step after that failed: {problem}", InsituWarning, stacklevel=2)
+            self.remarks.append(f"a step after that failed: {problem}")
             return True
 
     def _undo(self, ours: bytes | None) -> None:
         """Remove the files of a save that failed; not if its root is in place all the same, for then they are the store."""
         if ours is None or self.to.read(root.NAME) != ours:
             self.to.remove(self.made)
+            if self.older is None and self.before is not None and self.to.read(root.PREVIOUS) == self.before:
+                self.to.remove([root.PREVIOUS])
 
     def _document(self, group: VirtualGroup) -> dict[str, Any]:
         name = f"chunks-{self.mark}.parquet"
@@ -167,8 +214,8 @@ class _Saving:
             self.part = len(self.chunk_parts)
             tree = self._group(group)
             self.writer.close()
-            footer, size = _footer(file)
-        self.chunk_parts.append({"file": name, "rows": self.writer.rows, "bytes": size, "footer": footer})
+            about = describe_file(file)
+        self.chunk_parts.append({"file": name, "rows": self.writer.rows, **about})
         pools = self.pools
         if pools.sources:
             self.source_parts.append(self._write("sources", SOURCES, pools.source_columns(), ("size",)))
@@ -182,19 +229,8 @@ class _Saving:
             "sources": self.source_parts,
             "chunks": self.chunk_parts,
             "tree": tree,
-            **self._recipe(group),
+            **({"recipe": dict(self.recipe)} if self.recipe is not None else {}),
         }
-
-    def _recipe(self, group: VirtualGroup) -> dict[str, Any]:
-        """How the dataset is made again; steps that the store holds already keep their URLs as they were written."""
-        recipe = group.details.get(KEY)
-        if recipe is None:
-            return {}
-        written = map_urls(recipe, self.pools.named)
-        held = (self.opened.document.get(KEY) or {}).get("steps") if self.opened is not None else None
-        if isinstance(held, list) and isinstance(written.get("steps"), list):
-            written = {**written, "steps": [*held, *written["steps"][len(held) :]]}
-        return {KEY: written}
 
     def _write(self, kind: str, schema: Any, columns: Mapping[str, Any], delta: Sequence[str] = ()) -> dict[str, Any]:
         name = f"{kind}-{self.mark}.parquet"
@@ -203,31 +239,30 @@ class _Saving:
             writer = Writer(file, schema, delta)
             writer.add(columns)
             writer.close()
-            footer, size = _footer(file)
-        return {"file": name, "rows": writer.rows, "bytes": size, "footer": footer}
+            about = describe_file(file)
+        return {"file": name, "rows": writer.rows, **about}
 
     def _tidy(self, document: Mapping[str, Any]) -> None:
-        """Remove files that only the old root named."""
-        if self.before is None:
+        """Remove files that neither the new root nor the one before it names."""
+        if self.older is None or self.before is None:
             return
         try:
-            old = root.parse(self.before, self.to.url)
+            oldest, old = root.parse(self.older, self.to.url), root.parse(self.before, self.to.url)
         except InsituError:
             return  # of another version, or damaged: nothing that we may touch
         try:
-            self.to.remove(sorted(_files(old) - _files(document)))
+            self.to.remove(sorted(_files(oldest) - _files(old) - _files(document)))
         except SourceError as problem:
-            warnings.warn(
-                f"saved, but files that are not needed any more could not be removed: {problem}",
-                InsituWarning,
-                stacklevel=2,
-            )
+            self.remarks.append(f"files that are not needed any more could not be removed: {problem}")
 
     def _group(self, group: VirtualGroup) -> dict[str, Any]:
         return {
             "attributes": pack(dict(group.attributes)),
-            "details": pack({name: value for name, value in group.details.items() if name != KEY}),
+            "details": pack(group.details.to_document()),
             "problems": dict(group.problems),
+            "coordinates": list(group.coordinates),
+            "unindexed": list(group.unindexed),
+            "unlimited": list(group.unlimited),
             "arrays": {name: self._array(name, array) for name, array in group.arrays.items()},
             "groups": {name: self._group(inner) for name, inner in group.groups.items()},
         }
@@ -240,7 +275,8 @@ class _Saving:
                 "dims": list(array.dims),
                 "attributes": pack(dict(array.attributes)),
                 "fill_value": pack(array.fill_value),
-                "details": pack(dict(array.details)),
+                "encoding": pack(dict(array.encoding)),
+                "details": pack(array.details.to_document()),
                 "tiles": [
                     {"origin": origin, **self._tile(tile)}
                     for origin, tile in zip(array.origins.tolist(), array.tiles, strict=True)
@@ -385,17 +421,6 @@ def _flattened(axis: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
     for row in rows:
         tables += row["tables"] if row["kind"] == "joined" and row["axis"] == axis else [row]
     return {"kind": "joined", "axis": axis, "tables": tables}
-
-
-def _footer(file: Any) -> tuple[int, int]:
-    """Length of the footer that was just written, and of the file."""
-    file.flush()
-    size = file.tell()
-    with open(file.fileno(), "rb", closefd=False) as again:
-        again.seek(size - 8)
-        tail = again.read(8)
-    file.seek(size)
-    return footer_length(tail), size
 
 
 def _files(document: Mapping[str, Any]) -> set[str]:

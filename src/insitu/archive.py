@@ -1,0 +1,518 @@
+"""The front door: one object behind every verb.
+
+An `Archive` is what lies at a URL, or at many: a file, a Zarr store, saved references, or a thousand files combined. It is scanned and decoded once,
+and its values are those that xarray shows, whichever way they are asked for. `insitu.scan`, `read`, `reduce`, `check`, `refresh` and `zarr_store`, the
+datasets of `xarray_bridge`, the command line and the server all go through it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.combining.conventions import Decoding
+from insitu.combining.gather import gather
+from insitu.combining.member import Member, Variable
+from insitu.combining.names import found_paths, without_secrets
+from insitu.combining.recipe import Recipe
+from insitu.combining.report import Survey
+from insitu.combining.saved import array_from_variable, tree_from_member
+from insitu.combining.scanning import Failure, Job, loader, scan_member, scan_tree
+from insitu.combining.stored_view import stored_view
+from insitu.errors import SelectionError, UnsupportedError, VariableError
+from insitu.maintenance import (
+    append_member,
+    check,
+    drop,
+    known_files,
+    nest_groups,
+    refresh,
+    report_of_append,
+    rollback,
+    save_tree,
+    saved_recipe,
+)
+from insitu.model import Selection, VirtualArray, VirtualGroup
+from insitu.opening import Verify, is_saved_tree, may_be_many, read_selection, scan_stored
+from insitu.reading import ChunkCache, Tally
+from insitu.reducing.active import Active
+from insitu.reducing.reduce import statistics
+from insitu.sources import open_source
+from insitu.sources.address import is_remote
+
+if TYPE_CHECKING:
+    import xarray
+
+    from insitu.references import AppendReport, Report
+
+__all__ = ["Archive"]
+
+Found = Sequence[Member | Failure]
+CombineFound = Callable[[Found, Sequence[tuple[int, ...]], Sequence[Any]], Member]
+"""Makes one member of what came of each file, given their positions in nested lists and their names."""
+
+
+@dataclass(slots=True, eq=False)
+class Archive:
+    """One archive, opened. Make it with `Archive.open`.
+
+    Examples
+    --------
+    >>> archive = insitu.Archive.open("archive/*.nc")  # doctest: +SKIP
+    >>> archive.read("tas", np.s_[0, :10])  # doctest: +SKIP
+    >>> archive.reduce("tas", "mean", dim="time")  # doctest: +SKIP
+    >>> archive.save("archive.insitu")  # doctest: +SKIP
+    """
+
+    job: Job
+    recipe: Recipe
+    location: Any = None
+    """What was opened, where it is one thing; None if many files were combined."""
+    urls: tuple[Any, ...] = ()
+    """The files."""
+    survey: Survey | None = None
+    """Which files differ in what, where many were combined."""
+    active: Active | None = None
+    """The server that reduces next to the data."""
+    cache: ChunkCache | None = None
+    """Keeps decoded chunks for the next reads."""
+    kept: tuple[Any, ...] = field(default=(), repr=False)
+    """What sources in memory are made of: found again by name only as long as somebody holds them."""
+    attributes_by_url: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    """The attributes of each of many files."""
+    only_groups: Member | None = field(default=None, repr=False)
+    """One of many files, if it has groups but no variables."""
+    _members: dict[str, Member] = field(default_factory=dict, repr=False)
+    _tree: VirtualGroup | None = field(default=None, repr=False)
+
+    # -- opening
+
+    @classmethod
+    def open(
+        cls,
+        urls: Any,
+        *,
+        many: bool | None = None,
+        group: str | None = None,
+        variables: str | Sequence[str] | None = None,
+        format: str | None = None,
+        errors: str = "raise",
+        combine: str = "by_coords",
+        concat_dim: Any = None,
+        parallel: Any = None,
+        progress: bool | Callable[[int, int], None] | None = None,
+        cache: ChunkCache | int | bool | None = None,
+        active: str | Active | None = None,
+        active_required: bool = False,
+        verify: Verify = "read",
+        allow_local: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+        finish: Callable[[Member], Member] | None = None,
+        combine_found: CombineFound | None = None,
+        **how: Any,
+    ) -> Archive:
+        """Open what lies at a URL, or at many.
+
+        Parameters
+        ----------
+        urls
+            A path, URL, open file or bytes; a pattern, a list, nested lists: then the files are combined into one dataset.
+        many
+            Whether `urls` stands for files to combine; if not given, lists and patterns do.
+        group, variables, format, errors, cache, active, active_required, verify, allow_local, storage_options
+            See `insitu.open_dataset`.
+        combine, concat_dim, parallel, progress
+            See `insitu.open_mfdataset`.
+        finish, combine_found
+            Done to what each file gives before files are combined; combines them, in place of the recipe.
+        **how
+            xarray's keywords of decoding (`mask_and_scale`, `decode_times`, …) and of combining (`data_vars`, `coords`, `compat`, `join`,
+            `combine_attrs`).
+        """
+        if errors not in ("raise", "warn", "skip"):
+            raise ValueError(f'errors must be "raise", "warn" or "skip", not {errors!r}')
+        urls, storage_options = resolve_references(urls, storage_options)
+        names = (variables,) if isinstance(variables, str) else None if variables is None else tuple(variables)
+        combining = {
+            key: how.pop(key) for key in ("data_vars", "coords", "compat", "join", "combine_attrs") if key in how
+        }
+        decoding = Decoding.of(**how)
+        recipe = Recipe(
+            combine=combine,
+            concat_dim=concat_dim,
+            group=group,
+            variables=names,
+            format=format,
+            decoding=how,
+            unknown=None if finish is None else "it was opened with preprocess=, a function, which cannot be kept",
+            **combining,
+        )
+        many = is_many(urls) if many is None else many
+        nested = found_paths(urls, storage_options) if many else [urls]
+        pairs = list(_positions(nested))
+        if not pairs:
+            raise OSError("no files to open")
+        found, options, kept = open_objects([url for _, url in pairs], storage_options)
+        job = Job(
+            decoding,
+            group=group,
+            format=format,
+            variables=names,
+            storage_options=options,
+            finish=finish,
+            errors=errors,
+            verify=verify,
+            allow_local=allow_local,
+        )
+        server = Active(active, active_required) if isinstance(active, str) else active
+        archive = cls(
+            job, recipe, None if many else found[0], tuple(found), active=server, cache=cache_from(cache), kept=kept
+        )
+        if many:
+            found_members = gather(found, job, parallel=parallel, progress=progress)
+            if combine_found is None:
+                load = loader(options)
+                member = recipe.combine_found(found_members, [place for place, _ in pairs], found, load, errors)
+            else:
+                member = combine_found(found_members, [place for place, _ in pairs], found)
+            archive._members[""] = member
+            archive.survey = Survey.of(found_members, member)
+            archive.only_groups = next(
+                (item for item in found_members if isinstance(item, Member) and item.groups), None
+            )
+            archive.attributes_by_url = {
+                str(url): item.attributes
+                for url, item in zip(found, found_members, strict=True)
+                if isinstance(item, Member)
+            }
+        return archive
+
+    # -- what it holds
+
+    def member(self, path: str = "") -> Member:
+        """Return one group, decoded: the one that was opened, or one below it."""
+        path = path.strip("/")
+        if path not in self._members:
+            if self.location is None:
+                raise VariableError(
+                    f"no group {path!r}", hint="Files that are combined have the groups that group= names"
+                )
+            whole = "/".join(part for part in ((self.job.group or "").strip("/"), path) if part)
+            self._members[path] = self._scan_member(replace(self.job, group=whole or None))
+        return self._members[path]
+
+    def _scan_member(self, job: Job) -> Member:
+        found = scan_member(self.location, job, told=self._scan_by_server(job))
+        return found if job.finish is None else job.finish(found)
+
+    def _scan_by_server(self, job: Job) -> VirtualGroup | None:
+        """Return what the server next to the data found there, if there is one."""
+        url = self.location
+        if self.active is None or not isinstance(url, str) or not is_remote(url) or job.format is not None:
+            return None
+        return self.active.scan(url, group=job.group, storage_options=job.storage_options)
+
+    def all_members(self) -> Iterator[tuple[str, Member]]:
+        """Give every group, decoded, with its path."""
+        if self.location is None:
+            yield "", self.member()
+        else:
+            yield from scan_tree(self.location, self.job)
+
+    @property
+    def tree(self) -> VirtualGroup:
+        """The groups and arrays, with the shapes, types and values that xarray shows."""
+        if self._tree is None:
+            self._tree = nest_groups({path: tree_from_member(member) for path, member in self.all_members()})
+        return self._tree
+
+    def subtree(self, variables: Collection[str] | None = None) -> VirtualGroup:
+        """Return the tree with only these variables, and their labels; all if none are named."""
+        if variables is None:
+            return self.tree
+        groups: dict[str, VirtualGroup] = {"": VirtualGroup({})}
+        by_group: dict[str, list[str]] = {}
+        for path in variables:
+            group, _, name = path.strip("/").rpartition("/")
+            by_group.setdefault(group, []).append(name)
+        for path, names in by_group.items():
+            whole = "/".join(part for part in ((self.job.group or "").strip("/"), path) if part)
+            member = self._scan_member(replace(self.job, group=whole or None, variables=tuple(names)))
+            missing = [name for name in names if name not in member.variables]
+            if missing:
+                raise VariableError(f"no variable {', '.join(map(repr, missing))}", url=member.source)
+            for end in range(path.count("/") + 1 if path else 0):
+                groups.setdefault("/".join(path.split("/")[:end]), VirtualGroup({}))
+            groups[path] = tree_from_member(member)
+        return nest_groups(groups)
+
+    def variable(self, path: str) -> Variable:
+        """Return a variable by its path, e.g. `forecast/tas`; without one, an error that says what there is."""
+        group, _, name = path.strip("/").rpartition("/")
+        member = self.member(group)
+        if name not in member.variables:
+            names = ", ".join(member.variables) or "none"
+            raise VariableError(f"no variable {path!r}", url=member.source, hint=f"There are: {names}")
+        return member.variables[name]
+
+    def array(self, path: str, *, decode: bool = True) -> VirtualArray:
+        """Return a variable as a virtual array.
+
+        Parameters
+        ----------
+        path
+            The variable, e.g. `forecast/tas`.
+        decode
+            Whether it has the values that xarray shows, or the stored ones.
+
+        Raises
+        ------
+        UnsupportedError
+            If stored values are asked for and the files of the variable are packed differently.
+        """
+        if not decode and self.location is not None and not is_saved_tree(self.location):
+            return self._scan_stored(path)
+        found = array_from_variable(path, self.variable(path))
+        return found if decode else stored_view(found, path, loader(self.job.storage_options))
+
+    def _scan_stored(self, path: str) -> VirtualArray:
+        """Return a variable of one file as the file holds it: characters one by one, and also what nothing decodes."""
+        job = self.job
+        errors: Any = job.errors
+        tree = scan_stored(
+            self.location, group=job.group, variables=[path], errors=errors, format=job.format, verify=job.verify,
+            allow_local=job.allow_local, storage_options=job.storage_options,
+        )  # fmt: skip
+        return tree.array(path)
+
+    # -- values
+
+    def read(
+        self,
+        path: str,
+        selection: Any = ...,
+        *,
+        start: Sequence[int] | None = None,
+        count: Sequence[int] | None = None,
+        points: Sequence[Any] | None = None,
+        out: npt.NDArray[Any] | None = None,
+        decode: bool = True,
+        tally: Tally | None = None,
+    ) -> npt.NDArray[Any]:
+        """Return one hyperslab of a variable: see `insitu.read`."""
+        array = self.array(path, decode=decode)
+        return read_selection(
+            array, selection, start=start, count=count, points=points, out=out, name=path, tally=tally,
+            cache=self.cache, storage_options=self.job.storage_options,
+        )  # fmt: skip
+
+    def reduce(
+        self,
+        path: str,
+        methods: str | Sequence[str] = "mean",
+        *,
+        dim: str | Sequence[str] | None = None,
+        axes: int | Sequence[int] | None = None,
+        selection: Any = ...,
+        decode: bool = True,
+        **how: Any,
+    ) -> Any:
+        """Return one statistic of a variable, or several by name: see `insitu.reduce`."""
+        array = self.array(path, decode=decode)
+        names = [methods] if isinstance(methods, str) else list(methods)
+        reducer = statistics if self.active is None else self.active.statistics
+        chosen = axes_of(array, selection, dim, axes)
+        options = self.job.storage_options
+        found = reducer(array, names, axes=chosen, selection=selection, name=path, storage_options=options, **how)
+        return found[methods] if isinstance(methods, str) else found
+
+    # -- keeping it
+
+    def save(self, target: str | os.PathLike[str], **how: Any) -> None:
+        """Save the archive in the form that the target's name says: see `insitu.references.save`."""
+        how.setdefault("storage_options", self.job.storage_options)
+        save_tree(self.tree, target, recipe=self.recipe_to_save(), **how)
+
+    def recipe_to_save(self) -> Recipe | None:
+        """Return how the archive came about, with the files that were scanned; of a saved archive, what was saved with it."""
+        if is_saved_tree(self.location):
+            return saved_recipe(os.fspath(self.location), self.job.storage_options)
+        if any(not isinstance(url, str) or may_be_many(url) for url in self.urls):
+            return self.recipe
+        return replace(self.recipe, files=tuple(self.urls))
+
+    def append(
+        self,
+        urls: Any,
+        dim: str = "time",
+        *,
+        relative: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+        parallel: Any = None,
+    ) -> AppendReport:
+        """Add files to the saved archive. Files that it has already, unchanged, are left out.
+
+        Parameters
+        ----------
+        urls
+            The files: as for `open`.
+        dim
+            The dimension that grows.
+        relative
+            Whether the URLs of the files are written relative to the archive.
+        progress, parallel
+            See `insitu.open_mfdataset`.
+        """
+        target = self._saved_at()
+        options = self.job.storage_options
+        new, there = known_files(target, found_paths(urls if is_many(urls) else [urls], options), dim, options)
+        if not new:
+            return report_of_append(target, dim, there)
+        recipe = saved_recipe(target, options) or Recipe()
+        files = Archive.open(
+            new, parallel=parallel, progress=progress, storage_options=options, **recipe.open_options(dim)
+        )
+        done = append_member(files.member(), target, dim, relative=relative, whole_files=True, storage_options=options)
+        self._forget()
+        return replace(done, skipped=(*there, *done.skipped))
+
+    def drop(self, urls: Sequence[str], replacement: Any = None) -> tuple[str, ...]:
+        """Take files out of the saved archive; returns their URLs.
+
+        Parameters
+        ----------
+        urls
+            The files, as `check` names them.
+        replacement
+            Files that come in their place, in the same step: as for `open`.
+        """
+        target, options = self._saved_at(), self.job.storage_options
+        new = None
+        if replacement is not None:
+            recipe = saved_recipe(target, options) or Recipe()
+            files = found_paths(replacement if is_many(replacement) else [replacement], options)
+            dim = recipe.concat_dim if isinstance(recipe.concat_dim, str) else "time"
+            new = Archive.open(files, storage_options=options, **recipe.open_options(dim)).member()
+        done = drop(target, urls, replacement=new, storage_options=options)
+        self._forget()
+        return done
+
+    def check(self, **how: Any) -> Report:
+        """Ask every source whether it still is what was scanned: see `insitu.check`."""
+        saved = isinstance(self.location, str) and is_saved_tree(self.location)
+        found: Report = check(self.location if saved else self.tree, storage_options=self.job.storage_options, **how)
+        return found
+
+    def refresh(self, **how: Any) -> Report:
+        """Scan the sources again that changed, and save the archive: see `insitu.refresh`."""
+        found: Report = refresh(self._saved_at(), storage_options=self.job.storage_options, **how)
+        self._forget()
+        return found
+
+    def rollback(self) -> None:
+        """Put the state of the saved archive before its last change in place again."""
+        rollback(self._saved_at(), storage_options=self.job.storage_options)
+        self._forget()
+
+    def _saved_at(self) -> str:
+        if not isinstance(self.location, str):
+            raise UnsupportedError("this archive was not saved yet", hint="Save it first: archive.save('x.insitu')")
+        return self.location
+
+    def _forget(self) -> None:
+        """Look again at what lies there, when it is next asked for."""
+        self._members.clear()
+        self._tree = None
+
+    def dataset(self, **how: Any) -> xarray.Dataset:
+        """Return the archive as a dataset of virtual arrays; keywords as for `insitu.open_dataset` after opening (`chunks`)."""
+        bridge: Any = import_module("insitu.xarray_bridge.opening")  # above this module: it registers what xarray needs
+        found: xarray.Dataset = bridge.dataset_from_archive(self, **how)
+        return found
+
+
+def _positions(nested: Any, at: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Give each item of nested lists, with its position."""
+    if isinstance(nested, (list, tuple)):
+        for number, part in enumerate(nested):
+            yield from _positions(part, (*at, number))
+    else:
+        yield at, nested
+
+
+def is_many(urls: Any) -> bool:
+    """Return whether a location stands for files that are to be combined: a list, a pattern, a file that lists names."""
+    if isinstance(urls, (list, tuple)):
+        return True
+    if isinstance(urls, os.PathLike):
+        urls = os.fspath(urls)
+    if not isinstance(urls, str) or os.path.exists(urls):
+        return False
+    return urls.startswith("@") or any(mark in urls.partition("?")[0] for mark in "*[")
+
+
+def resolve_references(urls: Any, storage_options: Mapping[str, Any] | None) -> tuple[Any, Mapping[str, Any] | None]:
+    """Return where the references of fsspec's `reference://` lie, and the options that their files are opened with."""
+    if not isinstance(urls, str) or not urls.startswith("reference://"):
+        return urls, storage_options
+    given = dict(storage_options or {})
+    found = given.pop("fo", None) or urls.removeprefix("reference://")
+    if not found:
+        raise SelectionError("reference:// needs references", hint='Give storage_options={"fo": path or dictionary}')
+    options = {**(given.get("target_options") or {}), **(given.get("remote_options") or {})}
+    return found, options or None
+
+
+def open_objects(
+    urls: Sequence[Any], storage_options: Mapping[str, Any] | None
+) -> tuple[list[Any], Mapping[str, Any] | None, tuple[Any, ...]]:
+    """Return what to scan, the options to open it with, and what must be held for as long as it is read.
+
+    Secrets in URLs move to the options. Bytes and open files become sources, which are found again by name only while they are held.
+    """
+    urls, options = without_secrets(urls, storage_options)
+    found, kept = [], []
+    for url in urls:
+        if isinstance(url, os.PathLike):
+            url = os.fspath(url)
+        elif not isinstance(url, (str, Mapping)):
+            source = open_source(url, options)
+            if source.url.startswith(("memory:", "file-object:")):
+                kept.append(source)  # which holds the bytes, or the open file
+            url = source
+        found.append(url)
+    return found, options, tuple(kept)
+
+
+def cache_from(cache: ChunkCache | int | bool | None) -> ChunkCache | None:
+    """Return the cache that an option stands for."""
+    if isinstance(cache, ChunkCache):
+        return cache
+    return None if cache is None or isinstance(cache, bool) else ChunkCache(int(cache))
+
+
+def axes_of(
+    array: VirtualArray, selection: Any, dim: str | Sequence[str] | None, axes: int | Sequence[int] | None
+) -> int | Sequence[int] | None:
+    """Return the axes of a selection's shape that dimensions by name stand for."""
+    if dim is None:
+        return axes
+    if axes is not None:
+        raise SelectionError("give either dim or axes")
+    chosen = Selection.of(selection, array.shape) if not isinstance(selection, Selection) else selection
+    left = [
+        name for name, one in zip(array.dims, chosen.selectors, strict=True) if not isinstance(one, (int, np.integer))
+    ]
+    names = [dim] if isinstance(dim, str) else list(dim)
+    unknown = [name for name in names if name not in left]
+    if unknown:
+        raise SelectionError(
+            f"no dimension {', '.join(map(repr, unknown))}", hint=f"There are: {', '.join(left) or 'none'}"
+        )
+    return [left.index(name) for name in names]

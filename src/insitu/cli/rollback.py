@@ -1,0 +1,23 @@
+"""`insitu rollback`: the state of a saved archive before its last change."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from insitu.cli.access import Options, storage_options
+from insitu.cli.screen import problems
+
+__all__ = ["rollback"]
+
+
+def rollback(
+    target: Annotated[str, typer.Argument(help="An insitu store.", metavar="REFS")],
+    option: Options = None,
+) -> None:
+    """Undo the last change of a saved archive (append, drop, refresh, save). Once more: undo that."""
+    from insitu.maintenance import rollback as rollback_archive
+
+    rollback_archive(target, storage_options=storage_options(option))
+    problems.print(f"{target}: as it was before its last change", markup=False)

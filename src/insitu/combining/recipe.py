@@ -1,0 +1,203 @@
+"""How files were combined into one archive: what is needed to add files to it, and to scan changed files again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from insitu.combining.conventions import Decoding
+from insitu.combining.member import CombineError, Load, Member
+from insitu.combining.scanning import Failure
+from insitu.model import VirtualArray
+
+if TYPE_CHECKING:
+    from insitu.combining.combine import ConcatDim
+    from insitu.combining.order import Position
+    from insitu.combining.rules import Rules
+
+__all__ = ["DEFAULT", "Recipe"]
+
+
+class _Default:
+    """Stands for what the installed xarray does."""
+
+    def __repr__(self) -> str:
+        return "xarray's default"
+
+    def __reduce__(self) -> str:
+        return "DEFAULT"
+
+
+DEFAULT: Any = _Default()
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """The keywords of one combination. It can be saved, unless it holds functions."""
+
+    combine: str = "by_coords"
+    concat_dim: Any = None
+    """With `combine="nested"`: a name, or one for each level of nesting. A mapping: new dimensions from the names of files."""
+    data_vars: Any = DEFAULT
+    coords: Any = DEFAULT
+    compat: Any = DEFAULT
+    join: Any = DEFAULT
+    combine_attrs: Any = "override"
+    group: str | None = None
+    variables: tuple[str, ...] | None = None
+    format: str | None = None
+    decoding: Mapping[str, Any] = field(default_factory=dict)
+    """Keywords of decoding that are not xarray's defaults."""
+    files: tuple[str, ...] = ()
+    """What was scanned, where that is not the sources of the chunks: members of archives, documents that describe other files."""
+    unknown: str | None = None
+    """Why the archive cannot be made again from its files, if it cannot."""
+
+    def rules(self, load: Load) -> Rules:
+        """Return the rules by which variables are joined and compared."""
+        from insitu.combining.rules import Rules  # imports xarray, which one file does not need
+
+        return Rules(load, self.data_vars, self.coords, self.compat, self.join, self.combine_attrs)
+
+    def combine_found(
+        self,
+        found: Sequence[Member | Failure],
+        places: Sequence[Position],
+        urls: Sequence[Any],
+        load: Load,
+        errors: str = "raise",
+    ) -> Member:
+        """Return what all files make together.
+
+        Parameters
+        ----------
+        found
+            What came of each file.
+        places
+            The position of each in the nested lists that the caller gave.
+        urls
+            Their names, for dimensions that are made from names.
+        load
+            Reads values where they must be compared.
+        errors
+            What happens to files that could not be taken: "raise", "warn", "skip".
+        """
+        from insitu.combining.files import combine_files, combine_named
+        from insitu.combining.names import labels_from_names
+
+        rules = self.rules(load)
+        if isinstance(self.concat_dim, Mapping):
+            return combine_named(found, labels_from_names(urls, self.concat_dim), rules, errors)
+        return combine_files(found, places if self.combine == "nested" else None, self.dims(), rules, errors)
+
+    def join_in_order(self, members: Sequence[Member], dim: str, load: Load) -> Member:
+        """Return members that follow each other along a dimension as one: by their labels where they have some."""
+        if len(members) == 1:
+            return members[0]
+        from insitu.combining.combine import by_coords, nested
+
+        rules = self.rules(load)
+        members = _with_same_dims(members, dim)
+        if self.combine == "by_coords" and all(member.index(dim) is not None for member in members):
+            return by_coords(members, rules)
+        return nested({(number,): member for number, member in enumerate(members)}, [dim], rules)
+
+    def dims(self) -> list[ConcatDim]:
+        """Return one dimension for each level of nesting."""
+        if self.combine == "by_coords":
+            if self.concat_dim is not None:
+                raise CombineError(
+                    "When combine='by_coords', passing a value for `concat_dim` has no effect.",
+                    hint="Give combine='nested' with it, or a mapping for a dimension from the files' names",
+                )
+            return []
+        many = isinstance(self.concat_dim, (list, tuple))
+        return [_dim(dim) for dim in (self.concat_dim if many else [self.concat_dim])]
+
+    def open_options(self, dim: str) -> dict[str, Any]:
+        """Return the keywords with which more files of the same kind are opened, to follow each other along a dimension."""
+        rules = {name: getattr(self, name) for name in ("data_vars", "coords", "compat", "join", "combine_attrs")}
+        about = {"group": self.group, "variables": self.variables, "format": self.format}
+        nested = {"combine": "nested", "concat_dim": dim} if self.combine == "nested" else {}
+        return {**rules, **about, **nested, **self.decoding}
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the recipe as plain values; one that holds what cannot be written as text (functions, arrays) is unknown then."""
+        document = {item.name: getattr(self, item.name) for item in fields(self)}
+        document |= {"decoding": dict(self.decoding)}
+        document = {key: value for key, value in document.items() if not _is_left_out(value)}
+        lost = [name for name, value in document.items() if not _is_plain(value)]
+        if not lost:
+            return document
+        kept = {key: value for key, value in document.items() if key not in lost}
+        within = [name for name, value in self.decoding.items() if not _is_plain(value)]
+        names = ", ".join(f"{name}=" for name in [*lost, *within] if name != "decoding")
+        return {**kept, "unknown": f"it was opened with {names}, whose value cannot be kept"}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Recipe:
+        """Return the recipe that was saved; keywords of newer versions are left out."""
+        names = {item.name for item in fields(cls)}
+        known = {key: value for key, value in document.items() if key in names}
+        for name in ("variables", "files"):
+            if known.get(name) is not None:
+                known[name] = tuple(known[name])
+        return cls(**known)
+
+    def decoding_options(self) -> Decoding:
+        """Return what is decoded."""
+        return Decoding.of(**self.decoding)
+
+
+def _with_same_dims(members: Sequence[Member], dim: str) -> list[Member]:
+    """Return members whose variables have the dimension in all of them or in none.
+
+    What does not vary along it gets it when files are combined (bounds of latitudes, say); in a single file it has it not yet.
+    """
+    model: dict[str, tuple[str, ...]] = {}
+    for member in members:
+        for name, variable in member.variables.items():
+            if dim in variable.dims:
+                model.setdefault(name, variable.dims)
+    return [_expand(member, dim, model) for member in members]
+
+
+def _expand(member: Member, dim: str, model: Mapping[str, tuple[str, ...]]) -> Member:
+    variables = dict(member.variables)
+    for name, variable in member.variables.items():
+        dims = model.get(name, ())
+        if dim in variable.dims or dim not in dims or tuple(d for d in dims if d != dim) != variable.dims:
+            continue
+        # A file that has the dimension not at all is one step of it.
+        at, length, data = dims.index(dim), member.sizes.get(dim, 1), variable.data
+        if isinstance(data, VirtualArray):
+            data = data.expand_dims(at, dim, length)
+        else:
+            shape = (*data.shape[:at], length, *data.shape[at:])
+            data = np.broadcast_to(np.expand_dims(data, at), shape).copy()
+        variables[name] = variable.with_data(data, dims)
+    return member.renewed(variables)
+
+
+def _dim(dim: Any) -> ConcatDim:
+    if dim is None or isinstance(dim, str):
+        return dim
+    if hasattr(dim, "dims") and hasattr(dim, "values"):  # a DataArray or a Variable
+        return str(dim.dims[0]), np.asarray(dim.values)
+    return str(getattr(dim, "name", None) or "concat_dim"), np.asarray(dim)
+
+
+def _is_left_out(value: Any) -> bool:
+    """Return whether a value goes without saying."""
+    return value is None or value is DEFAULT or (isinstance(value, (tuple, Mapping)) and not value)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (str, bool, int, float))

@@ -1,0 +1,267 @@
+"""Stored values behind decoded arrays: the fallible direction.
+
+A virtual array has the values that xarray shows. Its files may be packed differently; only where they are not is there one array of stored
+values behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.codecs import numbers
+from insitu.codecs.cf import MARKS
+from insitu.combining.member import Load, in_memory
+from insitu.errors import UnsupportedError
+from insitu.model import INLINE, Packing, Packings, Tile, VirtualArray, VirtualGroup
+from insitu.model.array import shared_dtype
+from insitu.zarr_metadata.said import said
+
+__all__ = ["stored_tree", "stored_view", "zarr_tree"]
+
+LOCATED_AT_ONCE = 1 << 20
+COMPARED_BYTES = 256 << 20
+"""Values that are read to find out whether all files hold the same."""
+
+
+def stored_view(array: VirtualArray, name: str | None = None, load: Load | None = None) -> VirtualArray:
+    """Return the array as its files hold it: stored values and all CF attributes.
+
+    Parameters
+    ----------
+    array
+        Decoded.
+    name
+        The variable, for messages.
+    load
+        Reads values. Needed for labels that were joined in memory: they are encoded again.
+
+    Raises
+    ------
+    UnsupportedError
+        If the files of the array are packed differently: the error names two of them.
+    """
+    attributes = array.stored_attributes()
+    if load is not None and _is_in_memory(array) and _was_decoded_in_memory(array):
+        return _encode_again(array, name, load)
+    _check_one_packing(array, name)
+    if all(tile.packings.identity for tile in array.tiles):
+        if not array.encoding and attributes.keys() == array.attributes.keys():
+            return array  # the same object: a cache that reads ahead knows arrays by their identity
+        return replace(array, attributes=attributes, encoding={})
+    dtype = shared_dtype([encoding.dtype for tile in array.tiles for encoding in tile.encodings])
+    fill = _fill_value(array.encoding.get("_FillValue"), dtype)
+    # As many rows that change nothing as there were: the chunk tables go on referring to them.
+    tiles = tuple(replace(tile, packings=Packings.of([Packing()] * len(tile.packings))) for tile in array.tiles)
+    return replace(array, dtype=dtype, tiles=tiles, attributes=attributes, encoding={}, fill_value=fill)
+
+
+def _was_decoded_in_memory(array: VirtualArray) -> bool:
+    """Return whether values in memory are decoded, and not stored ones with a packing."""
+    if "units" in array.encoding or array.dtype.kind in "mM":
+        return True
+    packed = any(key in array.encoding for key in ("scale_factor", "add_offset", "_FillValue", "missing_value"))
+    return packed and all(tile.packings.identity for tile in array.tiles)
+
+
+def stored_tree(tree: VirtualGroup, load: Load) -> VirtualGroup:
+    """Return the tree with every array as its files hold it."""
+    arrays = {name: stored_view(array, name, load) for name, array in tree.arrays.items()}
+    groups = {name: stored_tree(group, load) for name, group in tree.groups.items()}
+    return replace(tree, arrays=arrays, groups=groups)
+
+
+def zarr_tree(tree: VirtualGroup, load: Load, inline: int = 0) -> VirtualGroup:
+    """Return the tree as formats hold it that know one packing an array, and CF attributes: kerchunk's, Icechunk, Zarr.
+
+    Parameters
+    ----------
+    tree
+        Decoded. Arrays of files keep their packings, so that files that differ are noticed when they are written.
+    load
+        Reads values: labels that were joined in memory are encoded again.
+    inline
+        Arrays of up to so many bytes whose files differ too much to be told by references are read, and kept as values.
+    """
+    arrays: dict[str, VirtualArray] = {}
+    for name, array in _with_coordinates_named(tree).items():
+        if not _is_in_memory(array) and not _can_be_said(array):
+            array = _without_repetition(array, load)
+        if _is_in_memory(array) or (array.nbytes <= inline and not _can_be_said(array)):
+            array = _encode_again(array, name, load)
+        arrays[name] = array
+    left = [name for name in _unnamed_coordinates(tree, arrays) if name not in tree.groups]
+    attributes = dict(tree.attributes)
+    if left and "coordinates" not in attributes:
+        attributes["coordinates"] = " ".join(sorted(left))
+    groups = {name: zarr_tree(group, load, inline) for name, group in tree.groups.items()}
+    return replace(tree, arrays=arrays, groups=groups, attributes=attributes)
+
+
+def _with_coordinates_named(tree: VirtualGroup) -> dict[str, VirtualArray]:
+    """Return the arrays; each that is no coordinate says which coordinates it has, if its files did not."""
+    others = [name for name in tree.coordinates if name in tree.arrays and tree.arrays[name].dims != (name,)]
+    arrays: dict[str, VirtualArray] = {}
+    for name, array in tree.arrays.items():
+        said = "coordinates" in array.encoding or "coordinates" in array.attributes
+        mine = [
+            other for other in others if set(tree.arrays[other].dims) <= set(array.dims) and tree.arrays[other].dims
+        ]
+        if mine and not said and name not in tree.coordinates:
+            array = replace(array, encoding={**array.encoding, "coordinates": " ".join(sorted(mine))})
+        arrays[name] = array
+    return arrays
+
+
+def _unnamed_coordinates(tree: VirtualGroup, arrays: Mapping[str, VirtualArray]) -> list[str]:
+    named = {
+        word for array in arrays.values() for word in str(array.stored_attributes().get("coordinates", "")).split()
+    }
+    return [name for name in tree.coordinates if name in arrays and arrays[name].dims != (name,) and name not in named]
+
+
+def _without_repetition(array: VirtualArray, load: Load) -> VirtualArray:
+    """Return an array without dimensions along which every file repeats the same values: those are kept once.
+
+    Bounds of latitudes, say, get the dimension of time when files are combined along it, and are the same in every file.
+    """
+    for dimension in reversed(range(array.ndim)):
+        if len(array.tiles) != 1 or array.shape[dimension] < 2:
+            continue
+        axis = array.tiles[0].axis_of(dimension)
+        if axis.is_regular or axis.show(np.arange(axis.count)).stored.any():
+            continue
+        each = array.take(dimension, axis.begin(np.arange(axis.count)))
+        if each.nbytes > COMPARED_BYTES:
+            continue
+        if _repeats(np.moveaxis(load([each])[0], dimension, 0)):
+            array = array.take(dimension, [0]).drop(dimension)
+    return array
+
+
+def _repeats(values: npt.NDArray[Any]) -> bool:
+    """Return whether all values along the first dimension are the same."""
+    first = np.broadcast_to(values[:1], values.shape)
+    try:
+        return np.array_equal(values, first, equal_nan=values.dtype.kind in "fcmM")
+    except TypeError:  # dates of several calendars do not compare
+        return False
+
+
+def _can_be_said(array: VirtualArray) -> bool:
+    """Return whether Zarr's metadata can say how all of an array's chunks are cut, encoded and packed."""
+    try:
+        for _ in said(array).blocks():
+            pass
+    except UnsupportedError:
+        return False
+    return True
+
+
+def _is_in_memory(array: VirtualArray) -> bool:
+    return bool(array.tiles) and all(_is_inline(tile) for tile in array.tiles if 0 not in tile.chunks.shape)
+
+
+def _is_inline(tile: Tile) -> bool:
+    """Return whether no cell of a tile lies in a file. Stores share one list of sources, so that the list alone does not tell."""
+    shape = tile.chunks.shape
+    total = int(np.prod(shape, dtype=object))
+    for count in (1, total):  # most arrays are told by their first cell
+        cells = list(np.unravel_index(np.arange(min(count, LOCATED_AT_ONCE)), shape)) if shape else []
+        if not (np.asarray(tile.chunks.locate(cells).source) == INLINE).all():
+            return False
+    return total <= LOCATED_AT_ONCE
+
+
+def _encode_again(array: VirtualArray, name: str | None, load: Load) -> VirtualArray:
+    """Return values that were decoded in memory as a file would hold them."""
+    import xarray  # slow to import, and needed here only
+    from xarray.conventions import encode_cf_variable
+
+    values = load([array])[0]
+    variable = xarray.Variable(array.dims, values, array.attributes, dict(array.encoding))
+    _mark_missing_texts(variable)
+    encoded = encode_cf_variable(variable, name=name)
+    stored = np.asarray(encoded.values)
+    texts = stored.dtype.kind == "O"
+    held = in_memory(stored.astype(str) if texts else stored)
+    if held is not None and texts:
+        held = replace(held, dtype=np.dtype(object))
+    if held is None:
+        raise UnsupportedError(f"values of {array.dtype} have no stored form", variable=name)
+    digits = {key: array.encoding[key] for key in ("least_significant_digit",) if key in array.encoding}
+    attributes = {**encoded.attrs, **digits}
+    if stored.dtype.kind in "fc" and "_FillValue" not in variable.encoding:
+        attributes.pop("_FillValue", None)  # NaN, which xarray adds to all floats, and no file has said
+    return replace(held, dims=array.dims, attributes=attributes)
+
+
+def _mark_missing_texts(variable: Any) -> None:
+    """Give texts some of which are missing a `_FillValue` that none of them is: without one xarray would write them as empty."""
+    if variable.dtype.kind != "O":
+        return
+    values = variable.values.reshape(-1).tolist()
+    texts = {value for value in values if isinstance(value, str)}
+    rest = [value for value in values if not isinstance(value, str)]
+    if not texts or not rest or not all(value is None or value != value for value in rest):
+        return
+    known = [mark for key in MARKS if isinstance(mark := variable.encoding.pop(key, None), str)]
+    fill = next((mark for mark in [*known, ""] if mark not in texts), None)
+    variable.encoding["_FillValue"] = "_" * (max(map(len, texts)) + 1) if fill is None else fill
+
+
+def _check_one_packing(array: VirtualArray, name: str | None) -> None:
+    """Refuse an array whose cells are packed differently."""
+    seen: dict[Packing, str] = {}
+    for tile in array.tiles:
+        if len(tile.packings) == 1:
+            seen.setdefault(tile.packings[0], _source_of(tile, None))
+            continue
+        for row in _used_rows(tile):
+            seen.setdefault(tile.packings[row], _source_of(tile, row))
+    if len(seen) > 1:
+        (one, first), (other, second) = list(seen.items())[:2]
+        raise UnsupportedError(
+            f"its files are packed differently: {_describe(one)} in {first}, {_describe(other)} in {second}",
+            variable=name,
+            hint="Read decoded values, or the stored values of one file at a time",
+        )
+
+
+def _used_rows(tile: Tile) -> list[int]:
+    shape = tile.chunks.shape
+    total = int(np.prod(shape, dtype=object))
+    if total > LOCATED_AT_ONCE:
+        return list(range(len(tile.packings)))
+    rows = tile.chunks.locate(list(np.unravel_index(np.arange(total), shape)) if shape else [])
+    return [int(row) for row in np.unique(np.asarray(rows.packing))]
+
+
+def _source_of(tile: Tile, row: int | None) -> str:
+    sources = tile.chunks.sources
+    if row is None:
+        return str(sources[0].url) if len(sources) else "values kept inline"
+    shape = tile.chunks.shape
+    rows = tile.chunks.locate(list(np.unravel_index(np.arange(int(np.prod(shape))), shape)) if shape else [])
+    found = np.asarray(rows.source)[np.asarray(rows.packing) == row]
+    found = found[found >= 0]
+    return str(sources[int(found[0])].url) if len(found) else "values kept inline"
+
+
+def _describe(packing: Packing) -> str:
+    parts = [f"scale_factor {packing.scale:g}" if packing.scale is not None else ""]
+    parts += [f"add_offset {packing.offset:g}" if packing.offset is not None else ""]
+    parts += [f"missing {', '.join(map(str, packing.missing))}" if packing.missing else ""]
+    parts += [f"times in {packing.kind.unit}" if packing.kind.unit is not None else ""]
+    return " ".join(part for part in parts if part) or "nothing"
+
+
+def _fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
+    if value is None or not numbers.has_room(value) or dtype.hasobject:
+        return None
+    with np.errstate(all="ignore"):
+        return np.asarray(value).reshape(-1)[:1].astype(dtype)[0]

@@ -1,0 +1,282 @@
+"""The verbs as functions: scan, read, reduce, check, convert, refresh, zarr_store. Each opens an `Archive` and asks it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy.typing as npt
+
+from insitu.archive import Archive, axes_of
+from insitu.combining.scanning import loader
+from insitu.combining.stored_view import stored_view, zarr_tree
+from insitu.errors import UnsupportedError, VariableError
+from insitu.model import VirtualArray, VirtualGroup
+from insitu.opening import Verify, read_selection, scan_stored
+from insitu.reading import ChunkCache, Tally, summary
+from insitu.reducing.active import Active
+from insitu.reducing.reduce import reduce_array
+
+if TYPE_CHECKING:
+    from insitu.reading.zarr_store.store import InsituStore
+
+__all__ = ["read", "reduce", "scan", "zarr_store"]
+
+
+def scan(
+    url: Any,
+    *,
+    group: str | None = None,
+    variables: Collection[str] | None = None,
+    errors: str = "raise",
+    format: str | None = None,
+    decode: bool = True,
+    verify: Verify = "read",
+    allow_local: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> VirtualGroup:
+    """Find where every chunk of an archive lies, how it is encoded and packed. Reads metadata and labels only.
+
+    Parameters
+    ----------
+    url
+        A path, a URL (`http://`, `https://`, `s3://`, `gs://`, `az://`), or an open source of bytes: an archive file, a Zarr store
+        (directory, prefix, zip), a saved set of references, or a member of a zip or tar archive (`runs.zip::2024/jan.nc`).
+    group
+        Scan this group only.
+    variables
+        Scan only these variables, and the labels that they refer to.
+    errors
+        `"raise"`: a variable that cannot be taken is an error. `"warn"`: it is left out, with a warning, and its reason is kept in
+        `problems`.
+    format
+        The format of a file by name, if its first bytes should not decide.
+    decode
+        Whether arrays have the shapes, types and values that xarray shows, or those that the file stores.
+    verify
+        When to find out whether sources still are what was scanned. `"read"`: when one is opened to read from it, which costs no request
+        more. `"open"`: now too; a set of references asks every source that it names. `"never"`: never. A source that changed raises
+        `StaleSourceError`.
+    allow_local
+        Whether references from elsewhere may name files of this machine.
+    storage_options
+        Credentials and endpoints: `anon`, `key`, `secret`, `token`, `endpoint_url`, `region`, `headers`; or a mapping of URL prefix →
+        such options.
+
+    Returns
+    -------
+    VirtualGroup
+        The tree of arrays, with attributes.
+
+    Examples
+    --------
+    >>> group = insitu.scan("era5.nc")  # doctest: +SKIP
+    >>> group.arrays["t2m"].tiles[0].chunks[0, 0, 0]  # doctest: +SKIP
+    Stored(source=Source(url='era5.nc', …), offset=8192, length=52311, filter_mask=0, encoding=0, packing=0)
+    """
+    names = [variables] if isinstance(variables, str) else variables
+    how: dict[str, Any] = {"errors": errors, "format": format, "verify": verify, "allow_local": allow_local}
+    if not decode:
+        return scan_stored(url, group=group, variables=names, storage_options=storage_options, **how)
+    return Archive.open(url, group=group, storage_options=storage_options, **how).subtree(names)
+
+
+def read(
+    url: Any,
+    path: str | None = None,
+    selection: Any = ...,
+    *,
+    start: Sequence[int] | None = None,
+    count: Sequence[int] | None = None,
+    points: Sequence[Any] | None = None,
+    out: npt.NDArray[Any] | None = None,
+    decode: bool = True,
+    cache: ChunkCache | None = None,
+    verbose: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    tally: Tally | None = None,
+) -> npt.NDArray[Any]:
+    """Read one hyperslab as an array: the values that xarray shows.
+
+    Parameters
+    ----------
+    url
+        Where the archive is, or what `scan` returned (then nothing is scanned again).
+    path
+        The variable, e.g. `"forecast/tas"`.
+    selection
+        Integers, slices of any step, Ellipsis, index arrays and boolean arrays (each axis on its own).
+    start, count
+        Instead of a selection: the corner and the extent, as in the netCDF library. Without `count`, up to the end.
+    points
+        Instead of a selection: index arrays that are paired up (stations on a grid), or slices; each touched chunk is decoded once.
+    out
+        Where to put the values.
+    decode
+        False: the stored values, as h5py gives them, without scale, offset, missing values and times. An error where the files of the
+        variable are packed differently.
+    cache
+        Keeps decoded chunks for the next reads.
+    verbose
+        Say on standard error what the read did: type, shape, chunks, codecs, requests, bytes, seconds. The logger `insitu.read` says the
+        same at level DEBUG.
+    storage_options
+        See `scan`.
+    tally
+        The same as an object: counts requests, bytes and seconds, if given.
+
+    Examples
+    --------
+    >>> insitu.read("era5.nc", "t2m", np.s_[0, ::-1, 100:200])  # doctest: +SKIP
+    """
+    array = _array(url, path, decode, storage_options)
+    tally = tally if tally is not None else Tally()
+    values = read_selection(
+        array, selection, start=start, count=count, points=points, out=out, name=path, cache=cache,
+        storage_options=storage_options, tally=tally,
+    )  # fmt: skip
+    if verbose:
+        print(summary(array, values.shape, tally, path), file=sys.stderr)
+    return values
+
+
+def reduce(
+    url: Any,
+    path: str | None = None,
+    method: str = "mean",
+    *,
+    dim: str | Sequence[str] | None = None,
+    axes: int | Sequence[int] | None = None,
+    selection: Any = ...,
+    skipna: bool | None = None,
+    q: Any = None,
+    edges: Any = None,
+    decode: bool = True,
+    active: str | None = None,
+    active_required: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    tally: Tally | None = None,
+) -> npt.NDArray[Any]:
+    """Reduce a variable, chunk by chunk, in bounded memory: what xarray gives.
+
+    Parameters
+    ----------
+    url
+        Where the archive is, or what `scan` returned.
+    path
+        The variable.
+    method
+        `sum`, `mean`, `min`, `max`, `std`, `var`, `count`, `any`, `all`, `argmin`, `argmax`, `prod`, `median`; `quantile` and
+        `tdigest`, which want `q`; `histogram`, which wants `edges`.
+    dim
+        Along which dimensions, by name; all if not given.
+    axes
+        The same by number, counted in the selection.
+    selection
+        As for `read`.
+    skipna
+        Whether NaN is left out; if not given, yes for floating-point values.
+    q
+        From 0 to 1; several make a first axis. A `tdigest` gives quantiles of values that are too many to be held, with an error of rank of at most 0.6 %.
+    edges
+        Of the bins, increasing; the counts have a first axis for the bins.
+    decode
+        False: the stored values, as for `read`.
+    active, active_required
+        The address of a server that does it next to the data, and whether it is an error if it cannot: see `open_dataset`.
+    storage_options, tally
+        As for `read`.
+
+    Examples
+    --------
+    >>> insitu.reduce("era5.nc", "t2m", "max", dim="time")  # doctest: +SKIP
+    """
+    array = _array(url, path, decode, storage_options)
+    return (reduce_array if active is None else Active(active, active_required).reduce_array)(
+        array,
+        method,
+        axes=axes_of(array, selection, dim, axes),
+        selection=selection,
+        skipna=skipna,
+        q=q,
+        edges=edges,
+        name=path,
+        storage_options=storage_options,
+        tally=tally,
+    )
+
+
+def _array(url: Any, path: str | None, decode: bool, storage_options: Mapping[str, Any] | None) -> VirtualArray:
+    """Return the variable that a call names."""
+    if isinstance(url, VirtualArray):
+        return url if decode else stored_view(url, path, loader(storage_options))
+    if path is None:
+        raise VariableError("which variable?", hint="Give its path as the second argument")
+    if isinstance(url, VirtualGroup):
+        array = url.array(path)
+        return array if decode else stored_view(array, path, loader(storage_options))
+    group, _, name = path.strip("/").rpartition("/")
+    # Only this variable is looked at: a file may hold others that cannot be taken.
+    archive = Archive.open(url, group=group or None, variables=[name], storage_options=storage_options)
+    return archive.array(name, decode=decode)
+
+
+VIEW_CACHE_BYTES = 128 << 20
+"""Decoded chunks that a Zarr view keeps: neighbouring chunks of a mosaic that was cut anew need the same ones."""
+
+
+def zarr_store(
+    url: Any,
+    *,
+    group: str | None = None,
+    zarr_format: Literal[2, 3] = 3,
+    compression: str | None = None,
+    portable: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> InsituStore:
+    """Any archive as a read-only Zarr store, for every tool that reads Zarr. Copies nothing.
+
+    Arrays that Zarr can say keep their chunks: the bytes are passed on as they lie in the archive. Mosaics (files that are chunked, encoded or packed differently) are cut into a regular grid, and each chunk is read and
+    encoded when it is asked for.
+
+    Parameters
+    ----------
+    url
+        Where the archive is, or what `scan` returned.
+    group
+        Show this group only.
+    zarr_format
+        Which version of Zarr the store speaks.
+    compression
+        Of chunks that are encoded anew: "gzip", "zlib" (version 2), "zstd"; None: none.
+    portable
+        Pass on only chunks whose codecs readers other than zarr-python know too; encode the others anew.
+    storage_options
+        See `scan`.
+
+    Returns
+    -------
+    zarr.abc.store.Store
+        What `zarr.open` and `xarray.open_zarr` take.
+
+    Examples
+    --------
+    >>> zarr.open_group(insitu.zarr_store("era5.nc"), mode="r")["t2m"][0, :10]  # doctest: +SKIP
+    """
+    from insitu.formats.choosing import below
+    from insitu.reading.zarr_store import ZarrTree
+
+    try:
+        from insitu.reading.zarr_store.store import InsituStore  # not at the top: zarr-python takes long to import
+    except ModuleNotFoundError as problem:
+        raise UnsupportedError("a Zarr store needs zarr-python", hint="pip install 'insitu[zarr]'") from problem
+
+    if isinstance(url, VirtualGroup):
+        tree = below(url, group, url="this archive")
+    else:
+        tree = Archive.open(url, group=group, errors="warn", storage_options=storage_options).tree
+    tree = zarr_tree(tree, loader(storage_options))
+    return InsituStore(
+        ZarrTree(tree, zarr_format, compression, portable, storage_options, ChunkCache(VIEW_CACHE_BYTES))
+    )
