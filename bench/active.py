@@ -55,7 +55,7 @@ CLIENTS = {
         "import insitu, sys; print(float(insitu.open_dataset(sys.argv[1], active=sys.argv[2], active_required=True).t.mean()))"
     ),
     "d': insitu reduce --active (the server finds the variable)": (
-        "import sys; from insitu.reducing.active import Active; "
+        "import sys; from insitu.active.client import Active; "
         "print(float(Active(sys.argv[2], True).reduce_url(sys.argv[1], 't', ['mean'])[0]['mean']))"
     ),
     "e: insitu, read here": "import insitu, sys; print(float(insitu.open_dataset(sys.argv[1]).t.mean()))",
@@ -67,7 +67,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import insitu
 from insitu.codecs import prepare
-from insitu.reading.pool import cores
+from insitu.reading.thread_pools import cores
 array = insitu.scan(sys.argv[1]).array("t")
 tile = array.tiles[0]
 rows = tile.chunks.locate(np.ix_(*(np.arange(n) for n in tile.chunks.shape)))
@@ -116,7 +116,7 @@ IMPORTS = {
     "a": "import fsspec.implementations.http, h5netcdf, xarray; xarray.backends.list_engines()",
     "b": "import fsspec.implementations.http, zarr, xarray; xarray.backends.list_engines()",
     "c": "import activestorage.active",
-    "d": "import insitu, insitu.reducing.active, cbor2; insitu.open_dataset",
+    "d": "import insitu, insitu.active.client, cbor2; insitu.open_dataset",
     "e": "import insitu; insitu.open_dataset",
 }
 

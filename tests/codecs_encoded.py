@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from insitu.codecs.table import TABLE
+from insitu.codecs.registry import TABLE
 
 SHAPE = (48, 64)
 

@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.active.client import Active
 from insitu.combining.conventions import Decoding
-from insitu.combining.gather import gather
+from insitu.combining.file_names import found_paths, without_secrets
 from insitu.combining.member import Member, Variable
-from insitu.combining.names import found_paths, without_secrets
 from insitu.combining.recipe import Recipe
-from insitu.combining.report import Survey
 from insitu.combining.saved import array_from_variable, tree_from_member
-from insitu.combining.scanning import Failure, Job, loader, scan_member, scan_tree
+from insitu.combining.scan_many import gather
+from insitu.combining.scan_member import Failure, Job, loader, scan_member, scan_tree
 from insitu.combining.stored_view import stored_view
+from insitu.combining.survey import Survey
 from insitu.errors import SelectionError, UnsupportedError, VariableError
 from insitu.maintenance import (
     append_member,
@@ -39,10 +40,9 @@ from insitu.maintenance import (
     saved_recipe,
 )
 from insitu.model import Selection, VirtualArray, VirtualGroup
-from insitu.opening import Verify, is_saved_tree, may_be_many, read_selection, scan_stored
 from insitu.reading import ChunkCache, Tally
-from insitu.reducing.active import Active
 from insitu.reducing.reduce import statistics
+from insitu.scanning.scan_url import Verify, is_saved_tree, may_be_many, read_selection, scan_stored
 from insitu.sources import open_source
 from insitu.sources.address import is_remote
 

@@ -4,7 +4,7 @@ A server gives each request a `Deadline` and runs its work inside `deadline_scop
 structures of a file) call `check_deadline`, which raises `LateError` once time is up or nobody waits for the answer any more. So the work ends,
 not only the answer. `carry_deadline` takes the deadline along to the threads of a pool. Without a deadline a check costs some 50 ns.
 
-The deadline of one HTTP exchange is another thing: see `insitu.sources.deadline`.
+The deadline of one HTTP exchange is another thing: see `insitu.sources.http.deadline`.
 """
 
 from __future__ import annotations

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.combining.file_ranges import Layout, Span, ranges_without, select_range
 from insitu.combining.member import CombineError, Member, Variable
-from insitu.combining.portions import Layout, Span, ranges_without, select_range
 from insitu.combining.recipe import Recipe
 from insitu.combining.saved import member_from_tree, tree_from_member
-from insitu.combining.scanning import Job, loader, scan_member, scan_tree
+from insitu.combining.scan_member import Job, loader, scan_member, scan_tree
 from insitu.combining.stored_view import zarr_tree
 from insitu.errors import (
     FormatError,
@@ -218,8 +218,8 @@ def _append_to_icechunk(
 def _append_arrays_to_icechunk(
     tree: VirtualGroup, target: str, dim: str, storage_options: Mapping[str, Any] | None
 ) -> AppendReport:
-    from insitu.references.explicit import explicit
     from insitu.references.icechunk import append_icechunk
+    from insitu.references.list_objects import explicit
 
     load = loader(storage_options)
     return append_icechunk(

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.active.client import Active
 from insitu.model import Encoding, VirtualArray
 from insitu.reading import read_array
-from insitu.reducing.active import Active
+from insitu.reducing.chunk_storage import Spans, chunk_array, encoding_of, spans_selection
 from insitu.reducing.reduce import statistics
-from insitu.reducing.storage import Spans, chunk_array, encoding_of, spans_selection
 
 __all__ = ["read", "reduce"]
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy.typing as npt
 
+from insitu.active.client import Active
 from insitu.archive import Archive, axes_of
-from insitu.combining.scanning import loader
+from insitu.combining.scan_member import loader
 from insitu.combining.stored_view import stored_view, zarr_tree
 from insitu.errors import UnsupportedError, VariableError
 from insitu.model import VirtualArray, VirtualGroup
-from insitu.opening import Verify, read_selection, scan_stored
 from insitu.reading import ChunkCache, Tally, summary
-from insitu.reducing.active import Active
 from insitu.reducing.reduce import reduce_array
+from insitu.scanning.scan_url import Verify, read_selection, scan_stored
 
 if TYPE_CHECKING:
     from insitu.reading.zarr_store.store import InsituStore
@@ -264,7 +264,7 @@ def zarr_store(
     --------
     >>> zarr.open_group(insitu.zarr_store("era5.nc"), mode="r")["t2m"][0, :10]  # doctest: +SKIP
     """
-    from insitu.formats.choosing import below
+    from insitu.formats.variable_filter import below
     from insitu.reading.zarr_store import ZarrTree
 
     try:

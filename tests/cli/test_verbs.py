@@ -135,7 +135,7 @@ def test_a_killed_scan_goes_on(archive: Path, tmp_path: Path) -> None:
     """Killed in the middle of it, the same command does the rest only."""
     target = tmp_path / "all.insitu"
     slow = (
-        "import sys, time, insitu.cli, insitu.combining.scanning as s\n"
+        "import sys, time, insitu.cli, insitu.combining.scan_member as s\n"
         "one = s.Job.one\n"
         "s.Job.one = lambda job, url, memory=None: (time.sleep(float(sys.argv.pop())) if 0 else time.sleep(DELAY), one(job, url, memory))[1]\n"
         "insitu.cli.main()"

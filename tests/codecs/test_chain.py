@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from insitu.codecs import decode, decode_box, prepare, scratch
+from insitu.codecs import decode, decode_box, prepare, thread_buffers
 from insitu.errors import CodecError, UnknownCodecError
 from insitu.model import Codec, Encoding
 
@@ -188,8 +188,8 @@ def test_results_do_not_share_scratch(make):
 
 
 def test_large_buffers_are_not_kept():
-    assert scratch.borrow(9, scratch.KEPT + 1).size == scratch.KEPT + 1
-    assert 9 not in scratch._slots.buffers
+    assert thread_buffers.borrow(9, thread_buffers.KEPT + 1).size == thread_buffers.KEPT + 1
+    assert 9 not in thread_buffers._slots.buffers
 
 
 def snappy(data):

@@ -10,7 +10,7 @@ import numcodecs
 import numpy as np
 import pytest
 
-from insitu.codecs import decode, library, prepare
+from insitu.codecs import decode, libraries, prepare
 from insitu.errors import CodecError, UnknownCodecError
 from insitu.model import Codec, Encoding
 
@@ -106,6 +106,6 @@ def test_zstd_fallback_needs_the_size(without):
 
 
 def test_find():
-    assert library.find("no_such_module", "x") is None
-    assert library.find("zlib", "no_such_function") is None
-    assert library.find("zlib", "crc32") is zlib.crc32
+    assert libraries.find("no_such_module", "x") is None
+    assert libraries.find("zlib", "no_such_function") is None
+    assert libraries.find("zlib", "crc32") is zlib.crc32

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from insitu.codecs.library import find
+from insitu.codecs.libraries import find
 
 measure = find("insitu.codecs._kernels", "measure")
 pytestmark = pytest.mark.skipif(measure is None, reason="the C extension was not built")

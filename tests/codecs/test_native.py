@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from insitu.codecs import native
+from insitu.codecs import native_functions
 from insitu.codecs.chain import SMALL_CHUNK, prepare
-from insitu.codecs.library import find
+from insitu.codecs.libraries import find
 from insitu.errors import CodecError
 from insitu.model import Codec, Encoding
 
@@ -75,13 +75,13 @@ def test_large_chunks_and_other_chains_go_one_by_one() -> None:
     assert prepare(replace(few, codecs=(Codec("bz2"),)), (10,)).together is None
     checked = replace(few, codecs=(Codec("zlib"), Codec("fletcher32")))
     assert prepare(checked, (10,)).together is None
-    if find("insitu.codecs._kernels", "decode_boxes") is not None and native.library("zlib") is not None:
+    if find("insitu.codecs._kernels", "decode_boxes") is not None and native_functions.library("zlib") is not None:
         assert prepare(few, (10,)).together is not None
 
 
 def test_the_kernel_checks_what_it_is_given() -> None:
     decode = find("insitu.codecs._kernels", "decode_boxes")
-    functions = native.library("zlib")
+    functions = native_functions.library("zlib")
     if decode is None or functions is None:
         pytest.skip("the C extension was not built, or there is no libdeflate")
     chunk = zlib.compress(bytes(16))

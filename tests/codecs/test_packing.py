@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from insitu.codecs.packing import prepare, unpack, unpacked_dtype
+from insitu.cf.packing import prepare, unpack, unpacked_dtype
 from insitu.errors import CodecError, ModelError
 from insitu.model import Kind, Packing, Packings
 

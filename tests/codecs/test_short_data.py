@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from codecs_encoded import encoded
-from insitu.codecs import scratch
+from insitu.codecs import thread_buffers
 from insitu.codecs.chain import decode
-from insitu.codecs.table import TABLE
+from insitu.codecs.registry import TABLE
 from insitu.errors import CodecError, UnknownCodecError
 from insitu.model import Codec, Encoding
 
@@ -39,7 +39,7 @@ def fill_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
         perturb(M_PERTURB, pattern)
         monkeypatch.setattr(np, "empty", patterned)
-        scratch._slots.buffers.clear()
+        thread_buffers._slots.buffers.clear()
 
     yield fill
     perturb(M_PERTURB, 0)

@@ -15,10 +15,10 @@ import xarray as xr
 import insitu
 from fixtures.agreement import agree, identical, theirs
 from fixtures.make_archive import Part, write_all
-from insitu.codecs.casting import as_objects, cast
+from insitu.cf.casting import as_objects, cast
 from insitu.combining.member import CombineError
 from insitu.errors import InsituError, UnsupportedError
-from insitu.reading.zarr_store.kinds import form_of
+from insitu.reading.zarr_store.value_forms import form_of
 from insitu.xarray_bridge import open_many, open_mfdataset
 
 CALENDARS = [("standard", "noleap"), ("noleap", "standard"), ("noleap", "360_day"), ("standard", "noleap", "standard")]

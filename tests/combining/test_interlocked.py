@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from insitu.lazy_array.array import LazyArray
 from insitu.xarray_bridge import open_mfdataset
-from insitu.xarray_bridge.lazy import LazyArray
 
 
 def write(folder: Path, dtype: str) -> list[str]:

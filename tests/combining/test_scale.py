@@ -11,10 +11,10 @@ import xarray as xr
 
 from fixtures.make_archive import Part, write_all
 from insitu.combining.combine import by_coords, nested
-from insitu.combining.gather import gather
 from insitu.combining.member import Member
 from insitu.combining.rules import Rules
-from insitu.combining.scanning import Job, loader
+from insitu.combining.scan_many import gather
+from insitu.combining.scan_member import Job, loader
 from insitu.model import VirtualArray
 from insitu.xarray_bridge import open_mfdataset
 

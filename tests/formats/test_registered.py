@@ -12,7 +12,7 @@ import pytest
 
 import insitu
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats import registered as registry
+from insitu.formats import entry_points as registry
 
 PAGE = Path(__file__).parents[2] / "docs" / "own_format.md"
 

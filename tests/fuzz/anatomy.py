@@ -17,8 +17,8 @@ from unittest import mock
 
 import insitu
 from insitu.errors import InsituError
-from insitu.formats.hdf5 import checksum, memo
-from insitu.formats.hdf5.file import File
+from insitu.formats.hdf5.structures import checksum, message_cache
+from insitu.formats.hdf5.structures.file import File
 from insitu.sources import MemorySource
 
 __all__ = ["Anatomy", "Matching", "dissected", "repaired"]
@@ -129,9 +129,9 @@ def scanned(data: bytes) -> Any:
 @contextmanager
 def forgetful() -> Iterator[None]:
     """Begin and end without what was parsed before: a header that is known is not looked at again, nor its checksum."""
-    memo._answers.clear()
+    message_cache._answers.clear()
     yield
-    memo._answers.clear()
+    message_cache._answers.clear()
 
 
 class Matching(int):

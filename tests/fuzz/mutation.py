@@ -17,7 +17,7 @@ from finding import Finding
 
 import insitu
 from insitu.errors import FormatError, InsituError
-from insitu.formats.hdf5 import checksum
+from insitu.formats.hdf5.structures import checksum
 from insitu.sources import MemorySource
 
 __all__ = ["LARGEST_SEED", "believed", "disagreement", "mutated", "tried"]

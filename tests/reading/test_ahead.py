@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import insitu
 from insitu.errors import InsituError
 from insitu.model import Selection
-from insitu.reading.ahead import ahead_of, following
+from insitu.reading.prefetch import ahead_of, following
 from insitu.sources import LocalSource
 
 VALUES = np.arange(12 * 20 * 30, dtype="f4").reshape(12, 20, 30)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from insitu.model import Axis, Columns, Encoding, Packing, Packings, Selection, Tile, VirtualArray, concatenate
 from insitu.model.packing import Kind
-from insitu.reading import plan, read_array, touch
+from insitu.reading import plan, read_array, select_cells
 
 
 def _part(values: np.ndarray[Any, Any], chunks: tuple[int, int], scale: float) -> VirtualArray:
@@ -75,5 +75,5 @@ def test_tiles_of_a_kind_are_one_wish(monkeypatch: pytest.MonkeyPatch) -> None:
     selection = Selection.of((slice(None), slice(None)), whole.shape)
     assert len(whole.tiles) == 30
     assert len(plan(whole, selection).tiles) == 3
-    monkeypatch.setattr(touch, "FEW", 1000)
+    monkeypatch.setattr(select_cells, "FEW", 1000)
     assert len(plan(whole, selection).tiles) == 30

@@ -13,8 +13,8 @@ from insitu.model import Encoding as Stored
 from insitu.model.axis import Axis
 from insitu.reading import plan
 from insitu.reading.execute import execute
-from insitu.reading.opened import Opened
-from insitu.reading.run import FAR_REQUESTS, batches
+from insitu.reading.fetch_and_decode import FAR_REQUESTS, batches
+from insitu.reading.source_pool import Opened
 from insitu.sources import Cached, Counted, DiskCache, LocalSource
 
 

@@ -18,14 +18,15 @@ import pytest
 
 import insitu
 from insitu import forking
-from insitu.codecs import grib_library, library
+from insitu.active import transport
+from insitu.codecs import libraries
 from insitu.formats.grib import geography
-from insitu.reading import pool as reading_pool
+from insitu.formats.grib.codecs import eccodes_library
+from insitu.reading import thread_pools as reading_pool
 from insitu.reading.cache import ChunkCache
-from insitu.reducing import client
-from insitu.references.insitu_store.part import Part
-from insitu.references.pool import Pool
-from insitu.references.recent import Recent
+from insitu.references.page_cache import Recent
+from insitu.references.store.row_file import Part
+from insitu.references.url_pool import Pool
 from insitu.references.urls import Base
 from insitu.sources import threads as fetching
 from insitu.sources import tracing
@@ -108,8 +109,8 @@ def _with(lock: Any) -> None:
 
 
 def connection(path: Path) -> tuple[Any, Callable[[], object]]:
-    made = client.Connection("http://127.0.0.1:9") if hasattr(client, "Connection") else None
-    lock = client._guard if made is None else made._lock
+    made = transport.Connection("http://127.0.0.1:9") if hasattr(transport, "Connection") else None
+    lock = transport._guard if made is None else made._lock
     return lock, lambda: _with(lock)
 
 
@@ -120,8 +121,8 @@ LOCKS: dict[str, Callable[[Path], tuple[Any, Callable[[], object]]]] = {
     "references.insitu_store.part.Part": part,
     "sources.local.LocalSource": local_source,
     "reducing.client": connection,
-    "reducing.client._guard": lambda path: (client._guard, lambda: _with(client._guard)),
-    "codecs.grib_library._LOCK": lambda path: (grib_library._LOCK, lambda: _with(grib_library._LOCK)),
+    "reducing.client._guard": lambda path: (transport._guard, lambda: _with(transport._guard)),
+    "codecs.grib_library._LOCK": lambda path: (eccodes_library._LOCK, lambda: _with(eccodes_library._LOCK)),
     "formats.grib.geography._lock": lambda path: (geography._lock, lambda: _with(geography._lock)),
     "reading.pool._lock": lambda path: (
         reading_pool._lock,
@@ -235,13 +236,13 @@ def slow_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_a_codec_that_another_thread_imports(slow_library: Any) -> None:
-    thread = threading.Thread(target=library.find, args=("slow_codec_library", "decode"))
+    thread = threading.Thread(target=libraries.find, args=("slow_codec_library", "decode"))
     thread.start()
     assert slow_library.begun.wait(PATIENCE)
     threading.Timer(0.2, slow_library.go.set).start()  # the fork waits for it
 
     def work() -> None:
-        assert library.find("slow_codec_library", "decode") is len
+        assert libraries.find("slow_codec_library", "decode") is len
 
     in_child(work)
     thread.join()
@@ -249,13 +250,13 @@ def test_a_codec_that_another_thread_imports(slow_library: Any) -> None:
 
 def test_a_fork_does_not_wait_for_ever(slow_library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forking, "_PATIENCE", 0.1)
-    thread = threading.Thread(target=library.find, args=("slow_codec_library", "decode"))
+    thread = threading.Thread(target=libraries.find, args=("slow_codec_library", "decode"))
     thread.start()
     assert slow_library.begun.wait(PATIENCE)
-    in_child(lambda: library.find("zlib", "decompress"))  # others can be imported in the child
+    in_child(lambda: libraries.find("zlib", "decompress"))  # others can be imported in the child
     slow_library.go.set()
     thread.join()
-    assert library.find("slow_codec_library", "decode") is len
+    assert libraries.find("slow_codec_library", "decode") is len
 
 
 def test_no_lock_is_made_without_a_thought_of_fork() -> None:

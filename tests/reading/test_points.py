@@ -23,7 +23,7 @@ def in_memory() -> Iterator[dict[str, bytes]]:
     """The bytes of every case lie in memory."""
     disk: dict[str, bytes] = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("insitu.reading.opened.open_source", lambda url, options, expected: MemorySource(disk[url]))
+        patch.setattr("insitu.reading.source_pool.open_source", lambda url, options, expected: MemorySource(disk[url]))
         yield disk
 
 

@@ -14,7 +14,7 @@ from insitu.cli import app
 from insitu.errors import SelectionSizeError
 from insitu.model import Selection
 from insitu.reading import read_array
-from insitu.reading.weight import weigh_read
+from insitu.reading.memory_estimate import weigh_read
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from insitu.model import (
 )
 from insitu.reading import Opened, plan, read_array
 from insitu.reading.execute import execute
-from insitu.reading.run import BATCH_ROWS
+from insitu.reading.fetch_and_decode import BATCH_ROWS
 from insitu.sources import MemorySource
 from mosaics import ABSENT_VALUE, Case, bases, basic_keys, chunked, mosaics
 

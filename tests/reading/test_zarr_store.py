@@ -29,8 +29,8 @@ from insitu.model import (
 )
 from insitu.reading import Opened
 from insitu.reading.zarr_store import ZarrTree
-from insitu.reading.zarr_store.passed import Passed
-from insitu.reading.zarr_store.recut import LARGEST, Recut, regular_chunks
+from insitu.reading.zarr_store.encoded_chunks import LARGEST, Recut, regular_chunks
+from insitu.reading.zarr_store.stored_chunks import Passed
 from insitu.sources import MemorySource
 from mosaics import Case, mosaics
 

@@ -19,11 +19,11 @@ import xarray as xr
 
 import insitu
 from insitu import storage
+from insitu.active import client as active_module
+from insitu.active.client import Active, ActiveWarning
+from insitu.active.transport import Client, ServerError, client_of
 from insitu.errors import InsituError, SelectionError
-from insitu.reducing import active as active_module
 from insitu.reducing import statistics
-from insitu.reducing.active import Active, ActiveWarning
-from insitu.reducing.client import Client, ServerError, client_of
 from service.serving import Server, free_port, serving
 
 
@@ -139,7 +139,7 @@ def test_many_requests_are_merged(archive: Path, server: Server, monkeypatch: py
 
 
 def test_a_server_that_is_not_there(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("insitu.reducing.client.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("insitu.active.transport.FIRST_PAUSE", 0.001)
     url = f"http://127.0.0.1:{free_port()}"
     there = insitu.open_dataset(archive / "0.nc", active=url)
     with pytest.warns(ActiveWarning, match=r"t is read and reduced here, not by http.*refused"):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from insitu.errors import ModelError, UnsupportedError
 from insitu.reading import Opened, Tally
-from insitu.reducing import blocks
+from insitu.reducing import whole_blocks
 from insitu.reducing.reduce import answers
 from insitu.reducing.reductions import Rules
 from insitu.sources import MemorySource
@@ -37,7 +37,7 @@ def case() -> Case:
 @pytest.mark.parametrize("limit", [1 << 28, 9000, 3000])
 @pytest.mark.parametrize("axes", [(0,), (0, 2), (1,)])
 def test_medians_and_quantiles(case: Case, limit: int, axes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", limit)
+    monkeypatch.setattr(whole_blocks, "BLOCK_BYTES", limit)
     variable = xr.Variable(["a", "b", "c"], case.values)
     dims = ["abc"[axis] for axis in axes]
     for skipna in (None, False):
@@ -57,14 +57,14 @@ def test_medians_and_quantiles(case: Case, limit: int, axes: tuple[int, ...], mo
 
 
 def test_every_chunk_is_read_once_where_it_can_be(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 10 * 4 * 5 * 4)
+    monkeypatch.setattr(whole_blocks, "BLOCK_BYTES", 10 * 4 * 5 * 4)
     tally = Tally()
     asked(case, "median", 0, tally=tally)
     assert tally.chunks == 9
 
 
 def test_advice_where_chunks_lie_across(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 10 * 4 * 2)
+    monkeypatch.setattr(whole_blocks, "BLOCK_BYTES", 10 * 4 * 2)
     with pytest.warns(UserWarning, match="every chunk is read 12 times"):
         found = asked(case, "median", 0)
     np.testing.assert_array_equal(found, np.nanmedian(case.values, 0))
@@ -78,7 +78,7 @@ def test_advice_where_chunks_lie_across(case: Case, monkeypatch: pytest.MonkeyPa
 @settings(max_examples=100)
 def test_blocks_fit(axes: list[tuple[int, int]], allowed: int) -> None:
     lengths, cells = zip(*axes, strict=True)
-    sizes, passes = blocks.block_shape(lengths, cells, allowed)
+    sizes, passes = whole_blocks.block_shape(lengths, cells, allowed)
     assert np.prod(sizes) <= max(allowed, 1)
     assert all(1 <= size <= length for size, length in zip(sizes, lengths, strict=True))
     if np.prod([min(cell, length) for length, cell in axes]) <= allowed:

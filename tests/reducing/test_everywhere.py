@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from insitu import storage
+from insitu.active.client import Active
 from insitu.errors import CodecError, InsituError, ModelError, NotFoundError, SelectionError, TruncatedError
 from insitu.model import Axis, Codec, Columns, Encoding, Kind, Packing, Packings, Source, Tile, VirtualArray
 from insitu.reducing import measuring, statistics
-from insitu.reducing.active import Active
 from service.serving import Server, serving
 
 CHAINS: dict[str, list[dict[str, Any]]] = {

@@ -16,18 +16,18 @@ import xarray as xr
 
 import insitu
 from insitu import storage
-from insitu.combining.scanning import Job
+from insitu.active.client import Active, ActiveWarning
+from insitu.active.fallback import bytes_to_move, settings
+from insitu.active.transport import Client, ServerError, client_of
+from insitu.combining.scan_member import Job
 from insitu.errors import InsituError
+from insitu.lazy_array.array import Access
 from insitu.model import Codec, Encoding
-from insitu.reducing.active import Active, ActiveWarning
-from insitu.reducing.client import Client, ServerError, client_of
-from insitu.reducing.fallback import bytes_to_move, settings
-from insitu.reducing.storage import chunk_array
-from insitu.service import Settings
-from insitu.service.credentials import Credentials
-from insitu.sources.credentials import Found, Process
-from insitu.sources.redact import displayed, redacted
-from insitu.xarray_bridge.lazy import Access
+from insitu.reducing.chunk_storage import chunk_array
+from insitu.server import Settings
+from insitu.server.credentials import Credentials
+from insitu.sources.object_store.credentials import Found, Process
+from insitu.sources.redaction import displayed, redacted
 from service.serving import free_port
 
 VALUES = np.random.default_rng(0).normal(size=(40, 50, 60))
@@ -45,8 +45,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def nowhere(monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of a server that is not there."""
-    monkeypatch.setattr("insitu.reducing.client.FIRST_PAUSE", 0.001)
-    monkeypatch.setattr("insitu.reducing.fallback._warned", set())
+    monkeypatch.setattr("insitu.active.transport.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("insitu.active.fallback._warned", set())
     return f"http://127.0.0.1:{free_port()}"
 
 
@@ -92,7 +92,7 @@ def test_python_shows_it_every_time_by_default() -> None:
     code = (
         "import warnings\n"
         "from insitu.errors import SourceError\n"
-        "from insitu.reducing.fallback import warn_of_fallback\n"
+        "from insitu.active.fallback import warn_of_fallback\n"
         "for _ in range(3): warn_of_fallback('http://host', SourceError('gone'), 't', 1 << 40, stacklevel=1)\n"
     )
     for flags, count in (([], 3), (["-W", "ignore"], 0)):

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from insitu.active.wire import values_from, values_to
 from insitu.errors import InsituError, ModelError, UnsupportedError
 from insitu.reading import Opened
 from insitu.reducing import Reduction
 from insitu.reducing.reduce import answers
 from insitu.reducing.reductions import Rules
 from insitu.reducing.sketches import BOUND, CENTROIDS, checked_edges
-from insitu.reducing.wire import values_from, values_to
 from insitu.sources import MemorySource
 from mosaics import chunked
 

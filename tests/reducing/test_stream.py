@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from insitu.combining.gaps import without_gaps
 from insitu.errors import CodecError, ModelError, SelectionError, UnsupportedError
 from insitu.model import (
     UNWRITTEN,
@@ -26,9 +25,10 @@ from insitu.model import (
     VirtualArray,
     concatenate,
 )
+from insitu.model.gaps import without_gaps
 from insitu.reading import Opened, Tally
-from insitu.reading import run as reading_run
-from insitu.reducing import fused, measuring
+from insitu.reading import fetch_and_decode as reading_run
+from insitu.reducing import kernel_statistics, measuring
 from insitu.reducing import reduce as reducing
 from insitu.reducing.reductions import METHODS, Rules
 from insitu.sources import MemorySource
@@ -286,7 +286,7 @@ def test_with_the_kernel_and_without(
 
 
 def test_the_kernel_is_used_where_it_can_be(field: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    if fused.kernel() is None:
+    if kernel_statistics.kernel() is None:
         pytest.skip("the C extension was not built")
     used: list[Any] = []
     run = measuring.Fused.run

@@ -13,12 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from insitu.errors import InsituError, ModelError, SelectionError
-from insitu.model import Codec, Encoding, Selection
-from insitu.model.packing import Kind, Packing, Packings
-from insitu.reading import read_array
-from insitu.reducing.storage import chunk_array, encoding_of, spans_selection
-from insitu.reducing.wire import (
+from insitu.active.wire import (
     dtype_from,
     dtype_to,
     numbers_from,
@@ -29,7 +24,12 @@ from insitu.reducing.wire import (
     values_from,
     values_to,
 )
-from insitu.reducing.wire_array import array_from, array_to
+from insitu.active.wire_array import array_from, array_to
+from insitu.errors import InsituError, ModelError, SelectionError
+from insitu.model import Codec, Encoding, Selection
+from insitu.model.packing import Kind, Packing, Packings
+from insitu.reading import read_array
+from insitu.reducing.chunk_storage import chunk_array, encoding_of, spans_selection
 from mosaics import evaluate, mosaics
 
 

@@ -17,7 +17,7 @@ from insitu.errors import InsituWarning, SourceError
 from insitu.maintenance import append_tree as append
 from insitu.model import Axis, Columns, Encoding, Kind, Packing, Packings, Source, Tile, VirtualArray, VirtualGroup
 from insitu.references import open_references, save
-from insitu.references.target import LocalFolder
+from insitu.references.atomic_write import LocalFolder
 
 
 @pytest.fixture(autouse=True)

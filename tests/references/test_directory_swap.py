@@ -130,7 +130,7 @@ def test_an_old_directory_stays_if_the_new_one_fails(
     def fails(path: str, made: str) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("insitu.references.target.replace_directory", fails)
+    monkeypatch.setattr("insitu.references.atomic_write.replace_directory", fails)
     with pytest.raises(OSError, match="Input/output"):
         save(tree(2), path)
     assert number_at(path) == 1

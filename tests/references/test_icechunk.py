@@ -30,8 +30,8 @@ from insitu.model import Axis, Inline, Stored, Unwritten
 from insitu.references import open_references, save
 from insitu.references.icechunk import append_icechunk, write
 from insitu.references.icechunk.manifest import decode_manifest
-from insitu.references.icechunk.place import Version, prefix_of
 from insitu.references.icechunk.read import ours
+from insitu.references.icechunk.repository import Version, prefix_of
 from insitu.references.icechunk.write import rectilinear_known, split_sizes
 
 icechunk = pytest.importorskip("icechunk")
@@ -450,8 +450,8 @@ def test_behind_a_gate_links_out_of_a_repository_are_refused(tmp_path):
     icechunk = pytest.importorskip("icechunk")
     zarr = pytest.importorskip("zarr")
     from insitu.errors import AccessError
-    from insitu.service.allowed import Allowed
-    from insitu.sources.gate import guarded
+    from insitu.server.roots import Allowed
+    from insitu.sources.access_policy import guarded
 
     path = tmp_path / "in" / "x.icechunk"
     session = icechunk.Repository.create(icechunk.local_filesystem_storage(str(path))).writable_session("main")

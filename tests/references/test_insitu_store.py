@@ -38,8 +38,8 @@ from insitu.model import (
     scatter,
 )
 from insitu.references import open_references, renamed, save
-from insitu.references.insitu_store import NAME, open_store, pools, write
-from insitu.references.insitu_store.root import PREVIOUS
+from insitu.references.store import NAME, open_store, pools, write
+from insitu.references.store.root import PREVIOUS
 from mosaics import Case, evaluate, mosaics
 
 

@@ -463,7 +463,7 @@ def test_zaro_names(archive: Path, tmp_path: Path) -> None:
 
 
 def test_remote_references_do_not_open_local_files(tmp_path: Path) -> None:
-    from insitu.references.kerchunk_json import read_json
+    from insitu.references.kerchunk.json import read_json
     from insitu.references.urls import Base
 
     refs = reference(**{"a/0": ["file:///etc/passwd", 0, 4]})

@@ -15,7 +15,7 @@ import insitu
 from insitu.errors import UnsupportedError
 from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualArray, VirtualGroup
 from insitu.references import open_references, save
-from insitu.references.insitu_store.values import pack, unpack
+from insitu.references.store.json_values import pack, unpack
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*")
 

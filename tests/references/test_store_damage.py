@@ -29,8 +29,8 @@ from insitu.model import (
     scatter,
 )
 from insitu.references import open_references, save
-from insitu.references.insitu_store import NAME, open_store, part, root, rows
-from insitu.references.insitu_store.validation import check_boxes, check_cells
+from insitu.references.store import NAME, open_store, root, row_file, row_tables
+from insitu.references.store.validation import check_boxes, check_cells
 
 
 def piece(number: int, width: int = 2) -> VirtualArray:
@@ -309,9 +309,9 @@ def test_cells_that_show_what_is_not_there(row: tuple[int, ...]) -> None:
 
 def test_groups_of_a_sparse_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first cell of each group of rows is in the root: a wrong one is noticed when cells are looked for near it."""
-    from insitu.references.insitu_store import validation, write
+    from insitu.references.store import validation, write
 
-    for module in (part, rows, validation, write):
+    for module in (row_file, row_tables, validation, write):
         monkeypatch.setattr(module, "GROUP", 4)
     index = np.array([[0, n] for n in range(10, 90, 5)])
     table = scatter((5, 1000), (Source("/a.nc"),), index, np.arange(len(index)), np.ones(len(index), int))

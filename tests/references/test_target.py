@@ -8,8 +8,8 @@ import pytest
 from obstore.store import MemoryStore
 
 from insitu.errors import UnsupportedError
-from insitu.references import target
-from insitu.references.target import RemoteFolder, writable
+from insitu.references import atomic_write
+from insitu.references.atomic_write import RemoteFolder, writable
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
     def find(url: str, options: Any) -> tuple[MemoryStore, str]:
         return store, url.removeprefix("s3://bucket/")
 
-    monkeypatch.setattr(target, "_bucket", find)
+    monkeypatch.setattr(atomic_write, "_bucket", find)
     return store
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from insitu.errors import FormatError
-from insitu.references.templates import Templates, generated
+from insitu.references.kerchunk.templates import Templates, generated
 
 
 @pytest.mark.parametrize(

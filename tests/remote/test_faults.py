@@ -12,7 +12,7 @@ import pytest
 import insitu
 from insitu.errors import InsituError, SourceError
 from insitu.sources import Patience, open_source
-from insitu.sources.http import HttpSource
+from insitu.sources.http.http_source import HttpSource
 from insitu.sources.threads import gather
 from remote.faults import FAULTS, FaultProxy
 

@@ -6,9 +6,9 @@ import pytest
 
 import insitu
 from insitu.errors import AccessError, NotFoundError
-from insitu.service.allowed import Allowed
+from insitu.server.roots import Allowed
 from insitu.sources import listing, open_source
-from insitu.sources.gate import RefusedError, guarded
+from insitu.sources.access_policy import RefusedError, guarded
 
 pytestmark = pytest.mark.xdist_group("remote")
 

@@ -20,7 +20,7 @@ from insitu.maintenance import append_tree as append
 from insitu.maintenance import check, convert, refresh
 from insitu.model import VirtualGroup, concatenate
 from insitu.references import open_references, renamed, save
-from insitu.references.insitu_store import write
+from insitu.references.store import write
 from insitu.sources import trace
 
 pytestmark = [pytest.mark.xdist_group("remote"), pytest.mark.filterwarnings("ignore:.*zarr.*", "ignore:Consolidated")]

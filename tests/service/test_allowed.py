@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from insitu.errors import AccessError
-from insitu.service.allowed import Allowed
+from insitu.server.roots import Allowed
 from insitu.sources import LocalSource, open_source
-from insitu.sources.gate import guarded
+from insitu.sources.access_policy import guarded
 from service.serving import Answer, Server, serving
 
 SECRET = np.full(8, 77, "<i4")
@@ -135,9 +135,9 @@ def test_hdf5_that_leads_elsewhere(server: Server, inside: Path, outside: Path) 
 def test_tables_that_name_other_objects(server: Server, inside: Path, outside: Path) -> None:
     import cbor2
 
+    from insitu.active.wire_array import array_to
     from insitu.model import Encoding
-    from insitu.reducing.storage import chunk_array
-    from insitu.reducing.wire_array import array_to
+    from insitu.reducing.chunk_storage import chunk_array
 
     for route in ("/reduce", "/read"):
         for url, good in (

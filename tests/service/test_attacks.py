@@ -15,7 +15,7 @@ import cbor2
 import numpy as np
 import pytest
 
-from insitu.service import body, door
+from insitu.server import body, header_limits
 from service.serving import Server, serving
 
 VALUES = np.arange(64, dtype="<i4")
@@ -88,9 +88,9 @@ def test_heads_without_end(small: Server, folder: Path) -> None:
 
 def test_clients_that_never_finish(folder: Path, tmp_path: Path) -> None:
     """Heads and bodies that trickle: the connection is closed, with a 408 where a request was begun."""
-    change = f"import insitu.service.door as d, insitu.service.body as b; d.HEAD_SECONDS = b.PAUSE = 0.5\n"  # noqa: F541
+    change = f"import insitu.server.header_limits as d, insitu.server.body as b; d.HEAD_SECONDS = b.PAUSE = 0.5\n"  # noqa: F541
     (tmp_path / "sitecustomize.py").write_text(change)
-    assert door.HEAD_SECONDS <= 60
+    assert header_limits.HEAD_SECONDS <= 60
     assert body.PAUSE <= 60
     import os
 
@@ -178,9 +178,9 @@ def test_json_that_is_deep_or_huge(small: Server, folder: Path) -> None:
 
 def table(folder: Path, shape: list[int]) -> dict[str, Any]:
     """An array of which one chunk is there, and nothing else."""
+    from insitu.active.wire_array import array_to
     from insitu.model import Encoding
-    from insitu.reducing.storage import chunk_array
-    from insitu.reducing.wire_array import array_to
+    from insitu.reducing.chunk_storage import chunk_array
 
     made: dict[str, Any] = array_to(chunk_array(str(folder / "x"), 0, 256, Encoding(np.dtype("<f4")), (1, 64)))
     made["shape"] = shape

@@ -12,10 +12,10 @@ import pytest
 import xarray as xr
 
 from insitu import scan
+from insitu.active.wire import values_from
+from insitu.active.wire_array import array_to
 from insitu.model import Encoding
-from insitu.reducing.storage import chunk_array
-from insitu.reducing.wire import values_from
-from insitu.reducing.wire_array import array_to
+from insitu.reducing.chunk_storage import chunk_array
 from service.serving import Answer, Server
 
 

@@ -21,13 +21,13 @@ from insitu.model import Columns, Encoding, Selection, Tile, VirtualArray
 from insitu.model.axis import Axis
 from insitu.reading import Opened, execute, plan
 from insitu.references import save
-from insitu.service.credentials import Credentials
-from insitu.service.keyed_locks import KeyedLocks
-from insitu.service.metrics import PREFIX, Metrics
-from insitu.service.scans import Scans
-from insitu.service.settings import Limits, Settings
-from insitu.service.worker import Worker
-from insitu.service.zarr_view import _View
+from insitu.server.credentials import Credentials
+from insitu.server.keyed_locks import KeyedLocks
+from insitu.server.metrics import PREFIX, Metrics
+from insitu.server.scan_cache import Scans
+from insitu.server.settings import Limits, Settings
+from insitu.server.worker import Worker
+from insitu.server.zarr_view import _View
 from insitu.sources.threads import gather
 from service.serving import serving
 

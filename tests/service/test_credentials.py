@@ -17,19 +17,19 @@ import numpy as np
 import pytest
 from scipy.io import netcdf_file
 
+from insitu.active.wire_array import array_to
 from insitu.model import Encoding, Source
 from insitu.reading import ChunkCache
-from insitu.reducing.storage import chunk_array
-from insitu.reducing.wire_array import array_to
-from insitu.service.credentials import Credentials, TokenError, credentials_of
-from insitu.service.metrics import Metrics
-from insitu.service.portion import Portion
-from insitu.service.scans import Scans
-from insitu.service.shelf import Shelf
+from insitu.reducing.chunk_storage import chunk_array
+from insitu.server.client_cache import Portion
+from insitu.server.credentials import Credentials, TokenError, credentials_of
+from insitu.server.metrics import Metrics
+from insitu.server.scan_cache import Scans
+from insitu.server.source_pool import Shelf
 from insitu.sources import open_source
-from insitu.sources.bucket import open_bucket
-from insitu.sources.gate import guarded, may_use_environment
-from insitu.sources.login import cookies_for
+from insitu.sources.access_policy import guarded, may_use_environment
+from insitu.sources.http.login import cookies_for
+from insitu.sources.object_store.bucket import open_bucket
 from service.serving import Answer, Server, serving
 
 VALUES = np.arange(600, dtype=">i4")
@@ -266,8 +266,8 @@ def test_connection_pool(site: Site) -> None:
 
 def test_connections_are_shared_by_the_same_credentials(site: Site) -> None:
     """One login serves further files: what does not separate clients is not given up."""
-    from insitu.sources.connections import route
-    from insitu.sources.login import credential_scope
+    from insitu.sources.http.connections import route
+    from insitu.sources.http.login import credential_scope
 
     scope = credential_scope(ANN)
     assert route(f"{site.url}/a", True, scope)[0] is route(f"{site.url}/b", True, scope)[0]
@@ -298,7 +298,7 @@ def test_disk_cache(site: Site, tmp_path: Path, behind: bool) -> None:
 
 
 def test_disk_cache_knows_the_endpoint(tmp_path: Path) -> None:
-    from insitu.sources.cached import cache_scope
+    from insitu.sources.cached_source import cache_scope
 
     one, two = ({"endpoint_url": f"http://{host}"} for host in ("a", "b"))
     assert cache_scope("s3://b/k", one) != cache_scope("s3://b/k", two)
@@ -345,7 +345,7 @@ def test_scans_cache(site: Site) -> None:
 
 
 def test_members_of_archives(site: Site) -> None:
-    from insitu.formats.archives.listing import listed
+    from insitu.formats.containers.listing import listed
 
     url = f"{site.url}/header/x.zip"
     with guarded(_All()):
@@ -375,7 +375,7 @@ def test_object_store_takes_nothing_from_the_operator(
     if scheme == "az":
         monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", base64.b64encode(b"operators-own").decode())
         client = {**client, "key": base64.b64encode(b"clients").decode()} if client.get("key") else client
-    monkeypatch.setattr("insitu.sources.bucket.Bucket._find_region", lambda bucket: None)
+    monkeypatch.setattr("insitu.sources.object_store.bucket.Bucket._find_region", lambda bucket: None)
     with guarded(_All()):
         found = open_source(f"{scheme}://bucket/key", client)
         bucket, _ = open_bucket(f"{scheme}://bucket/key", client) or (None, "")
@@ -404,7 +404,7 @@ def test_an_operator_may_lend_what_the_machine_has() -> None:
 
 
 def test_icechunk_takes_nothing_from_the_environment_behind_a_gate() -> None:
-    from insitu.references.icechunk.place import _s3_keys
+    from insitu.references.icechunk.repository import _s3_keys
 
     assert _s3_keys({}) == {"from_env": True}
     with guarded(_All()):

@@ -16,8 +16,8 @@ import pytest
 import urllib3
 
 import insitu
-from insitu.reducing.active import Active
-from insitu.reducing.client import Client
+from insitu.active.client import Active
+from insitu.active.transport import Client
 from service.serving import Server, serving
 
 

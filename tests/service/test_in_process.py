@@ -15,9 +15,9 @@ import h5py
 import numpy as np
 import pytest
 
-from insitu.reducing.wire_array import values_from
-from insitu.service.app import create_app
-from insitu.service.settings import Settings
+from insitu.active.wire_array import values_from
+from insitu.server.app import create_app
+from insitu.server.settings import Settings
 
 VALUES = np.arange(60, dtype="<i4").reshape(5, 4, 3)
 

@@ -14,9 +14,9 @@ import cbor2
 import numpy as np
 import pytest
 
+from insitu.active.wire_array import array_to
 from insitu.model import Codec, Encoding
-from insitu.reducing.storage import chunk_array
-from insitu.reducing.wire_array import array_to
+from insitu.reducing.chunk_storage import chunk_array
 from service.serving import Answer, Server, serving
 
 VALUES = np.arange(600, dtype="<i4")

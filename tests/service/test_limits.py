@@ -24,9 +24,9 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from insitu.service.admission import Admission
-from insitu.service.answers import BusyError
-from insitu.service.settings import Limits, Settings
+from insitu.server.admission import Admission
+from insitu.server.error_responses import BusyError
+from insitu.server.settings import Limits, Settings
 from service.serving import CODE, Answer, Server, free_port, serving
 
 
@@ -324,7 +324,7 @@ def test_a_shutdown_waits_for_answers_that_are_being_sent(tmp_path: Path) -> Non
 
 
 def test_the_names_of_the_metrics_are_documented() -> None:
-    from insitu.service.metrics import COUNTERS, GAUGES
+    from insitu.server.metrics import COUNTERS, GAUGES
 
     page = (Path(__file__).resolve().parents[2] / "docs" / "howto" / "serving.md").read_text()
     for name in (*COUNTERS, *GAUGES, "insitu_requests_total", "insitu_request_seconds"):

@@ -19,12 +19,12 @@ import xarray
 from scipy.io import netcdf_file
 
 import insitu
+from insitu.active.wire_array import array_to
 from insitu.model import Encoding
-from insitu.reducing.storage import chunk_array
-from insitu.reducing.wire_array import array_to
-from insitu.service.answers import RequestError
-from insitu.service.compatible.place import place_of
-from insitu.service.compatible.request import parse
+from insitu.reducing.chunk_storage import chunk_array
+from insitu.server.error_responses import RequestError
+from insitu.server.reductionist.object_url import place_of
+from insitu.server.reductionist.request import parse
 from service.places import basic, servers
 from service.serving import Server, serving
 

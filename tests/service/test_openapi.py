@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from insitu.service.openapi import document
+from insitu.server.openapi import document
 from service.serving import Server
 
 schemathesis = pytest.importorskip("schemathesis")

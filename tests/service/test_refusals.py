@@ -14,12 +14,12 @@ import h5py
 import numpy as np
 import pytest
 
+from insitu.active.wire_array import array_to
 from insitu.errors import AccessError, CodecError, FormatError, NotFoundError, SourceError, VariableError
 from insitu.model import Encoding
-from insitu.reducing.storage import chunk_array
-from insitu.reducing.wire_array import array_to
-from insitu.service.answers import public_text
-from insitu.sources.gate import guarded, without_outside_paths
+from insitu.reducing.chunk_storage import chunk_array
+from insitu.server.error_responses import public_text
+from insitu.sources.access_policy import guarded, without_outside_paths
 from service.serving import Answer, Server, serving
 
 SECRET = "keep-this-name-to-yourself"
@@ -121,7 +121,7 @@ PLACES = [
 ]  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore::insitu.formats.problems.InsituWarning")
+@pytest.mark.filterwarnings("ignore::insitu.formats.unreadable.InsituWarning")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("route", ROUTES)
 def test_no_answer_names_what_lies_outside(client: Server, folders: tuple[Path, Path], route: str, place: str) -> None:

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from insitu.sources.patience import Patience
+from insitu.sources.retry_policy import Patience
 
 DATA = np.random.default_rng(7).integers(0, 256, 200_000, dtype=np.uint8).tobytes()
 

@@ -7,7 +7,7 @@ import pytest
 
 from insitu.errors import AccessError
 from insitu.sources.address import Address
-from insitu.sources.credentials import Process, connection, find_credentials
+from insitu.sources.object_store.credentials import Process, connection, find_credentials
 
 S3, GCS, AZURE = Address("s3", "b", ""), Address("gcs", "b", ""), Address("azure", "b", "")
 
@@ -18,7 +18,7 @@ def nobody(monkeypatch, tmp_path):
         if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "CLOUDSDK_", "MSI_", "IDENTITY_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("insitu.sources.credentials._on", lambda cloud: False)
+    monkeypatch.setattr("insitu.sources.object_store.credentials._on", lambda cloud: False)
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_nothing_found_is_anonymous():
 
 
 def test_a_machine_of_the_cloud_has_credentials(monkeypatch):
-    monkeypatch.setattr("insitu.sources.credentials._on", lambda cloud: True)
+    monkeypatch.setattr("insitu.sources.object_store.credentials._on", lambda cloud: True)
     for address in (S3, GCS, AZURE):
         assert not find_credentials(address, {}).anonymous
 

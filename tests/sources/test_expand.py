@@ -9,7 +9,7 @@ import pytest
 
 from insitu.errors import NotFoundError, SourceError
 from insitu.sources import MemorySource, expand
-from insitu.sources.expand import is_glob
+from insitu.sources.globs import is_glob
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 
 from insitu.errors import AccessError, NotFoundError, SourceError
-from insitu.service.allowed import Allowed
+from insitu.server.roots import Allowed
 from insitu.sources import listing, open_source
-from insitu.sources.gate import RefusedError, guarded
-from insitu.sources.signed import _shared_key, _signature_4
+from insitu.sources.access_policy import RefusedError, guarded
+from insitu.sources.object_store.signed_requests import _shared_key, _signature_4
 
 PLACES = {"s3": "AWS_ENDPOINT_URL", "gs": "GOOGLE_BASE_URL", "az": "AZURE_STORAGE_ENDPOINT"}
 KEYS: dict[str, list[dict[str, Any]]] = {

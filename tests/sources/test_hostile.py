@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import insitu
+from insitu.active.transport import Client, ServerError
 from insitu.errors import InsituError, SourceError, StaleSourceError, TimedOutError
-from insitu.reducing.client import Client, ServerError
 from insitu.sources import HttpSource, Patience, open_source, read_tail
 
 # urllib3 leaves the socket of an answer whose Content-Length is invalid to the garbage collector.

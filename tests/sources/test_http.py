@@ -16,7 +16,8 @@ from insitu.errors import (
     TimedOutError,
 )
 from insitu.model import Source
-from insitu.sources import Blocks, HttpSource, Patience, http, open_source, read_tail
+from insitu.sources import Blocks, HttpSource, Patience, open_source, read_tail
+from insitu.sources.http.http_source import http_source
 
 
 def test_the_first_answer_teaches_what_the_object_is(web, data):
@@ -259,7 +260,7 @@ def test_one_failure_ends_the_batch_soon(web):
 
 
 def test_proxies_of_the_environment_are_used(web, data, monkeypatch):
-    from insitu.sources.connections import _connections
+    from insitu.sources.http.connections import _connections
 
     _connections.renew()
     monkeypatch.setenv("http_proxy", f"http://user:pass@127.0.0.1:{web.server.server_port}")
@@ -309,8 +310,8 @@ def test_batches_within_batches_do_not_lock_up(web, data):
 def test_threads_that_meet_a_whole_object_take_it_once(web, data, monkeypatch):
     source = HttpSource(web.url("whole"))
     bodies = []
-    take = http.take
-    monkeypatch.setattr(http, "take", lambda *arguments, **how: (bodies.append(1), take(*arguments, **how))[1])
+    take = http_source.take
+    monkeypatch.setattr(http_source, "take", lambda *arguments, **how: (bodies.append(1), take(*arguments, **how))[1])
     threads = [threading.Thread(target=source.read, args=(at, 10)) for at in range(6)]
     for thread in threads:
         thread.start()
@@ -418,7 +419,7 @@ def test_bearer_tokens_go_where_they_were_meant_for(web, data):
 
 
 def test_a_busy_server_gets_fewer_requests_at_once(web, data, hasty):
-    from insitu.sources.pace import Pace
+    from insitu.sources.http.throttle import Pace
 
     source = HttpSource(web.url("busy"), patience=hasty, gap=0)
     source._pace = Pace(width=32)

@@ -9,7 +9,7 @@ import pytest
 from obstore.exceptions import GenericError, PermissionDeniedError, PreconditionError, UnauthenticatedError
 from obstore.store import LocalStore, MemoryStore
 
-import insitu.sources.object_store as object_store
+import insitu.sources.object_store.object_source as object_store
 from insitu.errors import AccessError, NotFoundError, SourceError, StaleSourceError, TimedOutError
 from insitu.sources import HttpSource, ObjectSource, open_source
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from insitu.errors import SourceError
-from insitu.sources.options import (
+from insitu.sources.storage_options import (
     azure_settings,
     detach_secrets,
     gcs_settings,

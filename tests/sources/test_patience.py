@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from insitu.sources.patience import Patience, retry_after
+from insitu.sources.retry_policy import Patience, retry_after
 
 
 @given(st.integers(0, 2000), st.floats(0, 1), st.none() | st.floats(0, 1000))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from insitu.sources.redact import displayed, quoted, redacted, userinfo
+from insitu.sources.redaction import displayed, quoted, redacted, userinfo
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from insitu.lazy_array.chunk_shapes import stored_cuts, uniform_cuts
 from insitu.model import Axis, Codec, Columns, Encoding, Tile, VirtualArray, concatenate
-from insitu.xarray_bridge.cuts import stored_cuts, uniform_cuts
 
 
 def grid(shape: tuple[int, int], sizes: tuple[int, int]) -> VirtualArray:

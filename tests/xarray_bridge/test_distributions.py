@@ -10,9 +10,9 @@ import pytest
 import xarray as xr
 
 import insitu
+from insitu.active import client as active_module
+from insitu.active.transport import client_of
 from insitu.errors import InsituError, UnsupportedError
-from insitu.reducing import active as active_module
-from insitu.reducing.client import client_of
 from insitu.reducing.sketches import BOUND, CENTROIDS
 from service.serving import Server
 

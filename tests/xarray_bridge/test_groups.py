@@ -12,8 +12,8 @@ import pytest
 import xarray as xr
 
 import insitu
-from insitu.reducing.active import ActiveWarning
-from insitu.reducing.client import client_of
+from insitu.active.client import ActiveWarning
+from insitu.active.transport import client_of
 from service.serving import Server, free_port
 
 
@@ -194,7 +194,7 @@ def test_plain_groups_run_there(path: Path, server: Server, plain: xr.Dataset) -
 
 
 def test_without_the_server_a_word_and_the_same(path: Path, plain: xr.Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("insitu.reducing.client.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("insitu.active.transport.FIRST_PAUSE", 0.001)
     url = f"http://127.0.0.1:{free_port()}"
     there = insitu.open_dataset(path, active=url)[["t"]]
     with warnings.catch_warnings():

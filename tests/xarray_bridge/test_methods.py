@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import insitu
+from insitu.lazy_array.methods import MEMORY_ONLY
 from insitu.xarray_bridge import LazyArray
-from insitu.xarray_bridge.methods import MEMORY_ONLY
 
 VALUES = np.array([[3, -1, 4, 1], [-5, 9, 2, 6], [5, 3, -5, 8]], "f8")
 

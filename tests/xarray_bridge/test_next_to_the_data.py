@@ -13,10 +13,10 @@ import pytest
 import xarray as xr
 
 import insitu
+from insitu.active import client as active_module
+from insitu.active.client import ActiveWarning
+from insitu.active.transport import client_of
 from insitu.errors import UnsupportedError
-from insitu.reducing import active as active_module
-from insitu.reducing.active import ActiveWarning
-from insitu.reducing.client import client_of
 from service.serving import Server
 
 
@@ -119,7 +119,7 @@ def test_done_there(
 def test_done_here_with_a_word(
     path: Path, server: Server, plain: xr.Dataset, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("insitu.reducing.fallback._warned", set())
+    monkeypatch.setattr("insitu.active.fallback._warned", set())
     operation = HERE[name]
     if name != "an infinity behind the mask":  # which is found out on the way
         with pytest.raises(UnsupportedError, match=r"is not what servers compute.*load\(\) first"):

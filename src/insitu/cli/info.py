@@ -14,7 +14,7 @@ from insitu.cli.chunk_map import chunk_map
 from insitu.cli.notes import notes
 from insitu.cli.screen import plural, results, show, size
 from insitu.cli.tree import as_json, as_table
-from insitu.opening import scan_stored
+from insitu.scanning.scan_url import scan_stored
 
 __all__ = ["info"]
 

@@ -15,8 +15,8 @@ from insitu.cli.access import Options, Verbose, described, storage_options, told
 from insitu.cli.screen import plural, problems, size
 from insitu.cli.values import form_of, show_table, write_csv, write_netcdf, write_npy, write_text
 from insitu.errors import InsituError, SelectionError, VariableError
-from insitu.opening import scan_stored
 from insitu.reading import Tally
+from insitu.scanning.scan_url import scan_stored
 
 __all__ = ["parse_slices", "read"]
 

@@ -113,8 +113,8 @@ def _remote(
     active: str, url: str, variable: str, methods: list[str], how: dict[str, Any]
 ) -> tuple[dict[str, Any], str]:
     """The same by a server, which finds the variable itself."""
-    from insitu.reducing.active import Active
-    from insitu.sources.redact import displayed
+    from insitu.active.client import Active
+    from insitu.sources.redaction import displayed
 
     place = url if "://" in url else os.path.abspath(url)
     values, done = Active(active, required=True).reduce_url(place, variable, methods, **how)

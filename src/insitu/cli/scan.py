@@ -20,10 +20,10 @@ from insitu.cli.progress import bar
 from insitu.cli.resume import Resuming, journal_for
 from insitu.cli.screen import plural, problems, show, size
 from insitu.errors import InsituError, UnsupportedError
-from insitu.formats.archives import expand_members, names_member
+from insitu.formats.containers import expand_members, names_member
 from insitu.maintenance import save_tree
 from insitu.model import VirtualGroup, census
-from insitu.opening import may_be_many, scan_stored
+from insitu.scanning.scan_url import may_be_many, scan_stored
 from insitu.sources import Counted, open_source
 from insitu.sources.address import is_remote
 

@@ -52,8 +52,8 @@ def serve(
 ) -> None:
     """Decode and reduce next to the data: for `active=` of insitu, for PyActiveStorage, and for anything that speaks HTTP."""
     try:
-        from insitu.service import Limits, Settings, run
-        from insitu.service.allowed import Allowed
+        from insitu.server import Limits, Settings, run
+        from insitu.server.roots import Allowed
     except ImportError as problem:
         raise InsituError(f"the server needs {problem.name}", hint="pip install 'insitu[serve]'") from problem
     if not roots:
@@ -100,7 +100,7 @@ def _absolute(root: str) -> str:
 
 
 def _has_tokens(path: Path) -> bool:
-    from insitu.service.credentials import read_tokens
+    from insitu.server.credentials import read_tokens
 
     try:
         return bool(read_tokens(str(path)))

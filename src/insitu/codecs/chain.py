@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from insitu.codecs import hdf5_vlen, table
-from insitu.codecs.fits_heap import Descriptors
-from insitu.codecs.form import Data, Form, Octets, Step, octets
-from insitu.codecs.hdf5_vlen import Fetch
-from insitu.codecs.native import Library, decode_boxes, library
-from insitu.codecs.scratch import borrow
+from insitu.codecs import registry
+from insitu.codecs.buffer_spec import Data, Form, Octets, Step, octets
+from insitu.codecs.native_functions import Library, decode_boxes, library
+from insitu.codecs.outside_values import Fetch, OutsideValues
+from insitu.codecs.thread_buffers import borrow
 from insitu.errors import CodecError
 from insitu.model import Encoding
 
@@ -113,13 +112,13 @@ def prepare(encoding: Encoding, shape: tuple[int, ...], filter_mask: int = 0) ->
         raise CodecError(f"an order of {len(order)} axes for a chunk of {len(shape)}")
     stored = shape if order is None else tuple(shape[axis] for axis in order)
     codecs = encoding.codecs
-    records: hdf5_vlen.Records | Descriptors | None = None
+    records: OutsideValues | None = None
     form = Form.array(encoding.dtype, stored)
     skipped = 0
-    if codecs and codecs[0].name == hdf5_vlen.NAME:
+    if codecs and codecs[0].name in registry.OUTSIDE_VALUES:
         if filter_mask & 1:
-            raise CodecError("hdf5_vlen says where the values lie, it cannot be skipped", codec=hdf5_vlen.NAME)
-        records = hdf5_vlen.referring(codecs[0].configuration)
+            raise CodecError("the codec says where the values lie: it cannot be skipped", codec=codecs[0].name)
+        records = registry.outside_values(codecs[0])
         form = Form.array(records.dtype, stored)
         skipped = 1
     dtype = records.dtype if records is not None else encoding.dtype
@@ -127,7 +126,7 @@ def prepare(encoding: Encoding, shape: tuple[int, ...], filter_mask: int = 0) ->
     for position, codec in enumerate(codecs[skipped:], skipped):
         if filter_mask >> position & 1:
             continue
-        made = table.step(codec, form)
+        made = registry.step(codec, form)
         if not made.idle:
             steps.append((made, form.limit if form.exact else -1))
         form = made.encoded
@@ -154,7 +153,7 @@ class Decoder:
     """The transposition that undoes the encoding's order."""
     nbytes: int
     """Of the decoded chunk."""
-    records: hdf5_vlen.Records | Descriptors | None
+    records: OutsideValues | None
     """How references to values outside of the chunk are resolved."""
     together: Library | None = None
     """What decodes many small chunks in one call: they are shuffled if there are two steps."""
@@ -317,7 +316,7 @@ class Decoder:
     def _objects(self, data: Data, fetch: Fetch | None) -> NDArray[Any]:
         if self.records is not None:
             if fetch is None:
-                raise CodecError("the values lie outside of the chunk: their file is needed", codec=hdf5_vlen.NAME)
+                raise CodecError("the values lie outside of the chunk: their file is needed")
             return self.records.resolve(self.references(data), fetch)
         values = self._run(data, len(self.steps), None)
         if not isinstance(values, np.ndarray) or not values.dtype.hasobject or values.size != math.prod(self.stored):

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from insitu.codecs.casting import cast
+from insitu.cf.casting import cast
 from insitu.combining.align import aligned, taken, with_dtype
 from insitu.combining.attributes import common, merged_attributes
 from insitu.combining.equality import all_same, merged_variable, read_together, same_values

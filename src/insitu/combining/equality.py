@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas
 import xarray
 
-from insitu.codecs.casting import cast
+from insitu.cf.casting import cast
 from insitu.combining.attributes import equivalent
 from insitu.combining.member import CombineError, Load, Variable
 from insitu.combining.promotion import shared_type

@@ -19,7 +19,7 @@ from insitu.combining.member import CombineError, Member, Variable
 from insitu.combining.order import Position
 from insitu.combining.promotion import type_with_holes
 from insitu.combining.rules import Rules
-from insitu.combining.scanning import Failure
+from insitu.combining.scan_member import Failure
 from insitu.formats import InsituWarning
 from insitu.model import VirtualArray
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from insitu.combining.align import aligned
 from insitu.combining.attributes import common, merged_attributes
 from insitu.combining.equality import merged_variable, same_values
-from insitu.combining.interlocked import Labels, interlocked
 from insitu.combining.member import CombineError, Member, Variable
+from insitu.combining.no_conflicts import Labels, interlocked
 from insitu.combining.rules import Rules
 
 __all__ = ["merge"]

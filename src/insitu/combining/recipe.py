@@ -10,7 +10,7 @@ import numpy as np
 
 from insitu.combining.conventions import Decoding
 from insitu.combining.member import CombineError, Load, Member
-from insitu.combining.scanning import Failure
+from insitu.combining.scan_member import Failure
 from insitu.model import VirtualArray
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ class Recipe:
         errors
             What happens to files that could not be taken: "raise", "warn", "skip".
         """
+        from insitu.combining.file_names import labels_from_names
         from insitu.combining.files import combine_files, combine_named
-        from insitu.combining.names import labels_from_names
 
         rules = self.rules(load)
         if isinstance(self.concat_dim, Mapping):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.codecs.cf import decoded
+from insitu.cf.decode import decoded
 from insitu.combining.conventions import Decoding, coordinates, referred
 from insitu.combining.member import Load, Member, Variable, in_memory
 from insitu.errors import UnsupportedError

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.codecs import numbers
-from insitu.codecs.cf import MARKS
+from insitu.cf import numbers
+from insitu.cf.decode import MARKS
 from insitu.combining.member import Load, in_memory
 from insitu.errors import UnsupportedError
 from insitu.model import INLINE, Packing, Packings, Tile, VirtualArray, VirtualGroup
 from insitu.model.array import shared_dtype
-from insitu.zarr_metadata.said import said
+from insitu.zarr_metadata.to_zarr import said
 
 __all__ = ["stored_tree", "stored_view", "zarr_tree"]
 

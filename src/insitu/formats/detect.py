@@ -10,18 +10,18 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, Protocol
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.archives import Inside, is_tar, is_zip, scan_inside, scan_tar, scan_zip
+from insitu.formats.containers import Inside, is_tar, is_zip, scan_inside, scan_tar, scan_zip
 from insitu.formats.dmrpp import is_dmrpp, scan_dmrpp
+from insitu.formats.entry_points import registered, registered_names
 from insitu.formats.fits import is_fits, scan_fits
 from insitu.formats.grib import is_grib, is_side_file, scan_by_index, scan_grib
 from insitu.formats.hdf4 import is_hdf4, scan_hdf4
 from insitu.formats.hdf5.scan import scan_hdf5
-from insitu.formats.hdf5.superblock import SIGNATURE
-from insitu.formats.hdf5.window import Window
+from insitu.formats.hdf5.structures.superblock import SIGNATURE
 from insitu.formats.netcdf3 import is_netcdf3, scan_netcdf3
-from insitu.formats.problems import InsituWarning
-from insitu.formats.registered import registered, registered_names
+from insitu.formats.parsing.read_cache import Window
 from insitu.formats.tiff import is_tiff, scan_tiff
+from insitu.formats.unreadable import InsituWarning
 from insitu.model import VirtualGroup
 from insitu.sources.protocol import ByteSource
 

@@ -2,11 +2,11 @@
 
 from insitu.reading.cache import ChunkCache
 from insitu.reading.execute import execute, execute_all, stream
-from insitu.reading.opened import Opened
 from insitu.reading.plan import ReadPlan, plan
 from insitu.reading.points import read_points
 from insitu.reading.read import read_array, read_arrays
-from insitu.reading.report import Tally, summary
+from insitu.reading.source_pool import Opened
+from insitu.reading.tally import Tally, summary
 
 __all__ = [
     "ChunkCache",

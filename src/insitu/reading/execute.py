@@ -12,21 +12,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.cf.casting import cast
+from insitu.cf.packing import unpack
 from insitu.codecs import Decoder
-from insitu.codecs.casting import cast
-from insitu.codecs.packing import unpack
-from insitu.codecs.scratch import borrow
+from insitu.codecs.thread_buffers import borrow
 from insitu.errors import InsituError
 from insitu.model import Packing
 from insitu.reading.cache import ChunkCache
 from insitu.reading.fetch import filled
-from insitu.reading.grid import Alike, Grid, Position
-from insitu.reading.opened import Opened
-from insitu.reading.place import pick, put
+from insitu.reading.fetch_and_decode import Run, run_all
 from insitu.reading.plan import ReadPlan
-from insitu.reading.report import Tally
-from insitu.reading.run import Run, run_all
-from insitu.reading.touch import Picker, width
+from insitu.reading.scatter import pick, put
+from insitu.reading.select_cells import Picker, width
+from insitu.reading.source_pool import Opened
+from insitu.reading.tally import Tally
+from insitu.reading.tile_plan import Alike, Grid, Position
 from insitu.sources import ByteSource
 from insitu.sources.protocol import ReadsInto
 

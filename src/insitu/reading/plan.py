@@ -18,8 +18,8 @@ from insitu.errors import CodecError
 from insitu.model import INLINE, WHOLE, Located, Selection, Source, VirtualArray
 from insitu.model.axis import Indices
 from insitu.reading.distance import request_bytes as cost_of_request
-from insitu.reading.touch import Touched, touched, width
-from insitu.reading.trim import trimmed
+from insitu.reading.select_cells import Touched, touched, width
+from insitu.reading.trim_ranges import trimmed
 
 __all__ = ["ReadPlan", "plan", "plan_of"]
 

@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.cf.packing import unpack
 from insitu.codecs import Decoder
-from insitu.codecs.packing import unpack
 from insitu.errors import SelectionError
 from insitu.model import Packing, Selection, Stride, Tile, VirtualArray
 from insitu.model.axis import Indices
-from insitu.reading.grid import Alike, Grid, Position
-from insitu.reading.opened import Opened
+from insitu.reading.fetch_and_decode import Run, run_all
 from insitu.reading.plan import plan_of
-from insitu.reading.report import Tally
-from insitu.reading.run import Run, run_all
-from insitu.reading.touch import Part, Touched, part_of
-from insitu.reading.trim import trimmed
+from insitu.reading.select_cells import Part, Touched, part_of
+from insitu.reading.source_pool import Opened
+from insitu.reading.tally import Tally
+from insitu.reading.tile_plan import Alike, Grid, Position
+from insitu.reading.trim_ranges import trimmed
 from insitu.sources import ByteSource
 from insitu.sources.protocol import ReadsInto
 

@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 from insitu.errors import SelectionError, SelectionSizeError
 from insitu.model import Selection, VirtualArray
-from insitu.reading.ahead import ahead_of
 from insitu.reading.cache import ChunkCache
 from insitu.reading.execute import execute, execute_all
-from insitu.reading.opened import Opened
 from insitu.reading.plan import plan
-from insitu.reading.report import Tally, log, summary
+from insitu.reading.prefetch import ahead_of
+from insitu.reading.source_pool import Opened
+from insitu.reading.tally import Tally, log, summary
 
 __all__ = ["read_array", "read_arrays"]
 

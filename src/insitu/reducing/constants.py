@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.codecs.packing import unpack
+from insitu.cf.packing import unpack
 from insitu.model import ABSENT, UNWRITTEN, Located, VirtualArray
-from insitu.reading.touch import Picker
+from insitu.reading.select_cells import Picker
 from insitu.reducing.extremes import NOWHERE
 from insitu.reducing.partial import Partial
 from insitu.reducing.reductions import Reduction
-from insitu.reducing.shape import Shadow, look, put
+from insitu.reducing.result_layout import Shadow, look, put
 
 __all__ = ["add_constants"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from insitu.reducing.block_facts import Array, Part
 from insitu.reducing.field import Field, Partial, joined
-from insitu.reducing.part import Array, Part
 
 __all__ = ["EXTREMES", "NOWHERE"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from insitu.reducing.part import Array, Part
+from insitu.reducing.block_facts import Array, Part
 
 __all__ = ["Field", "Partial", "joined", "summed"]
 

@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.cf.packing import unpack
 from insitu.codecs import Decoder
-from insitu.codecs.packing import unpack
-from insitu.codecs.scratch import borrow
+from insitu.codecs.thread_buffers import borrow
 from insitu.errors import CodecError
 from insitu.model import Packing
 from insitu.reading.fetch import filled
-from insitu.reading.grid import Alike, Grid, Position
-from insitu.reading.place import pick
-from insitu.reducing.fused import CHUNK_BUFFER, Fused, Span, span_of
+from insitu.reading.scatter import pick
+from insitu.reading.tile_plan import Alike, Grid, Position
+from insitu.reducing.kernel_statistics import CHUNK_BUFFER, Fused, Span, span_of
 from insitu.reducing.partial import Partial
 from insitu.reducing.reductions import Reduction
-from insitu.reducing.shape import Shadow
+from insitu.reducing.result_layout import Shadow
 from insitu.sources import ByteSource
 from insitu.sources.protocol import ReadsInto
 

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from insitu.errors import SelectionError, UnsupportedError
 from insitu.model import Selection, VirtualArray
 from insitu.reading import Opened, Tally
-from insitu.reducing.blocks import by_blocks, read
 from insitu.reducing.reductions import STREAMED, Reduction, Rules
 from insitu.reducing.sketches import checked_edges
 from insitu.reducing.stream import fold
+from insitu.reducing.whole_blocks import by_blocks, read
 
 __all__ = ["reduce_array", "statistics"]
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import ModelError, UnsupportedError
-from insitu.reducing.part import Array, Part
+from insitu.reducing.block_facts import Array, Part
 from insitu.reducing.partial import FIELDS, Field, Partial
 from insitu.reducing.sketches import counts, histogram_field, quantiles
 

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import ModelError
+from insitu.reducing.block_facts import Array, Part
 from insitu.reducing.field import Field, Partial
-from insitu.reducing.part import Array, Part
 
 __all__ = ["BOUND", "CENTROIDS", "checked_edges", "counts", "histogram_field", "quantiles", "tdigest_field", "width"]
 

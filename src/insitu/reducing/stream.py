@@ -18,18 +18,18 @@ from dataclasses import replace
 import numpy as np
 
 from insitu.cancellation import carry_deadline, check_deadline
-from insitu.combining.gaps import without_gaps
 from insitu.model import INLINE, Selection, VirtualArray
+from insitu.model.gaps import without_gaps
 from insitu.reading import Opened, ReadPlan, Tally, plan
 from insitu.reading.distance import is_far
-from insitu.reading.grid import Grid, Position
-from insitu.reading.pool import FAR, workers
-from insitu.reading.run import Run, batches
+from insitu.reading.fetch_and_decode import Run, batches
+from insitu.reading.thread_pools import FAR, workers
+from insitu.reading.tile_plan import Grid, Position
 from insitu.reducing.constants import add_constants
 from insitu.reducing.measuring import Found, Measuring
 from insitu.reducing.partial import Partial
 from insitu.reducing.reductions import Reduction
-from insitu.reducing.shape import Shadow, answer_shape, look, put
+from insitu.reducing.result_layout import Shadow, answer_shape, look, put
 
 __all__ = ["fold"]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from insitu.reducing.block_facts import Array, Part, accumulator, replaced
 from insitu.reducing.field import Field, Partial, joined, summed
-from insitu.reducing.part import Array, Part, accumulator, replaced
 
 __all__ = ["SUMS"]
 

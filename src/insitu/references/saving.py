@@ -16,18 +16,18 @@ import pyarrow as pa
 
 from insitu.errors import FormatError, NotFoundError, UnsupportedError
 from insitu.model import VirtualGroup
+from insitu.references.atomic_write import writable
 from insitu.references.directory_swap import find_set_aside
-from insitu.references.explicit import explicit
-from insitu.references.flat_parquet import read_flat, write_flat
 from insitu.references.icechunk import is_repository, open_icechunk, write_icechunk
-from insitu.references.insitu_store import NAME, open_store, write_store
-from insitu.references.kerchunk_json import looks_like_references, parse_json, read_json, write_json
-from insitu.references.kerchunk_parquet import RECORD_SIZE, read_parquet, write_parquet
-from insitu.references.target import writable
+from insitu.references.kerchunk.flat_parquet import read_flat, write_flat
+from insitu.references.kerchunk.json import looks_like_references, parse_json, read_json, write_json
+from insitu.references.kerchunk.parquet import RECORD_SIZE, read_parquet, write_parquet
+from insitu.references.list_objects import explicit
+from insitu.references.store import NAME, open_store, write_store
 from insitu.references.urls import Base, absolute, relative_to
-from insitu.references.writing import Writing
+from insitu.references.zarr_blocks import Writing
 from insitu.sources import ByteSource, open_source, read_all
-from insitu.sources.gate import ask_path
+from insitu.sources.access_policy import ask_path
 from insitu.sources.listing import local_path
 
 __all__ = ["FORMATS", "format_of", "is_store", "kind_of", "matches", "open_references", "read_document", "save"]

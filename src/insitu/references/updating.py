@@ -8,9 +8,9 @@ from typing import Any
 
 from insitu.errors import InsituError, UnsupportedError
 from insitu.model import VirtualGroup
-from insitu.references.explicit import explicit
-from insitu.references.insitu_store import StoreUpdate, open_store, restore_previous
+from insitu.references.list_objects import explicit
 from insitu.references.saving import kind_of
+from insitu.references.store import StoreUpdate, open_store, restore_previous
 from insitu.references.urls import absolute, relative_to
 
 __all__ = ["Update", "find_damage", "open_for_update", "recipe_of", "rollback_store"]

@@ -18,26 +18,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from insitu.sources.blocks import Blocks
-from insitu.sources.cached import Cached
+from insitu.sources.cached_source import Cached
 from insitu.sources.coalesce import Merged, merge, worthwhile_gap
-from insitu.sources.counted import Counted
+from insitu.sources.counting_source import Counted
 from insitu.sources.disk_cache import DiskCache
-from insitu.sources.expand import expand
 from insitu.sources.filelike import FileLikeSource
-from insitu.sources.filesystem import FilesystemSource
+from insitu.sources.fsspec_source import FilesystemSource
+from insitu.sources.globs import expand
 from insitu.sources.local import LocalSource
 from insitu.sources.memory import MemorySource
-from insitu.sources.options import detach_secrets
 from insitu.sources.protocol import ByteSource, Range, read_into, read_tail
-from insitu.sources.redact import displayed
+from insitu.sources.redaction import displayed
 from insitu.sources.resolve import is_local, open_source, request_bytes
+from insitu.sources.storage_options import detach_secrets
 from insitu.sources.tracing import Trace, trace
 from insitu.sources.whole import read_all
 
 if TYPE_CHECKING:
-    from insitu.sources.http import HttpSource
-    from insitu.sources.object_store import ObjectSource
-    from insitu.sources.patience import Patience
+    from insitu.sources.http.http_source import HttpSource
+    from insitu.sources.object_store.object_source import ObjectSource
+    from insitu.sources.retry_policy import Patience
 
 __all__ = [
     "Blocks",
@@ -70,9 +70,9 @@ __all__ = [
 ]
 
 _LATE = {
-    "HttpSource": "insitu.sources.http",
-    "ObjectSource": "insitu.sources.object_store",
-    "Patience": "insitu.sources.patience",
+    "HttpSource": "insitu.sources.http.http_source",
+    "ObjectSource": "insitu.sources.object_store.object_source",
+    "Patience": "insitu.sources.retry_policy",
 }
 
 

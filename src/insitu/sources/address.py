@@ -12,7 +12,7 @@ from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 from insitu.errors import SourceError
-from insitu.sources.redact import displayed
+from insitu.sources.redaction import displayed
 
 __all__ = ["Address", "bucket_address", "file_name", "folder_of", "is_remote", "place_of", "scheme_of", "web_address"]
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 from insitu.errors import AccessError, InsituError, NotFoundError, SourceError
+from insitu.sources.access_policy import ask_other, ask_path, is_guarded
 from insitu.sources.address import Address, bucket_address, scheme_of
-from insitu.sources.gate import ask_other, ask_path, is_guarded
-from insitu.sources.options import options_for
-from insitu.sources.redact import displayed, redacted
+from insitu.sources.redaction import displayed, redacted
+from insitu.sources.storage_options import options_for
 
 if TYPE_CHECKING:
-    from insitu.sources.bucket import Bucket
-    from insitu.sources.pages import Page
+    from insitu.sources.object_store.bucket import Bucket
+    from insitu.sources.object_store.listing_pages import Page
 
 __all__ = ["Level", "children", "is_directory", "level", "local_path", "objects"]
 
@@ -75,7 +75,7 @@ def level(url: str, storage_options: Mapping[str, Any] | None = None) -> Level:
     if (address := bucket_address(base)) is not None:
         return bucket_level(address, base, options_for(base, storage_options))
     if scheme_of(url) in ("http", "https"):
-        from insitu.sources.web_index import index
+        from insitu.sources.http.index_page import index
 
         return Level(*index(base, storage_options))
     files, inner = _filesystem(base, storage_options)
@@ -104,7 +104,7 @@ def bucket_level(address: Address, url: str, options: Mapping[str, Any]) -> Leve
     """What lies right under a prefix of a bucket."""
     import obstore
 
-    from insitu.sources.bucket import bucket_of
+    from insitu.sources.object_store.bucket import bucket_of
 
     bucket, prefix = bucket_of(address, url, options), address.key.rstrip("/") or None
     if is_guarded():
@@ -122,7 +122,7 @@ def bucket_objects(address: Address, url: str, options: Mapping[str, Any]) -> di
     """Everything under a prefix of a bucket: key relative to it → bytes."""
     import obstore
 
-    from insitu.sources.bucket import bucket_of
+    from insitu.sources.object_store.bucket import bucket_of
 
     bucket, prefix = bucket_of(address, url, options), address.key.rstrip("/")
     skip = len(prefix) + 1 if prefix else 0
@@ -133,7 +133,7 @@ def bucket_objects(address: Address, url: str, options: Mapping[str, Any]) -> di
 
 
 def _pages(bucket: Bucket, address: Address, options: Mapping[str, Any], prefix: str, delimiter: str) -> list[Page]:
-    from insitu.sources.pages import pages
+    from insitu.sources.object_store.listing_pages import pages
 
     try:
         return list(pages(bucket, address, options, prefix, delimiter))
@@ -200,7 +200,7 @@ def _asked(question: Callable[[], Answer], url: str) -> Answer | None:
     except Exception as error:
         # obstore and the many file systems of fsspec have no one class of error.
         if scheme_of(url) in ("http", "https") or bucket_address(url) is not None:
-            from insitu.sources.object_store import as_source_error
+            from insitu.sources.object_store.object_source import as_source_error
 
             raise as_source_error(error, displayed(url)) from None
         if isinstance(error, PermissionError):

@@ -21,7 +21,7 @@ from insitu.errors import AccessError, NotFoundError, SourceError
 from insitu.forking import fork_safe_lock
 from insitu.model import Source
 from insitu.sources import tracing
-from insitu.sources.gate import ask_path
+from insitu.sources.access_policy import ask_path
 from insitu.sources.protocol import Range, spread
 from insitu.sources.ranges import clip
 

@@ -14,21 +14,21 @@ from urllib.parse import unquote, urlsplit
 
 from insitu.errors import InsituError, NotFoundError, SourceError
 from insitu.model import Source
+from insitu.sources.access_policy import is_guarded
 from insitu.sources.address import Address, bucket_address, is_remote, place_of, scheme_of, web_address
-from insitu.sources.cached import Cached, cache_for, cache_scope
+from insitu.sources.cached_source import Cached, cache_for, cache_scope
 from insitu.sources.filelike import SCHEME, FileLike, FileLikeSource, find_file, from_file
-from insitu.sources.filesystem import FilesystemSource
-from insitu.sources.gate import is_guarded
+from insitu.sources.fsspec_source import FilesystemSource
+from insitu.sources.http.throttle import pace_of
 from insitu.sources.identity import verify
 from insitu.sources.local import LocalSource
 from insitu.sources.memory import MemorySource
-from insitu.sources.options import http_settings, names_credentials, options_for
-from insitu.sources.pace import pace_of
 from insitu.sources.protocol import ByteSource
-from insitu.sources.redact import displayed
+from insitu.sources.redaction import displayed
+from insitu.sources.storage_options import http_settings, names_credentials, options_for
 
 if TYPE_CHECKING:
-    from insitu.sources.object_store import ObjectSource
+    from insitu.sources.object_store.object_source import ObjectSource
 
 __all__ = ["Openable", "is_local", "open_source", "request_bytes"]
 
@@ -179,9 +179,9 @@ def _theirs(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _open_web(url: str, options: dict[str, Any], expected: Source | None) -> ByteSource:
     # Imported when used: files need neither of the two libraries, and a scan of one should start at once.
-    from insitu.sources.certificates import trust_for
-    from insitu.sources.http import HttpSource
-    from insitu.sources.patience import patience_for
+    from insitu.sources.http.certificates import trust_for
+    from insitu.sources.http.http_source import HttpSource
+    from insitu.sources.retry_policy import patience_for
 
     address, headers = http_settings(url, options)
     return HttpSource(
@@ -207,15 +207,15 @@ def _open_watched(url: str, address: Address, options: dict[str, Any], expected:
     """The object by its web address, where a gate wants to see every hop; None without a gate."""
     if not is_guarded() or not address.key:
         return None
-    from insitu.sources.bucket import bucket_of
-    from insitu.sources.signed import signed_source
+    from insitu.sources.object_store.bucket import bucket_of
+    from insitu.sources.object_store.signed_requests import signed_source
 
     return signed_source(bucket_of(address, url, options), address, url, options, expected)
 
 
 def _open_object(url: str, address: Address, options: dict[str, Any], expected: Source | None) -> ObjectSource:
-    from insitu.sources.bucket import bucket_of
-    from insitu.sources.object_store import ObjectSource
+    from insitu.sources.object_store.bucket import bucket_of
+    from insitu.sources.object_store.object_source import ObjectSource
 
     if not address.key:
         raise SourceError("names no object: scheme://bucket/key is needed", url=displayed(url))

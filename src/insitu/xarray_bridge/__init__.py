@@ -8,11 +8,11 @@ What does not work, by xarray's design: `xr.apply_ufunc` wants `dask="allowed"` 
 when it is loaded (call `ds.chunk()`, then all are Dask arrays); a virtual array cannot be assigned to (`ds.load()` first).
 """
 
+from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.options import Options, options
 from insitu.xarray_bridge.accessor import InsituAccessor
-from insitu.xarray_bridge.lazy import LazyArray
 from insitu.xarray_bridge.open_many import open_mfdataset
 from insitu.xarray_bridge.opening import open_dataset, open_datatree, open_groups
-from insitu.xarray_bridge.options import Options, options
 
 __all__ = [
     "InsituAccessor",

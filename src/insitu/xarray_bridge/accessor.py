@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray
 
-from insitu.combining.report import Report, Survey
 from insitu.combining.saved import tree_from_member
+from insitu.combining.survey import Report, Survey
+from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.reductions import statistics_of, streams
 from insitu.maintenance import append_member, save_tree
 from insitu.model import VirtualArray, VirtualGroup, byte_ranges, census
 from insitu.reducing import METHODS as STREAMED
 from insitu.reducing.reductions import Rules
+from insitu.xarray_bridge.backend_array import behind, dataset_name, stored_name
 from insitu.xarray_bridge.dataset import member_from
 from insitu.xarray_bridge.distributions import histogram, quantile
-from insitu.xarray_bridge.grouping import Grouped
-from insitu.xarray_bridge.lazy import LazyArray
-from insitu.xarray_bridge.ordinary import behind, dataset_name, stored_name
+from insitu.xarray_bridge.grouped import Grouped
 from insitu.xarray_bridge.origin import Origin, recipe_of
-from insitu.xarray_bridge.reductions import statistics_of, streams
-from insitu.xarray_bridge.weighing import Weighted
+from insitu.xarray_bridge.weighted import Weighted
 
 if TYPE_CHECKING:
     from insitu.references import AppendReport
@@ -275,7 +275,7 @@ class InsituAccessor:
         return self._dataset.quantile(q, dim, skipna=skipna, keep_attrs=keep_attrs)
 
     def __repr__(self) -> str:
-        from insitu.xarray_bridge.showing import readable
+        from insitu.lazy_array.representation import readable
 
         return (
             f"<insitu: {len(self.virtual)} virtual variables in {len(self.sources):,} file(s), "

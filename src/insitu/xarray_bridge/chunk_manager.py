@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from xarray.namedarray.parallelcompat import ChunkManagerEntrypoint, list_chunkmanagers
 
-from insitu.xarray_bridge.lazy import LazyArray
-from insitu.xarray_bridge.options import options
-from insitu.xarray_bridge.pieces import boxes
-from insitu.xarray_bridge.values import computable, read_all, to_dask
+from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.box_iteration import boxes
+from insitu.lazy_array.load import computable, read_all, to_dask
+from insitu.lazy_array.options import options
 
 __all__ = ["InsituChunkManager", "register"]
 

@@ -13,12 +13,12 @@ import xarray
 from insitu.combining.member import Member, Variable
 from insitu.errors import FormatError
 from insitu.formats import InsituWarning
+from insitu.lazy_array.array import Access, LazyArray
+from insitu.lazy_array.load import to_dask
 from insitu.model import VirtualArray
 from insitu.sources import displayed
+from insitu.xarray_bridge.backend_array import behind, cached, dataset_name, stored_name
 from insitu.xarray_bridge.chunk_manager import register
-from insitu.xarray_bridge.lazy import Access, LazyArray
-from insitu.xarray_bridge.ordinary import behind, cached, dataset_name, stored_name
-from insitu.xarray_bridge.values import to_dask
 
 __all__ = ["dataset_of", "is_dask", "member_from", "without_conflicts"]
 

@@ -11,12 +11,12 @@ import numpy.typing as npt
 import xarray
 
 from insitu.errors import UnsupportedError
+from insitu.lazy_array.reductions import statistics_of
 from insitu.reducing import Reduction
 from insitu.reducing.reduce import squeezed
 from insitu.reducing.reductions import Rules
 from insitu.reducing.sketches import checked_edges
-from insitu.xarray_bridge.reductions import statistics_of
-from insitu.xarray_bridge.shells import filled, plainly_virtual, shell_of
+from insitu.xarray_bridge.template_dataset import filled, plainly_virtual, shell_of
 
 __all__ = ["histogram", "quantile"]
 

@@ -11,9 +11,9 @@ from typing import Any
 import xarray
 from xarray.backends import BackendEntrypoint
 
+from insitu.xarray_bridge.backend_array import ordinary
 from insitu.xarray_bridge.engine_keywords import ENGINE_KEYWORDS
 from insitu.xarray_bridge.opening import open_dataset, open_groups, tree_of
-from insitu.xarray_bridge.ordinary import ordinary
 
 __all__ = ["InsituBackendEntrypoint"]
 

@@ -10,20 +10,20 @@ from typing import Any
 import xarray
 
 from insitu.archive import Archive, Found
+from insitu.combining.file_names import found_paths, labels_from_names
 from insitu.combining.member import CombineError, Member
-from insitu.combining.names import found_paths, labels_from_names
 from insitu.combining.order import Position
 from insitu.combining.recipe import DEFAULT, Recipe
-from insitu.combining.scanning import loader
+from insitu.combining.scan_member import loader
 from insitu.formats import InsituWarning
-from insitu.opening import Verify
+from insitu.lazy_array.array import Access
 from insitu.reading import ChunkCache
-from insitu.xarray_bridge.computed import COMPUTED, combined_by_xarray, computes
+from insitu.scanning.scan_url import Verify
 from insitu.xarray_bridge.dataset import dataset_of, member_from
 from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
-from insitu.xarray_bridge.lazy import Access
 from insitu.xarray_bridge.opening import access_to, chunked, only_groups
 from insitu.xarray_bridge.origin import Origin
+from insitu.xarray_bridge.preprocess_computed import COMPUTED, combined_by_xarray, computes
 
 __all__ = ["open_mfdataset"]
 

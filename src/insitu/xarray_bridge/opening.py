@@ -12,14 +12,14 @@ from insitu.archive import Archive
 from insitu.combining.member import Member
 from insitu.errors import UnsupportedError
 from insitu.formats import InsituWarning
-from insitu.opening import Verify
+from insitu.lazy_array.array import Access, LazyArray
+from insitu.lazy_array.load import to_dask
 from insitu.reading import ChunkCache
+from insitu.scanning.scan_url import Verify
 from insitu.sources import displayed
 from insitu.xarray_bridge.dataset import dataset_of, without_conflicts
 from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
-from insitu.xarray_bridge.lazy import Access, LazyArray
 from insitu.xarray_bridge.origin import Origin
-from insitu.xarray_bridge.values import to_dask
 
 __all__ = [
     "access_to",

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from insitu.errors import FormatError, UnsupportedError
 from insitu.model import Axis, Codec, Encoding
 from insitu.zarr_metadata import chain, dtypes, fill
-from insitu.zarr_metadata.document import field as needed
-from insitu.zarr_metadata.document import integers, mapping, named, text, whole
+from insitu.zarr_metadata.json_fields import field as needed
+from insitu.zarr_metadata.json_fields import integers, mapping, named, text, whole
 from insitu.zarr_metadata.keys import ChunkKeys
 
 __all__ = ["ArrayMetadata", "from_v2", "from_v3"]

@@ -14,8 +14,8 @@ import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
 from insitu.model import Codec, Encoding
-from insitu.zarr_metadata.document import field as needed
-from insitu.zarr_metadata.document import integers, mapping, named, text
+from insitu.zarr_metadata.json_fields import field as needed
+from insitu.zarr_metadata.json_fields import integers, mapping, named, text
 
 __all__ = ["Chain", "Level", "from_v2", "from_v3"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.zarr_metadata.document import field, mapping, named, text, whole
+from insitu.zarr_metadata.json_fields import field, mapping, named, text, whole
 
 __all__ = ["from_v2", "from_v3", "to_v2", "to_v3"]
 

@@ -19,8 +19,8 @@ from insitu.errors import FormatError, InsituError
 from insitu.model import ArrayDetails, GroupDetails, Tile, VirtualArray, VirtualGroup
 from insitu.zarr_metadata import array as arrays
 from insitu.zarr_metadata.array import ArrayMetadata
-from insitu.zarr_metadata.document import field as needed
-from insitu.zarr_metadata.document import mapping, parse
+from insitu.zarr_metadata.json_fields import field as needed
+from insitu.zarr_metadata.json_fields import mapping, parse
 
 __all__ = ["DOCUMENTS", "Node", "consolidated", "nodes_of", "tree"]
 

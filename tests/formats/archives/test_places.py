@@ -19,7 +19,7 @@ import zarr
 import insitu
 from insitu.errors import FormatError, InsituError, NotFoundError, UnsupportedError, VariableError
 from insitu.formats import scan_format
-from insitu.formats.archives import Inside, expand_members, names_member
+from insitu.formats.containers import Inside, expand_members, names_member
 from insitu.model import Stored
 from insitu.sources import Counted, MemorySource
 from insitu.sources.local import LocalSource

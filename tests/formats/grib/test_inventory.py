@@ -136,7 +136,7 @@ def _write(folder: Path, fields: list[What], **how: Any) -> Path:
 @pytest.fixture
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The messages that were looked at; with a first read that holds one of them only."""
-    monkeypatch.setattr("insitu.formats.hdf5.window.LOCAL_HEAD", 400)
+    monkeypatch.setattr("insitu.formats.parsing.read_cache.LOCAL_HEAD", 400)
     found: list[int] = []
     at = Looks.at
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from insitu.codecs.form import octets
-from insitu.codecs.grib_sections import parts_of
-from insitu.codecs.grib_values import values_of
+from insitu.codecs.buffer_spec import octets
 from insitu.errors import CodecError
+from insitu.formats.grib.codecs.packed_sections import parts_of
+from insitu.formats.grib.codecs.packings import values_of
 
 eccodes = pytest.importorskip("eccodes")
 pytest.importorskip("imagecodecs")

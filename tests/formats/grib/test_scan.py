@@ -14,12 +14,12 @@ import pytest
 import xarray
 
 import insitu
-from insitu.codecs.form import octets
-from insitu.codecs.grib_library import eccodes as eccodes_library
-from insitu.codecs.grib_sections import parts_of
-from insitu.codecs.grib_values import values_of
+from insitu.codecs.buffer_spec import octets
 from insitu.errors import CodecError, FormatError, InsituError, UnknownCodecError, VariableError
 from insitu.formats import InsituWarning, scan_format
+from insitu.formats.grib.codecs.eccodes_library import eccodes as eccodes_library
+from insitu.formats.grib.codecs.packed_sections import parts_of
+from insitu.formats.grib.codecs.packings import values_of
 from insitu.sources import Counted, MemorySource
 
 eccodes = pytest.importorskip("eccodes")
@@ -279,7 +279,7 @@ def _counted(data: bytes) -> Counted:
 
 
 def test_a_scan_far_away_takes_few_round_trips(make: Makes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("insitu.formats.hdf5.window._is_remote", lambda url: True)
+    monkeypatch.setattr("insitu.formats.parsing.read_cache._is_remote", lambda url: True)
     size = 16 * 31
     equal = b"".join(
         make(level=level, step=step, values=np.arange(size)) for level in range(100, 1000, 50) for step in range(40)

@@ -9,13 +9,13 @@ import pytest
 
 import insitu
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.hdf5.arrays import _heap_codec
-from insitu.formats.hdf5.cache_image import read_cache_image
-from insitu.formats.hdf5.checksum import lookup3
-from insitu.formats.hdf5.datatype import Datatype
-from insitu.formats.hdf5.file import File
-from insitu.formats.hdf5.walk import Exact, run
-from insitu.formats.hdf5.window import Window
+from insitu.formats.hdf5.datasets.arrays import _heap_codec
+from insitu.formats.hdf5.structures.cache_image import read_cache_image
+from insitu.formats.hdf5.structures.checksum import lookup3
+from insitu.formats.hdf5.structures.datatype import Datatype
+from insitu.formats.hdf5.structures.file import File
+from insitu.formats.parsing.read_cache import Window
+from insitu.formats.parsing.scheduler import Exact, run
 from insitu.sources import MemorySource
 
 

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 
 import insitu
-from insitu.formats.hdf5.eos5 import parse_structure
+from insitu.formats.hdf5.conventions.eos5 import parse_structure
 
 TEXT = """GROUP=SwathStructure
     GROUP=SWATH_1

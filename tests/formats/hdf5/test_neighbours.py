@@ -10,9 +10,9 @@ import pytest
 
 import insitu
 from insitu.errors import AccessError
-from insitu.formats.hdf5 import neighbours
+from insitu.formats.parsing import sibling_files
 from insitu.sources import open_source
-from insitu.sources.gate import guarded
+from insitu.sources.access_policy import guarded
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_options_go_along(virtual: Path, monkeypatch) -> None:
         asked.append((Path(url).name, options))
         return open_source(url, options)
 
-    monkeypatch.setattr(neighbours, "open_source", noted)
+    monkeypatch.setattr(sibling_files, "open_source", noted)
     insitu.scan(virtual, storage_options={"key": "k"}, decode=False)
     assert sorted(asked) == [("far.h5", {"key": "k"}), ("near.h5", {"key": "k"})]
 
@@ -76,7 +76,7 @@ def test_what_may_not_be_read_is_no_fill_value(virtual: Path, monkeypatch) -> No
             raise AccessError("may not be read", url=url)
         return open_source(url, options)
 
-    monkeypatch.setattr(neighbours, "open_source", denied)
+    monkeypatch.setattr(sibling_files, "open_source", denied)
     with pytest.raises(AccessError):
         insitu.scan(virtual, variables=["virtual"], decode=False)
     assert insitu.scan(virtual, variables=["near"], decode=False).arrays["near"].shape == (3,)
@@ -98,9 +98,9 @@ def test_many_that_are_far_away_are_opened_at_once(tmp_path: Path, monkeypatch) 
     with h5py.File(tmp_path / "virtual.h5", "w") as file:
         file.create_virtual_dataset("virtual", layout)
     batches = []
-    monkeypatch.setattr(neighbours.Window, "local", property(lambda self: False))
+    monkeypatch.setattr(sibling_files.Window, "local", property(lambda self: False))
     monkeypatch.setattr(
-        neighbours, "gather", lambda function, items: batches.append([function(item, None) for item in items])
+        sibling_files, "gather", lambda function, items: batches.append([function(item, None) for item in items])
     )
     group = insitu.scan(tmp_path / "virtual.h5", decode=False)
     assert [len(batch) for batch in batches] == [8]
@@ -108,7 +108,7 @@ def test_many_that_are_far_away_are_opened_at_once(tmp_path: Path, monkeypatch) 
 
 
 def test_names_that_are_no_text() -> None:
-    assert neighbours.places_beside("https://host/a/b.h5", "x\udce6 y.h5") == ["https://host/a/x%E6%20y.h5"]
-    assert neighbours.places_beside("s3://bucket/a/b.h5", "x\udce6.h5") == []
-    assert neighbours.places_beside("s3://bucket/a/b.h5", "ü y.h5") == ["s3://bucket/a/ü y.h5"]
-    assert neighbours.places_beside("/data/b.h5", "x\udce6.h5")[0] == "/data/x\udce6.h5"
+    assert sibling_files.places_beside("https://host/a/b.h5", "x\udce6 y.h5") == ["https://host/a/x%E6%20y.h5"]
+    assert sibling_files.places_beside("s3://bucket/a/b.h5", "x\udce6.h5") == []
+    assert sibling_files.places_beside("s3://bucket/a/b.h5", "ü y.h5") == ["s3://bucket/a/ü y.h5"]
+    assert sibling_files.places_beside("/data/b.h5", "x\udce6.h5")[0] == "/data/x\udce6.h5"

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from insitu.formats.hdf5.pipeline import Filter, codec_of, parse_filters
+from insitu.formats.hdf5.structures.pipeline import Filter, codec_of, parse_filters
 
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])

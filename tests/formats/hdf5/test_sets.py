@@ -13,7 +13,7 @@ import pytest
 
 import insitu
 from insitu.errors import FormatError, InsituError, UnsupportedError
-from insitu.formats.hdf5.joined import Joined, Member
+from insitu.formats.hdf5.linked.joined_file import Joined, Member
 from insitu.model import Inline, Stored
 from insitu.sources import MemorySource
 

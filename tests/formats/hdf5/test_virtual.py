@@ -10,8 +10,8 @@ import pytest
 
 import insitu
 from insitu.errors import FormatError, InsituError, UnsupportedError
-from insitu.formats.hdf5.neighbours import places_beside
-from insitu.formats.hdf5.selection import parse_selection
+from insitu.formats.hdf5.structures.stored_selection import parse_selection
+from insitu.formats.parsing.sibling_files import places_beside
 
 
 def same(path: Path, *names: str) -> None:

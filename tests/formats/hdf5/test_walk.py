@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from insitu.errors import FormatError
-from insitu.formats.hdf5.walk import Exact, Once, Ranges, Side, Walk, run
+from insitu.formats.parsing.scheduler import Exact, Once, Ranges, Side, Walk, run
 
 
 class Memory:
@@ -110,7 +110,7 @@ def test_nothing_to_wait_for() -> None:
 
 
 def test_a_batch_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("insitu.formats.hdf5.walk.BATCH_LIMIT", 10)
+    monkeypatch.setattr("insitu.formats.parsing.scheduler.BATCH_LIMIT", 10)
 
     def walk() -> Walk[list[int]]:
         return (yield Side([_steps(number, 1) for number in range(12)]))

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from insitu.errors import FormatError
-from insitu.formats.hdf5.walk import Exact
-from insitu.formats.hdf5.window import Window
+from insitu.formats.parsing.read_cache import Window
+from insitu.formats.parsing.scheduler import Exact
 from insitu.sources import Counted, MemorySource
 
 DATA = random.Random(0).randbytes(3_000_000)

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.dmrpp.runs import Run
-from insitu.formats.dmrpp.values import local_name
+from insitu.formats.dmrpp.chunk_runs import Run
+from insitu.formats.dmrpp.text_values import local_name
 from insitu.model import Codec
 
 __all__ = ["Chunks", "alone", "codecs_of", "columns_of", "index_of"]

@@ -19,15 +19,15 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
-from insitu.formats.choosing import below, picked
+from insitu.formats.dmrpp.chunk_runs import without_runs
 from insitu.formats.dmrpp.chunks import Chunks, alone, codecs_of, columns_of, index_of
 from insitu.formats.dmrpp.embedded import embedded, structures, texts
-from insitu.formats.dmrpp.places import beside
-from insitu.formats.dmrpp.runs import without_runs
+from insitu.formats.dmrpp.relative_urls import beside
+from insitu.formats.dmrpp.text_values import attributes_of, child_of, decoded, fill_of, local_name, whole_number
 from insitu.formats.dmrpp.types import KINDS, dtype_of
-from insitu.formats.dmrpp.values import attributes_of, child_of, decoded, fill_of, local_name, whole_number
-from insitu.formats.hdf5.window import Window
-from insitu.formats.problems import Problems
+from insitu.formats.parsing.read_cache import Window
+from insitu.formats.unreadable import Problems
+from insitu.formats.variable_filter import below, picked
 from insitu.model import (
     UNWRITTEN,
     ArrayDetails,
@@ -43,7 +43,7 @@ from insitu.model import (
     VirtualGroup,
     scatter,
 )
-from insitu.sources.xml_prolog import declares_doctype
+from insitu.sources.object_store.xml_check import declares_doctype
 
 __all__ = ["is_dmrpp", "scan_dmrpp"]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.dmrpp.chunks import Chunks
-from insitu.formats.dmrpp.values import NUMBERS, child_of, local_name, whole_number
+from insitu.formats.dmrpp.text_values import NUMBERS, child_of, local_name, whole_number
 
 __all__ = ["KINDS", "TEXTS", "dtype_of", "members_of"]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from insitu.errors import FormatError
-from insitu.formats.hdf5.window import Window
+from insitu.formats.parsing.read_cache import Window
 
 __all__ = ["BLOCK", "Unit", "is_fits", "read_units"]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.fits.header import Unit
-from insitu.formats.fits.values import Numbers, numbers_of
+from insitu.formats.fits.number_formats import Numbers, numbers_of
 from insitu.model import Axis, Columns, Encoding, Source, Tile, VirtualArray
 
 __all__ = ["described", "image_of"]

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
-from insitu.formats.choosing import below, picked
 from insitu.formats.fits.compressed import Packed
 from insitu.formats.fits.header import Unit, read_units
 from insitu.formats.fits.images import described, image_of
 from insitu.formats.fits.tables import table_of
 from insitu.formats.fits.wcs import Scale, scale_of
-from insitu.formats.hdf5.window import Window
-from insitu.formats.problems import Problems
+from insitu.formats.parsing.read_cache import Window
+from insitu.formats.unreadable import Problems
+from insitu.formats.variable_filter import below, picked
 from insitu.model import Axis, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
 
 __all__ = ["scan_fits"]

@@ -16,7 +16,7 @@ from insitu.errors import FormatError, InsituError
 from insitu.formats.fits.columns import Column, spelled
 from insitu.formats.fits.header import Unit
 from insitu.formats.fits.images import described
-from insitu.formats.fits.values import numbers_of
+from insitu.formats.fits.number_formats import numbers_of
 from insitu.model import Axis, Codec, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
 
 __all__ = ["table_of"]
@@ -111,7 +111,6 @@ def _varying(unit: Unit, number: int, column: Column) -> Column:
     base = np.dtype("u1" if form[2] == "X" else "S1" if form[2] in "AL" else TYPES[form[2]])
     scale, zero, null = (unit.cards.get(f"{word}{number}") for word in ("TSCAL", "TZERO", "TNULL"))
     said: dict[str, Any] = {
-        "kind": "fits",
         "letter": form[2],
         "base": base.str,
         "wide": form[1] == "Q",
@@ -122,7 +121,7 @@ def _varying(unit: Unit, number: int, column: Column) -> Column:
         said |= {key: value for key, value in (("scale", scale), ("zero", zero)) if isinstance(value, (int, float))}
     if form[2] in "BIJK" and isinstance(null, int) and not isinstance(null, bool):
         said["null"] = null
-    return replace(column, dtype=np.dtype(object), codecs=(Codec("hdf5_vlen", said),))
+    return replace(column, dtype=np.dtype(object), codecs=(Codec("fits_heap", said),))
 
 
 def _substrings(form: Any, repeat: int) -> tuple[int, ...]:

@@ -12,19 +12,19 @@ from collections import Counter
 from collections.abc import Collection
 
 from insitu.errors import NotFoundError
-from insitu.formats.choosing import below, picked
-from insitu.formats.grib.composed import INSTANT_OF, composed
+from insitu.formats.grib.composed_header import INSTANT_OF, composed
+from insitu.formats.grib.header_keys import UNDEFINED, Told, describe
 from insitu.formats.grib.inventory import Said, understood
-from insitu.formats.grib.looks import Looks
 from insitu.formats.grib.mars import kind, learnt, like, understood_words
+from insitu.formats.grib.sampled_messages import Looks
 from insitu.formats.grib.scan import Broken, Tree, tree_of
 from insitu.formats.grib.sections import Field
 from insitu.formats.grib.side_file import Line, read_side_file, target_names
-from insitu.formats.grib.told import UNDEFINED, Told, describe
 from insitu.formats.grib.variables import Fields, alike
-from insitu.formats.hdf5.neighbours import Neighbours
-from insitu.formats.hdf5.window import Window
-from insitu.formats.problems import Problems
+from insitu.formats.parsing.read_cache import Window
+from insitu.formats.parsing.sibling_files import Neighbours
+from insitu.formats.unreadable import Problems
+from insitu.formats.variable_filter import below, picked
 from insitu.model import VirtualGroup
 
 __all__ = ["scan_by_index"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from insitu.formats.grib.told import UNDEFINED
+from insitu.formats.grib.header_keys import UNDEFINED
 from insitu.formats.grib.variables import SPLIT_BY, Fields, Variable, variable_of
 from insitu.formats.grib.vocabulary import HEADERS
 

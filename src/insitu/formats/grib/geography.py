@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from insitu.errors import FormatError, InsituError
 from insitu.forking import fork_safe_lock
+from insitu.formats.grib.header_keys import Asked
 from insitu.formats.grib.sections import Field
-from insitu.formats.grib.told import Asked
 from insitu.formats.grib.vocabulary import COORDINATES, ROWS_AND_COLUMNS
 from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualArray
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from insitu.codecs.grib_library import eccodes, exclusive
 from insitu.formats.grib.abbreviations import Parameter
-from insitu.formats.grib.composed import INSTANT_OF
+from insitu.formats.grib.codecs.eccodes_library import eccodes, exclusive
+from insitu.formats.grib.composed_header import INSTANT_OF
 from insitu.formats.grib.inventory import HOUR, Said, Span
 from insitu.formats.grib.sections import Field
-from insitu.formats.grib.stub import stub_of
+from insitu.formats.grib.short_message import stub_of
 from insitu.formats.grib.surfaces import BARE, MISSING, Surface
 
 __all__ = ["Meant", "kind", "learnt", "like", "understood_words"]

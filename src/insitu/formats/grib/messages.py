@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from insitu.errors import FormatError, InsituError
 from insitu.formats.grib.sections import MAGIC, Message, read_alike, read_message
-from insitu.formats.hdf5.walk import DAMAGE, Exact, Side, Walk, damaged
+from insitu.formats.parsing.scheduler import DAMAGE, Exact, Side, Walk, damaged
 
 __all__ = ["PADDING", "at_places", "find_messages", "first_message", "message_length"]
 

@@ -14,18 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError, InsituError, SourceError
-from insitu.formats.choosing import below, picked
 from insitu.formats.grib.datasets import arranged, named
+from insitu.formats.grib.header_keys import UNDEFINED, describe
 from insitu.formats.grib.messages import PADDING, at_places, find_messages, first_message, message_length
 from insitu.formats.grib.sections import Field, Message
 from insitu.formats.grib.side_file import is_side_file, read_side_file, side_names
-from insitu.formats.grib.told import UNDEFINED, describe
 from insitu.formats.grib.variables import Coordinate, Fields, Variable
 from insitu.formats.grib.vocabulary import ABOUT_FILE, COORDINATES
-from insitu.formats.hdf5.neighbours import Neighbours
-from insitu.formats.hdf5.walk import run
-from insitu.formats.hdf5.window import Window
-from insitu.formats.problems import Problems
+from insitu.formats.parsing.read_cache import Window
+from insitu.formats.parsing.scheduler import run
+from insitu.formats.parsing.sibling_files import Neighbours
+from insitu.formats.unreadable import Problems
+from insitu.formats.variable_filter import below, picked
 from insitu.model import Axis, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
 
 __all__ = ["Broken", "Tree", "is_grib", "scan_grib", "tree_of"]

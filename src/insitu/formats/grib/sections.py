@@ -10,7 +10,7 @@ import struct
 from typing import NamedTuple
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.hdf5.walk import Exact, Walk
+from insitu.formats.parsing.scheduler import Exact, Walk
 
 __all__ = ["MAGIC", "Field", "Message", "read_alike", "read_message"]
 

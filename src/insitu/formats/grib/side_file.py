@@ -12,7 +12,7 @@ import re
 from typing import Any, NamedTuple
 
 from insitu.errors import FormatError
-from insitu.formats.hdf5.window import Window
+from insitu.formats.parsing.read_cache import Window
 from insitu.sources.address import file_name
 
 __all__ = ["Line", "is_side_file", "read_side_file", "side_names", "target_names"]

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.codecs.grib_sections import grid_mark
 from insitu.errors import UnsupportedError
+from insitu.formats.grib.codecs.packed_sections import grid_mark
 from insitu.formats.grib.geography import Geography, geography_of
+from insitu.formats.grib.header_keys import UNDEFINED, Told
 from insitu.formats.grib.sections import Field
-from insitu.formats.grib.told import UNDEFINED, Told
 from insitu.formats.grib.vocabulary import ABOUT_FIELD, ABOUT_FILE, COORDINATES, HEADERS
 from insitu.model import UNWRITTEN, Axis, ChunkTable, Codec, Columns, Encoding, Source, Tile, VirtualArray, scatter
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.hdf4.storage import Chunked, Pieces
-from insitu.formats.hdf5.neighbours import places_beside
+from insitu.formats.hdf4.data_storage import Chunked, Pieces
+from insitu.formats.parsing.sibling_files import places_beside
 from insitu.model import INLINE, UNWRITTEN, Axis, ChunkTable, Columns, Encoding, Source, Tile, VirtualArray, scatter
 from insitu.sources.listing import local_path
 

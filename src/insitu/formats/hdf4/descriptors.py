@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError
-from insitu.formats.hdf5.walk import Walk
+from insitu.formats.parsing.scheduler import Walk
 
 __all__ = ["MAGIC", "SPECIAL", "Descriptors", "Place", "Places", "read_descriptors"]
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from insitu.formats.hdf5.eos5 import parse_grids
+from insitu.formats.hdf5.conventions.eos5 import parse_grids
 
 __all__ = ["structures"]
 

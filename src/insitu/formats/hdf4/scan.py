@@ -13,11 +13,8 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
-from insitu.formats.choosing import no_groups, picked
 from insitu.formats.hdf4.arrays import Dataset, array_of, in_odd_pieces
-from insitu.formats.hdf4.descriptors import MAGIC, Descriptors, read_descriptors
-from insitu.formats.hdf4.eos2 import structures
-from insitu.formats.hdf4.storage import (
+from insitu.formats.hdf4.data_storage import (
     DATA,
     VDATA,
     VDATA_HEADER,
@@ -27,11 +24,14 @@ from insitu.formats.hdf4.storage import (
     read_bytes,
     read_storage,
 )
+from insitu.formats.hdf4.descriptors import MAGIC, Descriptors, read_descriptors
+from insitu.formats.hdf4.eos2 import structures
 from insitu.formats.hdf4.vsets import TYPES, Vdata, Vgroup, parse_vdata, parse_vgroup, value_of
-from insitu.formats.hdf5.eos5 import EosStructure
-from insitu.formats.hdf5.walk import DAMAGE, Exact, Side, Walk, damaged, run
-from insitu.formats.hdf5.window import Window
-from insitu.formats.problems import Problems
+from insitu.formats.hdf5.conventions.eos5 import EosStructure
+from insitu.formats.parsing.read_cache import Window
+from insitu.formats.parsing.scheduler import DAMAGE, Exact, Side, Walk, damaged, run
+from insitu.formats.unreadable import Problems
+from insitu.formats.variable_filter import no_groups, picked
 from insitu.model import GroupDetails, VirtualArray, VirtualGroup
 
 __all__ = ["is_hdf4", "scan_hdf4"]

@@ -10,21 +10,21 @@ from dataclasses import dataclass
 from functools import partial
 
 from insitu.errors import FormatError, GroupError, InsituError, UnsupportedError, VariableError
-from insitu.formats.hdf5.building import Builder, Place, below
-from insitu.formats.hdf5.eos5 import INFORMATION, Structure, named_fields, read_structure
-from insitu.formats.hdf5.file import File
-from insitu.formats.hdf5.neighbours import Neighbours
-from insitu.formats.hdf5.netcdf4 import Node, Variable, assign_dimensions
-from insitu.formats.hdf5.objects import Dataset, Group, Objects, read_index, read_object
-from insitu.formats.hdf5.opened import Outside, begin, outside_of
-from insitu.formats.hdf5.paths import Paths
-from insitu.formats.hdf5.sets import join
-from insitu.formats.hdf5.superblock import CutShortError, OneOfASetError
-from insitu.formats.hdf5.tree import Branch, build_tree
-from insitu.formats.hdf5.virtual import settle
-from insitu.formats.hdf5.walk import Side, Walk, run
-from insitu.formats.hdf5.window import Window
-from insitu.formats.problems import Problems
+from insitu.formats.hdf5.conventions.eos5 import INFORMATION, Structure, named_fields, read_structure
+from insitu.formats.hdf5.conventions.netcdf4 import Node, Variable, assign_dimensions
+from insitu.formats.hdf5.datasets.groups import Builder, Place, below
+from insitu.formats.hdf5.datasets.object_at_path import Outside, begin, outside_of
+from insitu.formats.hdf5.datasets.object_paths import Paths
+from insitu.formats.hdf5.datasets.object_tree import Branch, build_tree
+from insitu.formats.hdf5.datasets.objects import Dataset, Group, Objects, read_index, read_object
+from insitu.formats.hdf5.datasets.virtual_dataset import settle
+from insitu.formats.hdf5.linked.file_sets import join
+from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.superblock import CutShortError, OneOfASetError
+from insitu.formats.parsing.read_cache import Window
+from insitu.formats.parsing.scheduler import Side, Walk, run
+from insitu.formats.parsing.sibling_files import Neighbours
+from insitu.formats.unreadable import Problems
 from insitu.model import VirtualGroup
 
 __all__ = ["scan_hdf5"]

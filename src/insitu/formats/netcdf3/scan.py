@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError
-from insitu.formats.choosing import chosen, no_groups
-from insitu.formats.hdf5.window import Window
 from insitu.formats.netcdf3.header import VERSIONS, Header, Variable, read_header
-from insitu.formats.problems import Problems
+from insitu.formats.parsing.read_cache import Window
+from insitu.formats.unreadable import Problems
+from insitu.formats.variable_filter import chosen, no_groups
 from insitu.model import Axis, Codec, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
 
 __all__ = ["is_netcdf3", "scan_netcdf3"]

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError
-from insitu.formats.hdf5.window import Window
+from insitu.formats.parsing.read_cache import Window
 
 __all__ = ["Directory", "is_tiff", "read_directories"]
 

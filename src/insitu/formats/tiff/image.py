@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import UnsupportedError
-from insitu.formats.tiff import colours
-from insitu.formats.tiff.colours import YCBCR, colours_of
+from insitu.formats.tiff import colour_spaces
+from insitu.formats.tiff.colour_spaces import YCBCR, colours_of
 from insitu.formats.tiff.directory import Directory
 from insitu.model import Codec
 
@@ -27,7 +27,7 @@ SAMPLE_FORMAT, JPEG_TABLES, JPEG_PLACE, IMAGE_DEPTH, LERC_PARAMETERS = 339, 347,
 TAGS = (
     SUBFILE, OLD_SUBFILE, WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC, FILL_ORDER, STRIP_OFFSETS, SAMPLES, ROWS_PER_STRIP,
     STRIP_COUNTS, PLANAR, T4_OPTIONS, PREDICTOR, TILE_WIDTH, TILE_HEIGHT, TILE_OFFSETS, TILE_COUNTS, SAMPLE_FORMAT,
-    JPEG_TABLES, JPEG_PLACE, IMAGE_DEPTH, LERC_PARAMETERS, *colours.TAGS,
+    JPEG_TABLES, JPEG_PLACE, IMAGE_DEPTH, LERC_PARAMETERS, *colour_spaces.TAGS,
 )  # fmt: skip
 
 RGB, OLD_JPEG, JPEG = 2, 6, 7

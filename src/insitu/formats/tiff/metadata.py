@@ -15,10 +15,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from insitu.formats.problems import InsituWarning
 from insitu.formats.tiff.directory import Directory
 from insitu.formats.tiff.geography import POINT, RASTER_TYPE
-from insitu.sources.xml_prolog import declares_doctype
+from insitu.formats.unreadable import InsituWarning
+from insitu.sources.object_store.xml_check import declares_doctype
 
 __all__ = ["TAGS", "attributes_of", "colours_of_indices", "frames_of", "nodata_of"]
 

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError, InsituError
-from insitu.formats.choosing import below, picked
-from insitu.formats.hdf5.window import Window
-from insitu.formats.problems import Problems
+from insitu.formats.parsing.read_cache import Window
 from insitu.formats.tiff import geography, image, metadata
-from insitu.formats.tiff.blocks import tile_of
 from insitu.formats.tiff.crs import crs_attributes
 from insitu.formats.tiff.directory import Directory, read_directories
 from insitu.formats.tiff.geography import Affine, affine_of, control_points, geo_keys
 from insitu.formats.tiff.image import Image, image_of
 from insitu.formats.tiff.metadata import attributes_of, colours_of_indices, frames_of, nodata_of
+from insitu.formats.tiff.strips_and_tiles import tile_of
+from insitu.formats.unreadable import Problems
+from insitu.formats.variable_filter import below, picked
 from insitu.model import (
     ArrayDetails,
     Axis,

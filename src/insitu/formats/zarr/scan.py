@@ -13,16 +13,16 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from insitu.errors import AccessError, FormatError, GroupError, InsituError, NotFoundError, SourceError
-from insitu.formats.problems import Problems
+from insitu.formats.unreadable import Problems
 from insitu.formats.zarr.sharded import Sharded
 from insitu.formats.zarr.store import Store
-from insitu.formats.zarr.zipped import Archive
+from insitu.formats.zarr.zip_store import Archive
 from insitu.model import ChunkTable, Encoding, GroupDetails, Tile, VirtualGroup
 from insitu.sources import ByteSource, open_source
 from insitu.sources.listing import is_directory, local_path
 from insitu.zarr_metadata import ArrayMetadata
-from insitu.zarr_metadata.document import parse
 from insitu.zarr_metadata.hierarchy import Node, consolidated, nodes_of, tree
+from insitu.zarr_metadata.json_fields import parse
 
 __all__ = ["Holder", "matches", "open_zarr", "scan_store", "scan_zip"]
 

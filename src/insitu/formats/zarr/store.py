@@ -16,7 +16,7 @@ from insitu.errors import AccessError, NotFoundError, SourceError
 from insitu.formats.zarr.keyed import Keyed, beneath
 from insitu.model import Encoding
 from insitu.sources import open_source, read_all
-from insitu.sources.gate import ask_path
+from insitu.sources.access_policy import ask_path
 from insitu.sources.listing import children, local_path
 from insitu.sources.threads import gather
 from insitu.zarr_metadata import ArrayMetadata

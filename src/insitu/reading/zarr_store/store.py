@@ -15,7 +15,7 @@ from zarr.abc.store import (
 )
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
-from insitu.reading.zarr_store.span import ALL, Span
+from insitu.reading.zarr_store.byte_span import ALL, Span
 from insitu.reading.zarr_store.tree import ZarrTree
 
 __all__ = ["InsituStore"]

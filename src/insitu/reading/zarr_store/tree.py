@@ -15,11 +15,11 @@ from typing import Any
 from insitu.errors import InsituError, UnsupportedError
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.reading.cache import ChunkCache
-from insitu.reading.opened import Opened
-from insitu.reading.zarr_store.passed import Passed, passed
-from insitu.reading.zarr_store.recut import Recut, recut
-from insitu.reading.zarr_store.span import ALL, Span
-from insitu.zarr_metadata import ChunkKeys, write
+from insitu.reading.source_pool import Opened
+from insitu.reading.zarr_store.byte_span import ALL, Span
+from insitu.reading.zarr_store.encoded_chunks import Recut, recut
+from insitu.reading.zarr_store.stored_chunks import Passed, passed
+from insitu.zarr_metadata import ChunkKeys, to_documents
 
 __all__ = ["Span", "ZarrTree"]
 
@@ -92,9 +92,11 @@ class ZarrTree:
         for path, node in self.group.walk():
             prefix = f"{path}/" if path else ""
             if self.zarr_format == 3:
-                documents[f"{prefix}zarr.json"] = write.group_v3(node.attributes)
+                documents[f"{prefix}zarr.json"] = to_documents.group_v3(node.attributes)
             else:
-                documents |= {f"{prefix}{name}": value for name, value in write.group_v2(node.attributes).items()}
+                documents |= {
+                    f"{prefix}{name}": value for name, value in to_documents.group_v2(node.attributes).items()
+                }
         for path, view in self.views.items():
             documents |= {f"{path}/{name}": value for name, value in view.documents.items()}
         if self.zarr_format == 2:

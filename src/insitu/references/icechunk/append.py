@@ -19,13 +19,13 @@ from insitu.codecs import decode
 from insitu.errors import FormatError, InsituError, ModelError, NotFoundError, StaleSourceError, UnsupportedError
 from insitu.model import ABSENT, INLINE, UNWRITTEN, Axis, Columns, Encoding, Source, Tile, VirtualGroup
 from insitu.references.appending import MEANING, AppendReport, Reader, plan_append
-from insitu.references.icechunk.place import Version, exists, wanted
 from insitu.references.icechunk.read import open_icechunk, waited
+from insitu.references.icechunk.repository import Version, exists, wanted
 from insitu.references.icechunk.write import ConflictError, committed, one_writer, put, refer, repository, writing_of
 from insitu.references.urls import absolute
-from insitu.references.writing import Writing
+from insitu.references.zarr_blocks import Writing
 from insitu.sources import open_source
-from insitu.zarr_metadata.said import Said
+from insitu.zarr_metadata.to_zarr import Said
 
 __all__ = ["append_icechunk"]
 

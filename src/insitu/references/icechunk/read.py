@@ -22,11 +22,11 @@ from insitu.model.axis import Indices
 from insitu.model.chunks import state_of
 from insitu.model.derived import Expanded, Selected
 from insitu.references.icechunk.manifest import Rows, decode_manifest
-from insitu.references.icechunk.place import Version, credentials_for, library, resolved, storage, wanted
-from insitu.references.listed import listed
+from insitu.references.icechunk.repository import Version, credentials_for, library, resolved, storage, wanted
+from insitu.references.kerchunk.sparse_table import listed
 from insitu.references.urls import Base
 from insitu.sources import open_source
-from insitu.sources.gate import ask_path
+from insitu.sources.access_policy import ask_path
 from insitu.sources.listing import local_path
 from insitu.zarr_metadata import ArrayMetadata
 from insitu.zarr_metadata.hierarchy import nodes_of, tree

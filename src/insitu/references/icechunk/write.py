@@ -20,7 +20,9 @@ import numpy as np
 
 from insitu.errors import InsituError, SourceError, UnsupportedError
 from insitu.model import VirtualGroup
-from insitu.references.icechunk.place import (
+from insitu.references.atomic_write import lock_directory
+from insitu.references.icechunk.read import ours, waited
+from insitu.references.icechunk.repository import (
     Version,
     container,
     credentials_for,
@@ -32,12 +34,10 @@ from insitu.references.icechunk.place import (
     storage,
     wanted,
 )
-from insitu.references.icechunk.read import ours, waited
-from insitu.references.target import lock_directory
-from insitu.references.writing import Block, Writing
+from insitu.references.zarr_blocks import Block, Writing
 from insitu.sources import open_source
 from insitu.sources.listing import local_path
-from insitu.zarr_metadata.said import Said
+from insitu.zarr_metadata.to_zarr import Said
 
 __all__ = [
     "ConflictError",

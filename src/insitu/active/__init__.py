@@ -1,0 +1,1 @@
+"""Client and wire format of reductions next to the data."""

@@ -1,0 +1,391 @@
+"""What becomes of a reduction whose data lies next to a server? It is planned here into few requests, runs there, and is merged here.
+
+The server is told where the chunks lie, so it needs no metadata of its own and any selection, join or mosaic works. What
+travels back are partials: the same that threads leave here, so the answer is the one that this machine would have found. If the
+server cannot, the values are reduced here, and a warning says why and how much that moves (see `fallback`); or it is an error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.active.fallback import ActiveWarning, bytes_to_move, warn_of_fallback
+from insitu.active.transport import ServerError, client_of
+from insitu.active.wire import dtype_from, selection_said, values_from, values_to
+from insitu.active.wire_array import array_to
+from insitu.active.wire_group import group_from
+from insitu.errors import InsituError, SourceError, UnsupportedError
+from insitu.model import Selection, VirtualArray, VirtualGroup
+from insitu.model.selection import Stride
+from insitu.reading import Tally, read_array
+from insitu.reducing.partial import Partial
+from insitu.reducing.reduce import UNCHANGED, normalised, squeezed
+from insitu.reducing.reduce import statistics as here
+from insitu.reducing.reductions import STREAMED, Reduction, Rules
+from insitu.reducing.sketches import checked_edges
+from insitu.sources.redaction import displayed
+from insitu.sources.storage_options import options_for
+
+__all__ = ["Active", "ActiveWarning", "said"]
+
+CELLS = 200_000
+"""Chunks of a request; about 1 MB of table."""
+DECODED = 16 << 30
+"""Bytes that a request may have decoded: some ten seconds of a server's time."""
+TOGETHER = 4
+"""Requests under way at once: a server has workers."""
+REMOTE_METHODS = (*STREAMED, "median", "quantile")
+FORWARDED = ("anon", "endpoint_url", "region")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Active:
+    """A server next to the data, and what to do when it cannot."""
+
+    url: str
+    """e.g. `http://host:8080`."""
+    required: bool = False
+    """Whether it is an error when the server cannot; else the values are read here, with a warning."""
+    token: str | None = None
+
+    def __repr__(self) -> str:
+        # The token may be a part of the address, too.
+        return f"Active({displayed(self.url)!r}, required={self.required})"
+
+    def reduce_array(self, array: VirtualArray, method: str, **how: Any) -> npt.NDArray[Any]:
+        """As `insitu.reducing.reduce_array`."""
+        return self.statistics(array, [method], **how)[method]
+
+    def statistics(
+        self,
+        array: VirtualArray,
+        methods: Sequence[str],
+        *,
+        axes: int | Sequence[int] | None = None,
+        selection: Any = ...,
+        skipna: bool | None = None,
+        ddof: float = 0,
+        min_count: int | None = None,
+        q: Any = None,
+        edges: Any = None,
+        keepdims: bool = False,
+        name: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        tally: Tally | None = None,
+    ) -> dict[str, npt.NDArray[Any]]:
+        """As `insitu.reducing.statistics`, next to the data."""
+        rules = Rules(skipna, ddof, min_count, q, None if edges is None else checked_edges(edges))
+        methods = [methods] if isinstance(methods, str) else list(methods)
+        chosen = Selection.of(selection, array.shape)
+        try:
+            found = self._statistics(array, methods, axes, chosen, rules, keepdims, storage_options)
+        except (ServerError, SourceError, UnsupportedError) as problem:
+            self.fall_back(problem, name, array[chosen])
+            return here(
+                array, methods, axes=axes, selection=chosen, skipna=skipna, ddof=ddof, min_count=min_count, q=q, edges=edges,
+                keepdims=keepdims, name=name, storage_options=storage_options, tally=tally,
+            )  # fmt: skip
+        return found
+
+    def reduce_url(
+        self,
+        url: str,
+        variable: str,
+        methods: Sequence[str],
+        *,
+        selection: Any = ...,
+        axes: Sequence[int] | None = None,
+        dim: Sequence[str] | None = None,
+        skipna: bool | None = None,
+        q: Any = None,
+        edges: Any = None,
+        decode: bool = True,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        """Statistics of a variable that the server finds itself, and what it did for them.
+
+        Parameters
+        ----------
+        url, variable
+            Of an archive, as the server sees it.
+        methods, axes, skipna, q, edges
+            As for `insitu.reducing.statistics`.
+        selection
+            Integers, slices, index arrays, an Ellipsis.
+        dim
+            Dimensions by name, in place of axes.
+        decode
+            Whether the CF conventions are applied.
+        storage_options
+            Credentials and endpoints.
+        """
+        job = {
+            "url": url, "variable": variable, "methods": list(methods), "selection": selection_said(selection),
+            "axes": None if axes is None else list(axes), "decode": decode, **({"dim": list(dim)} if dim else {}),
+            **said(Rules(skipna, q=q, edges=None if edges is None else checked_edges(edges))),
+        }  # fmt: skip
+        options, basic = _credentials(url, storage_options)
+        items = client_of(self.url, self.token).ask("reduce", {"jobs": [job], "options": options}, basic)
+        return _named(items[0]["values"]), items[-1]
+
+    def scan(
+        self, url: str, *, group: str | None = None, storage_options: Mapping[str, Any] | None = None
+    ) -> VirtualGroup | None:
+        """Where the chunks of an archive lie, as the server sees it; None if it cannot say, and then one looks oneself."""
+        options, basic = _credentials(url, storage_options)
+        try:
+            items = client_of(self.url, self.token).ask("scan", {"url": url, "group": group, "options": options}, basic)
+            return group_from(items[0]["group"])
+        except (InsituError, KeyError, TypeError):
+            return None
+
+    def read(
+        self,
+        array: VirtualArray,
+        selection: Any = ...,
+        *,
+        name: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> npt.NDArray[Any]:
+        """The values of a selection, decoded next to the data."""
+        chosen = Selection.of(selection, array.shape)
+        try:
+            job = {"array": array_to(array[chosen]), "selection": None}
+            items = self._ask("read", [job], array, storage_options)
+            return _values(items)
+        except (ServerError, SourceError, UnsupportedError) as problem:
+            self.fall_back(problem, name, array[chosen])
+            return read_array(array, chosen, name=name, storage_options=storage_options)
+
+    def answers(
+        self,
+        job: Callable[[], dict[str, Any]],
+        here: Callable[[], dict[str, npt.NDArray[Any]]],
+        array: VirtualArray,
+        name: str | None,
+        storage_options: Mapping[str, Any] | None,
+    ) -> dict[str, npt.NDArray[Any]]:
+        """What a job gives; or what is found here, if the server cannot.
+
+        Parameters
+        ----------
+        job
+            Makes the job; it may find out that it cannot.
+        here
+            Does the same here.
+        array, name, storage_options
+            What it is about (the selection alone), for credentials and messages.
+        """
+        try:
+            return _named(self._ask("reduce", [job()], array, storage_options)[0]["values"])
+        except (ServerError, SourceError, UnsupportedError) as problem:
+            self.fall_back(problem, name, array)
+            return here()
+
+    def _statistics(
+        self,
+        array: VirtualArray,
+        methods: Sequence[str],
+        axes: int | Sequence[int] | None,
+        chosen: Selection,
+        rules: Rules,
+        keepdims: bool,
+        storage_options: Mapping[str, Any] | None,
+    ) -> dict[str, npt.NDArray[Any]]:
+        shape = chosen.result_shape
+        along = normalised(axes, len(shape))
+        if axes is not None and not along and any(method in UNCHANGED for method in methods):
+            raise UnsupportedError("reducing along no axis is reading")
+        unknown = [method for method in methods if method not in REMOTE_METHODS]
+        if unknown or array.dtype.kind not in "biufcmM":
+            raise UnsupportedError(
+                f"{', '.join(unknown) or 'a statistic'} of {array.dtype} is not what servers compute"
+            )
+        selected = array[chosen]
+        # Partials are larger than what is made of them: they travel only where there are several to be merged.
+        known: Mapping[str, Any] = STREAMED if len(_pieces(selected)) > 1 else {}
+        streamed = [m for m in methods if m in known and array.dtype.kind in known[m].kinds]
+        found: dict[str, npt.NDArray[Any]] = {}
+        if streamed:
+            reduction = Reduction(tuple(streamed), array.dtype, rules)
+            partial = self._partial(selected, along, reduction, storage_options)
+            found = reduction.finalise(partial, math.prod(shape[axis] for axis in along))
+            if not keepdims:
+                found = {method: squeezed(values, along, len(shape)) for method, values in found.items()}
+        whole = [method for method in methods if method not in found]
+        if whole:
+            job = {
+                "array": array_to(selected),
+                "methods": whole,
+                # All axes and none are the same of a single value, but its sum is not the value: it has another type.
+                "axes": None if axes is None else list(along),
+                "keepdims": keepdims,
+                **said(rules),
+            }
+            found |= _named(self._ask("reduce", [job], array, storage_options)[0]["values"])
+        return {method: found[method] for method in methods}
+
+    def _partial(
+        self,
+        array: VirtualArray,
+        along: tuple[int, ...],
+        reduction: Reduction,
+        storage_options: Mapping[str, Any] | None,
+    ) -> Partial:
+        """The partial of an array, from as many requests as its table and its size need."""
+        pieces = _pieces(array)
+
+        def ask(piece: tuple[int, VirtualArray]) -> Partial:
+            job = {
+                "array": array_to(piece[1]), "methods": list(reduction.methods), "axes": list(along), "answer": "partial",
+                **said(reduction.rules),
+            }  # fmt: skip
+            found = _named(self._ask("reduce", [job], array, storage_options)[0]["partial"])
+            if set(found) != set(reduction.fields):
+                raise ServerError("the server is of another version: its partials have other fields", url=self.url)
+            return found
+
+        if len(pieces) == 1:
+            return ask(pieces[0])
+        cut = _cut_axis(array)
+        with ThreadPoolExecutor(TOGETHER) as pool:
+            found = list(pool.map(ask, pieces))
+        if cut not in along:
+            return {name: np.concatenate([partial[name] for partial in found], axis=cut) for name in found[0]}
+        total: Partial | None = None
+        for (begin, piece), partial in zip(pieces, found, strict=True):
+            moved = _renumbered(partial, piece.shape, array.shape, along, cut, begin)
+            total = moved if total is None else reduction.merge(total, moved)
+        assert total is not None
+        return total
+
+    def _ask(
+        self, route: str, jobs: list[dict[str, Any]], array: VirtualArray, storage_options: Mapping[str, Any] | None
+    ) -> list[Any]:
+        first = next((s for tile in array.tiles for s in tile.chunks.sources[:1]), None)
+        options, basic = _credentials(first.url if first is not None else None, storage_options)
+        return client_of(self.url, self.token).ask(route, {"jobs": jobs, "options": options}, basic)
+
+    def fall_back(self, problem: InsituError, name: str | None, array: VirtualArray) -> None:
+        """Say why something is done here and what that moves; raise if it had to be done there.
+
+        Parameters
+        ----------
+        problem
+            Why.
+        name
+            The variable.
+        array
+            What has to be read.
+        """
+        if self.required:
+            raise problem
+        warn_of_fallback(self.url, problem, name, bytes_to_move(array), stacklevel=4)
+
+
+def said(rules: Rules) -> dict[str, Any]:
+    """Rules as a job says them."""
+    said: dict[str, Any] = {"skipna": rules.skipna, "ddof": rules.ddof, "min_count": rules.min_count}
+    if rules.q is not None:
+        said["q"] = values_to(np.asarray(rules.q, np.float64)) if np.ndim(rules.q) else float(rules.q)
+    if rules.edges is not None:
+        said["edges"] = values_to(np.array(rules.edges))
+    return said
+
+
+def _named(data: Any) -> dict[str, npt.NDArray[Any]]:
+    # Copied: what lies in the answer cannot be written to, and merging wants to.
+    return {str(name): _native(values_from(values)) for name, values in data.items()}
+
+
+def _native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return values.astype(values.dtype.newbyteorder("="))
+
+
+def _values(items: list[Any]) -> npt.NDArray[Any]:
+    """The one array of an answer to `read`."""
+    head, blocks = items[0], [item for item in items[1:] if not isinstance(item, dict)]
+    dtype, shape = dtype_from(head["dtype"]), tuple(head["shape"])
+    if dtype.hasobject:
+        return values_from({"shape": list(shape), "items": [item for block in blocks for item in block]})
+    data = b"".join(blocks)
+    if len(data) != math.prod(shape) * dtype.itemsize:
+        raise ServerError("the answer has another size than it says")
+    return _native(np.frombuffer(data, dtype).reshape(shape))
+
+
+def _credentials(
+    url: str | None, storage_options: Mapping[str, Any] | None
+) -> tuple[dict[str, Any], tuple[str, str] | None]:
+    """What the server is told about the storage, and the secrets that go into a header; those of the first source, for all."""
+    options = options_for(url, storage_options) if url is not None else {}
+    nested = dict(options.get("client_kwargs") or {})
+    merged = {**nested, **options}
+    forwarded = {name: merged[name] for name in FORWARDED if merged.get(name) is not None}
+    if merged.get("region_name"):
+        forwarded.setdefault("region", merged["region_name"])
+    key, secret = merged.get("key"), merged.get("secret")
+    return forwarded, (str(key), str(secret)) if key and secret else None
+
+
+def _cut_axis(array: VirtualArray) -> int:
+    """Along which dimension an array is cut for several requests: the one with the most chunks."""
+    counts = [max((tile.axis_of(d).count for tile in array.tiles), default=1) for d in range(array.ndim)]
+    return int(np.argmax(counts))
+
+
+def _pieces(array: VirtualArray) -> list[tuple[int, VirtualArray]]:
+    """The array in parts that one request can hold, each with where it begins along the cut."""
+    cells = sum(math.prod(tile.chunks.shape) for tile in array.tiles)
+    many = max(-(-cells // CELLS), -(-array.nbytes // DECODED), 1)
+    if many == 1 or not array.ndim:
+        return [(0, array)]
+    cut = _cut_axis(array)
+    borders = _borders(array, cut, many)
+    pieces = []
+    for begin, end in pairwise(borders):
+        selectors = [Stride(0, 1, length) for length in array.shape]
+        selectors[cut] = Stride(begin, 1, end - begin)
+        pieces.append((begin, array[Selection(array.shape, tuple(selectors))]))
+    return pieces
+
+
+def _borders(array: VirtualArray, cut: int, many: int) -> list[int]:
+    """About as many equal parts, each ending where a chunk does."""
+    length = array.shape[cut]
+    ends = np.unique(
+        np.concatenate(
+            [
+                tile.axis_of(cut).begin(np.arange(tile.axis_of(cut).count)) + origin
+                for tile, origin in zip(array.tiles, array.origins[:, cut].tolist(), strict=True)
+            ]
+            or [np.zeros(1, np.int64)]
+        )
+    )
+    wanted = [length * i // many for i in range(1, many)]
+    nearest = [int(ends[min(int(np.searchsorted(ends, border)), len(ends) - 1)]) for border in wanted]
+    return sorted({0, *(border for border in nearest if 0 < border < length), length})
+
+
+def _renumbered(
+    partial: Partial, inside: Sequence[int], whole: Sequence[int], along: tuple[int, ...], cut: int, begin: int
+) -> Partial:
+    """Positions of extremes in a piece as positions in all of it; other fields are what they are."""
+    moved = dict(partial)
+    for name in ("argmin", "argmax"):
+        if name in partial:
+            lengths = [inside[axis] for axis in along]
+            size = math.prod(lengths)
+            index = list(np.unravel_index(np.minimum(partial[name], size - 1), lengths))
+            index[along.index(cut)] = index[along.index(cut)] + begin
+            place = np.ravel_multi_index(tuple(index), [whole[axis] for axis in along])
+            moved[name] = np.where(partial[name] < size, place, partial[name])  # beyond: of nothing
+    return moved

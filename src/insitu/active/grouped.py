@@ -1,0 +1,248 @@
+"""How are weighted and grouped statistics taken in one pass over the chunks?
+
+An axis with weights or labels is kept while chunks are folded, so that one partial is left for each of its elements; those are then
+contracted: with the weights, or into their groups. What is kept never grows far beyond `BOX_BYTES`, because the pass goes box by box, and
+boxes end where chunks do. The same code runs here and next to the data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.cancellation import check_deadline
+from insitu.errors import ModelError, UnsupportedError
+from insitu.model import Selection, VirtualArray
+from insitu.reading import Opened, Tally
+from insitu.reducing.partial import Partial
+from insitu.reducing.reduce import normalised
+from insitu.reducing.reductions import METHODS, Reduction, Rules
+from insitu.reducing.stream import fold
+from insitu.reducing.whole_blocks import block_shape, cells_along
+
+__all__ = ["WEIGHTED", "Groups", "Weights", "grouped", "weighted"]
+
+BOX_BYTES = 64 << 20
+"""Of partials that are held before they are contracted."""
+WEIGHTED = ("sum", "mean", "var", "std", "sum_of_weights", "count")
+"""Statistics that weights are known for."""
+
+Weights = Mapping[int | tuple[int, ...], npt.NDArray[Any]]
+"""Numbers for the elements along an axis, or for those along several axes together."""
+State = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
+"""Weights, weighted sum, weighted squares about the mean, count."""
+Box = tuple[slice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Which group each element along an axis belongs to."""
+
+    axis: int
+    """Of the selection's shape."""
+    codes: npt.NDArray[np.int64]
+    """The number of the group; -1: none."""
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.codes.ndim != 1 or (len(self.codes) and (self.codes.max() >= self.count or self.codes.min() < -1)):
+            raise ModelError(f"labels of {self.count} groups are numbers from -1 to {self.count - 1}")
+
+
+def grouped(
+    array: VirtualArray,
+    methods: Sequence[str],
+    groups: Groups,
+    opened: Opened,
+    *,
+    axes: Sequence[int] | None = None,
+    selection: Any = ...,
+    rules: Rules | None = None,
+    name: str | None = None,
+    tally: Tally | None = None,
+) -> dict[str, npt.NDArray[Any]]:
+    """Statistics of each group: the grouped axis stays, with one element for each group.
+
+    Parameters
+    ----------
+    array, methods, selection, rules, opened, name, tally
+        As for `insitu.reducing.statistics`; `argmin` and `argmax` have no positions in groups.
+    groups
+        The groups along one axis.
+    axes
+        Which axes go beside the grouped one; that one alone if not given.
+    """
+    chosen = Selection.of(selection, array.shape)
+    shape = chosen.result_shape
+    along = normalised([groups.axis] if axes is None else [*axes], len(shape))
+    others = tuple(axis for axis in along if axis != groups.axis)
+    if any(method not in METHODS or method.startswith("arg") for method in methods):
+        raise UnsupportedError(
+            f"groups have no {', '.join(m for m in methods if m not in METHODS or m.startswith('arg'))}"
+        )
+    if len(groups.codes) != shape[groups.axis]:
+        raise ModelError(f"{len(groups.codes)} labels for an axis of length {shape[groups.axis]}")
+    reduction = Reduction(tuple(methods), array.dtype, rules or Rules())
+    kept = [1 if axis in others else length for axis, length in enumerate(shape)]
+    kept[groups.axis] = groups.count
+    total = reduction.nothing(kept)
+    for box, partial in _boxes(array[chosen], others, reduction, opened, name, tally):
+        codes = groups.codes[box[groups.axis]]
+        for code in np.unique(codes[codes >= 0]).tolist():
+            check_deadline()
+            at = np.flatnonzero(codes == code)
+            rows = {field: np.moveaxis(found, groups.axis, 0)[at] for field, found in partial.items()}
+            where = (*box[: groups.axis], code, *box[groups.axis + 1 :])
+            before = {field: found[where] for field, found in total.items()}
+            for field, merged in reduction.merge(before, reduction.collapsed(rows)).items():
+                total[field][where] = merged
+    other = math.prod(shape[axis] for axis in others)
+    sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=groups.count)
+    found: dict[str, list[npt.NDArray[Any]]] = {method: [] for method in methods}
+    for code in range(groups.count):
+        check_deadline()
+        where = (slice(None),) * groups.axis + (slice(code, code + 1),)
+        part = {field: values[where] for field, values in total.items()}
+        for method, values in reduction.finalise(part, other * max(int(sizes[code]), 1)).items():
+            found[method].append(values)
+    joined = {method: np.concatenate(parts, axis=groups.axis) for method, parts in found.items()}
+    return {method: values.squeeze(others) if others else values for method, values in joined.items()}
+
+
+def weighted(
+    array: VirtualArray,
+    methods: Sequence[str],
+    weights: Weights,
+    opened: Opened,
+    *,
+    axes: Sequence[int] | None = None,
+    selection: Any = ...,
+    rules: Rules | None = None,
+    keepdims: bool = False,
+    name: str | None = None,
+    tally: Tally | None = None,
+) -> dict[str, npt.NDArray[Any]]:
+    """Statistics of values that count as much as their weights say; the weight of a value is the product of those along the axes.
+
+    Parameters
+    ----------
+    array, selection, rules, opened, name, tally
+        As for `insitu.reducing.statistics`.
+    methods
+        `sum`, `mean`, `var`, `std` (all in float64), `sum_of_weights`, `count`. As xarray's `weighted` has them: NaN is left out, and where
+        the weights of what is left add up to 0 there is no answer.
+    weights
+        For some of the axes that are reduced, one number for each element; for several axes together under a tuple of them.
+    axes, keepdims
+        As for `insitu.reducing.statistics`.
+    """
+    chosen = Selection.of(selection, array.shape)
+    shape = chosen.result_shape
+    along = normalised(axes, len(shape))
+    bad = [method for method in methods if method not in WEIGHTED]
+    if bad or array.dtype.kind not in "biuf":
+        raise UnsupportedError(f"there is no weighted {', '.join(bad) or 'statistic'} of values of {array.dtype}")
+    factors = [_factor(along, shape, key, numbers) for key, numbers in weights.items()]
+    weighed = {axis for axes_, _ in factors for axis in axes_}
+    inner = tuple(axis for axis in along if axis not in weighed)
+    # Squares only where somebody asks for them: without, a chunk takes one pass.
+    measured = "var" if {"var", "std"} & set(methods) else "mean"
+    reduction = Reduction((measured,), array.dtype, replace(rules or Rules(), ddof=0))
+    kept = [1 if axis in along else length for axis, length in enumerate(shape)]
+    state: State = (np.zeros(kept), np.zeros(kept), np.zeros(kept), np.zeros(kept))
+    if not math.prod(shape):
+        raise ModelError("there are no values to weigh")
+    for box, partial in _boxes(array[chosen], inner, reduction, opened, name, tally):
+        weight: Any = np.float64(1)
+        for axes_, numbers in factors:
+            part = numbers[tuple(box[axis] for axis in axes_)]
+            weight = weight * part.reshape([part.shape[axes_.index(i)] if i in axes_ else 1 for i in range(len(shape))])
+        where = tuple(slice(0, 1) if axis in along else part for axis, part in enumerate(box))
+        before = (state[0][where], state[1][where], state[2][where], state[3][where])
+        for whole, part in zip(state, _joined(before, _contracted(partial, weight, along)), strict=True):
+            whole[where] = part
+    found = {method: _weighted(method, state) for method in methods}
+    return found if keepdims else {method: values.squeeze(along) for method, values in found.items()}
+
+
+def _factor(
+    along: Sequence[int], shape: Sequence[int], key: int | tuple[int, ...], numbers: npt.NDArray[Any]
+) -> tuple[tuple[int, ...], npt.NDArray[np.float64]]:
+    """Weights with the axes that they lie along, in ascending order."""
+    axes = normalised([key] if isinstance(key, int) else list(key), len(shape))
+    if set(axes) - set(along) or np.shape(numbers) != tuple(shape[axis] for axis in axes):
+        wanted = " x ".join(str(shape[axis]) for axis in axes)
+        raise ModelError(f"weights along axis {key} need {wanted} numbers, and the axis has to be reduced")
+    values = np.asarray(numbers, np.float64)
+    if np.isnan(values).any():
+        raise ModelError("weights cannot contain missing values")
+    order = np.argsort(axes)
+    return tuple(axes[i] for i in order), values.transpose(order)
+
+
+def _contracted(partial: Partial, weight: Any, along: Sequence[int]) -> State:
+    """What the elements of a box make together."""
+    axes = tuple(along)
+    count, total = np.asarray(partial["count"], np.float64), np.asarray(partial["total"], np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        weights = np.sum(weight * count, axis=axes, keepdims=True)
+        sums = np.sum(weight * total, axis=axes, keepdims=True)
+        mean = np.where(weights != 0, sums / weights, 0)
+        squares = np.zeros_like(sums)
+        if "squares" in partial:
+            between = np.where(count > 0, count * (total / np.maximum(count, 1) - mean) ** 2, 0)
+            squares = np.sum(weight * (partial["squares"] + between), axis=axes, keepdims=True)
+    return weights, sums, squares, np.sum(count, axis=axes, keepdims=True)
+
+
+def _joined(one: State, other: State) -> State:
+    w, v = one[0], other[0]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        apart = np.where((w != 0) & (v != 0), (other[1] / v - one[1] / w) ** 2 * (w / (w + v) * v), 0)
+    return w + v, one[1] + other[1], one[2] + other[2] + apart, one[3] + other[3]
+
+
+def _weighted(method: str, state: tuple[Any, Any, Any, Any]) -> npt.NDArray[Any]:
+    weights, sums, squares, count = state
+    if method == "count":
+        return np.asarray(count, np.int64)
+    if method == "sum":
+        return np.asarray(sums)
+    if method == "sum_of_weights":
+        return np.where(weights != 0, weights, np.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.where(weights != 0, sums / weights, np.nan)
+        variance = np.where(weights != 0, squares / weights, np.nan)
+    return {"mean": mean, "var": variance, "std": np.sqrt(variance)}[method]
+
+
+def _boxes(
+    array: VirtualArray,
+    inner: tuple[int, ...],
+    reduction: Reduction,
+    opened: Opened,
+    name: str | None,
+    tally: Tally | None,
+) -> Iterator[tuple[Box, Partial]]:
+    """Partials of boxes of an array, `inner` axes reduced; where a box is whole along those, it is `slice(0, 1)` in the partial."""
+    kept = [axis for axis in range(array.ndim) if axis not in inner]
+    allowed = max(BOX_BYTES // (8 * len(reduction.fields)), 1)
+    lengths, cells = [array.shape[axis] for axis in kept], cells_along(array, kept)
+    # A box of whole chunks, if that is not far too much: a chunk that lies in several boxes is decoded for each of them.
+    sizes, _ = block_shape(lengths, cells, max(allowed, min(math.prod(cells), 4 * allowed)))
+    steps = dict(zip(kept, sizes, strict=True))
+    counts = [-(-array.shape[axis] // steps[axis]) if axis in steps else 1 for axis in range(array.ndim)]
+    for cell in np.ndindex(*counts):
+        check_deadline()
+        key = tuple(
+            slice(i * steps[axis], min((i + 1) * steps[axis], array.shape[axis])) if axis in steps else slice(0, array.shape[axis])
+            for axis, i in enumerate(cell)
+        )  # fmt: skip
+        selection = Selection.of(key, array.shape)
+        partial = fold(array, selection, inner, reduction, opened, name=name, tally=tally)
+        yield tuple(part if axis in steps else slice(0, 1) for axis, part in enumerate(key)), partial

@@ -1,0 +1,238 @@
+"""How does a request get to a server that reduces next to the data, and its answer back?
+
+One POST of CBOR, answered by a sequence of CBOR items. Reductions change nothing, so whatever fails in passing (a connection that breaks, a
+worker that dies, 429, 502, 503, 504) is tried again, after the time that the server asks for; an answer counts only if its last
+item says that it is whole.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import time
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import urllib3
+from urllib3 import exceptions as failures
+
+from insitu import errors
+from insitu.errors import InsituError, SourceError, TimedOutError, UnsupportedError
+from insitu.forking import fork_safe_lock, import_before_fork
+from insitu.sources import tracing
+from insitu.sources.redaction import displayed
+
+__all__ = ["Client", "ServerError", "Traffic", "client_of"]
+
+PASSING = frozenset({429, 502, 503, 504})
+ATTEMPTS = 5
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 20.0
+CONNECT, READ = 10.0, 330.0
+DOWN = 30.0
+"""Seconds for which a server that could not be reached is not asked again."""
+KINDS: Mapping[str, type[InsituError]] = {
+    cls.kind: cls for cls in (getattr(errors, name) for name in errors.__all__) if cls is not InsituError
+}
+
+
+class ServerError(InsituError, OSError):
+    """The server cannot do what was asked, or cannot be reached."""
+
+    kind = "server"
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What went over the wire."""
+
+    requests: int = 0
+    sent: int = 0
+    received: int = 0
+
+
+class Client:
+    """A connection to a server.
+
+    Parameters
+    ----------
+    url
+        Where it is, e.g. `http://host:8080`; a token may be given as the password: `https://:token@host`.
+    token
+        A bearer token.
+    """
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ServerError(f"{displayed(url)!r} is not the address of a server", hint="Write http://host:port")
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        where = f"{host}:{parts.port}" if parts.port else host
+        self.url = f"{parts.scheme}://{where}{parts.path.rstrip('/')}"
+        self.token = token or parts.password
+        self.traffic = Traffic()
+        self._lock = fork_safe_lock()
+        self._pool: urllib3.PoolManager | None = None
+        self._down = 0.0
+
+    def ask(self, route: str, request: Mapping[str, Any], basic: tuple[str, str] | None = None) -> list[Any]:
+        """The items of an answer, once all of them are there.
+
+        Parameters
+        ----------
+        route
+            `reduce` or `read`.
+        request
+            What is asked.
+        basic
+            Credentials for the storage.
+        """
+        body = _cbor().dumps(request, default=_plain)
+        headers = {"Content-Type": "application/cbor", "Accept": "application/cbor-seq", "User-Agent": "insitu"}
+        if self.token:
+            headers["X-Insitu-Token" if basic else "Authorization"] = self.token if basic else f"Bearer {self.token}"
+        if basic:
+            headers["Authorization"] = "Basic " + b64encode(":".join(basic).encode()).decode()
+        if time.monotonic() < self._down:
+            raise ServerError("the server could not be reached a moment ago", url=self.url)
+        pause = FIRST_PAUSE
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return self._once(route, body, headers)
+            except _PassingError as problem:
+                if attempt == ATTEMPTS:
+                    if problem.unreached:
+                        self._down = time.monotonic() + DOWN
+                    raise problem.error from None
+                time.sleep(min(problem.after or random.uniform(pause / 2, pause), LONGEST_PAUSE))
+                pause = min(2 * pause, LONGEST_PAUSE)
+        raise AssertionError("every attempt returns or raises")
+
+    def _once(self, route: str, body: bytes, headers: Mapping[str, str]) -> list[Any]:
+        timeout = urllib3.Timeout(connect=CONNECT, read=READ)
+        try:
+            with tracing.Request(self.url) as traced:
+                response = self._connections().request(
+                    "POST", f"{self.url}/{route}", body=body, headers=dict(headers), retries=False, redirect=False,
+                    timeout=timeout, preload_content=False,
+                )  # fmt: skip
+                try:
+                    data = response.read()
+                finally:
+                    response.release_conn()
+                traced.bytes = len(data)
+        except failures.NewConnectionError as problem:  # which urllib3 derives from its class of timeouts
+            raise _PassingError(
+                ServerError(f"the server cannot be reached: {problem}", url=self.url), unreached=True
+            ) from None
+        except failures.TimeoutError as problem:
+            late = TimedOutError(f"the server did not answer: {problem}", url=self.url)
+            raise _PassingError(late, unreached=isinstance(problem, failures.ConnectTimeoutError)) from None
+        except failures.HTTPError as problem:
+            raise _PassingError(ServerError(f"the connection failed: {problem}", url=self.url)) from None
+        with self._lock:
+            self.traffic.requests += 1
+            self.traffic.sent += len(body)
+            self.traffic.received += len(data)
+        if response.status != 200:
+            error = _said(response, data, self.url)
+            if response.status in PASSING:
+                raise _PassingError(error, _after(response.headers.get("Retry-After")))
+            raise error
+        return self._whole(data)
+
+    def _whole(self, data: bytes) -> list[Any]:
+        try:
+            items = list(_sequence(data))
+        except (ValueError, TypeError, EOFError) as problem:
+            raise _PassingError(ServerError(f"the answer cannot be decoded: {problem}", url=self.url)) from None
+        last = items[-1] if items else None
+        if isinstance(last, dict) and "error" in last:
+            said = last["error"]
+            raise KINDS.get(said.get("kind"), ServerError)(str(said.get("message")), server=self.url)
+        if not isinstance(last, dict) or "done" not in last:
+            raise _PassingError(ServerError("the answer ends too early", url=self.url))
+        return items
+
+    def _connections(self) -> urllib3.PoolManager:
+        with self._lock:
+            if self._pool is None:
+                self._pool = urllib3.PoolManager(num_pools=4, maxsize=32, block=False)
+            return self._pool
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return client_of, (self.url, self.token)
+
+    def __repr__(self) -> str:
+        return f"<Client of {self.url}>"
+
+
+class _PassingError(Exception):
+    """An attempt failed in a way that may pass."""
+
+    def __init__(self, error: InsituError, after: float | None = None, unreached: bool = False) -> None:
+        super().__init__(error)
+        self.error, self.after, self.unreached = error, after, unreached
+
+
+_clients: dict[tuple[str, str | None], Client] = {}
+_guard = fork_safe_lock()
+
+
+def client_of(url: str, token: str | None = None) -> Client:
+    """The client of a server: one for the process, because it holds the connections."""
+    with _guard:
+        key = (url, token)
+        if key not in _clients:
+            _clients[key] = Client(url, token)
+        return _clients[key]
+
+
+def _said(response: Any, data: bytes, url: str) -> InsituError:
+    """The error that an answer tells, as one of ours."""
+    try:
+        body = json.loads(data)["error"]
+        message = "; ".join([str(body["message"]), *map(str, body.get("caused_by", []))])
+    except (ValueError, KeyError, TypeError):
+        message = f"status {response.status}"
+    kind = response.headers.get("X-Insitu-Error", "")
+    found = KINDS.get(kind)
+    if found is None or issubclass(found, SourceError):
+        # What the server cannot get at may well be within reach from here.
+        return ServerError(f"the server says: {message}", url=url, status=response.status)
+    return found(message, server=url)
+
+
+def _after(said: str | None) -> float | None:
+    try:
+        return float(said) if said else None
+    except ValueError:
+        return None
+
+
+def _sequence(data: bytes) -> Iterator[Any]:
+    stream = io.BytesIO(data)
+    decoder = _cbor().CBORDecoder(stream)
+    while stream.tell() < len(data):
+        yield decoder.decode()
+
+
+def _cbor() -> Any:
+    try:
+        return import_before_fork("cbor2")
+    except ImportError:
+        raise UnsupportedError("talking to a server needs cbor2", hint="pip install 'insitu[serve]'") from None
+
+
+def _plain(encoder: Any, value: Any) -> None:
+    """NumPy's numbers, wherever a configuration holds them."""
+    if isinstance(value, np.generic):
+        encoder.encode(value.item())
+    elif isinstance(value, np.ndarray):
+        encoder.encode(value.tolist())
+    else:
+        raise TypeError(f"{type(value).__name__} does not travel")

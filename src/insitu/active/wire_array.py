@@ -1,0 +1,228 @@
+"""How does a virtual array travel: which chunks of which objects, and how they are encoded?
+
+Only what reducing and reading need: shapes, cuts, tables, encodings, packings, sources. A thousand chunks take about 3 KB. What comes in is
+checked against everything that the model takes for granted of its own tables, so that a bad table is an error and never a wrong value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.active.wire import (
+    MOST_ELEMENTS,
+    dtype_from,
+    dtype_to,
+    numbers_from,
+    numbers_to,
+    values_from,
+    values_to,
+    whole,
+)
+from insitu.cancellation import check_deadline
+from insitu.errors import InsituError, ModelError
+from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualArray
+from insitu.model.packing import IDENTITY, Kind, Packings
+
+__all__ = ["MOST_CODECS", "MOST_CONFIGURATION", "array_from", "array_to"]
+
+MOST_AXES = 64
+"""NumPy has no more."""
+MOST_ENCODINGS = 1 << 16
+MOST_CODECS = 64
+"""HDF5 has up to 32; a row of thousands would only burn time."""
+MOST_CONFIGURATION = 64 << 10
+"""Letters that tell the codecs of a chunk: decoders are kept, and with them what tells them."""
+
+
+def array_to(array: VirtualArray) -> dict[str, Any]:
+    """A virtual array: where all its chunks lie. What is not in the tables (attributes) stays behind."""
+    fill = None if array.fill_value is None else values_to(np.asarray(array.fill_value, array.dtype))
+    sources: dict[Source, int] = {}
+    tiles = [_tile_to(tile, sources) for tile in array.tiles]
+    return {
+        "shape": list(array.shape),
+        "dtype": dtype_to(array.dtype),
+        "fill": fill,
+        "origins": numbers_to(array.origins),
+        "tiles": tiles,
+        "sources": [[s.url, s.size, s.etag, s.modified, s.optional] for s in sources],
+    }
+
+
+def array_from(data: Any, most: int = MOST_ELEMENTS) -> VirtualArray:
+    """The array again."""
+    try:
+        shape = tuple(whole(length) for length in data["shape"])
+        dtype = dtype_from(data["dtype"])
+        if len(shape) > MOST_AXES or math.prod(shape) * max(dtype.itemsize, 1) >= 1 << 63:
+            raise ModelError("the array has more axes, or more bytes, than any array can have")
+        sources = tuple(_source(row) for row in data["sources"])
+        tiles = tuple(_tile_from(tile, sources, most) for tile in data["tiles"])
+        origins = numbers_from(data["origins"], most).reshape(len(tiles), len(shape))
+        fill = None if data["fill"] is None else values_from(data["fill"]).reshape(())[()]
+        for tile, origin in zip(tiles, origins.tolist(), strict=True):
+            if len(tile.shape) != len(shape) or any(
+                o < 0 or o + n > whole for o, n, whole in zip(origin, tile.shape, shape, strict=True)
+            ):
+                raise ModelError("a tile lies outside of its array")
+        dims = tuple(f"dim_{i}" for i in range(len(shape)))
+        return VirtualArray(shape, dtype, dims, tiles, origins, fill_value=fill)
+    except InsituError:
+        raise
+    except (TypeError, ValueError, KeyError, IndexError, OverflowError, AttributeError) as problem:
+        raise ModelError(f"not a virtual array: {type(problem).__name__}: {problem}") from problem
+
+
+def _source(row: Any) -> Source:
+    url, size, etag, modified, optional = row
+    if not isinstance(url, str) or not isinstance(etag, (str, type(None))):
+        raise ModelError("a source is named by a URL, and its mark is a text")
+    if not isinstance(modified, (int, float, type(None))):
+        raise ModelError("a source was changed at a time")
+    return Source(url, None if size is None else whole(size), etag, modified, bool(optional))
+
+
+def _tile_to(tile: Tile, sources: dict[Source, int]) -> dict[str, Any]:
+    shape = tuple(tile.chunks.shape)
+    located = tile.chunks.locate(np.ix_(*(np.arange(count) for count in shape)))
+    source = np.asarray(located.source)
+    pool = tile.chunks.sources
+    used, at = np.unique(source[source >= 0], return_inverse=True)
+    numbers = np.array([sources.setdefault(pool[n], len(sources)) for n in used.tolist()] or [0], np.int64)
+    known = source.astype(np.int64)
+    known[source >= 0] = numbers[at.reshape(-1)]
+    columns = {
+        name: numbers_to(np.asarray(getattr(located, name)).reshape(shape))
+        for name in ("offset", "length", "filter_mask", "encoding", "packing")
+    }
+    return {
+        "grid": list(shape),
+        "axes": [_axis_to(axis) for axis in tile.axes],
+        "encodings": [_encoding_to(encoding) for encoding in tile.encodings],
+        "packings": None if tile.packings.identity else _packings_to(tile.packings),
+        "layout": list(tile.dimensions),
+        "source": numbers_to(known.reshape(shape)),
+        "inline": bytes(located.inline),
+        **columns,
+    }
+
+
+def _tile_from(data: Any, sources: tuple[Source, ...], most: int) -> Tile:
+    check_deadline()
+    grid = tuple(whole(count) for count in data["grid"])
+    if len(data["axes"]) > MOST_AXES or len(data["encodings"]) > MOST_ENCODINGS:
+        raise ModelError(f"a tile has up to {MOST_AXES} axes and {MOST_ENCODINGS} encodings")
+    if math.prod(grid) > most:
+        raise ModelError(f"a table of {math.prod(grid)} chunks is more than the {most} that are taken")
+    columns = {name: numbers_from(data[name], most) for name in ("source", "offset", "length", "filter_mask", "encoding", "packing")}  # fmt: skip
+    encodings = tuple(_encoding_from(encoding) for encoding in data["encodings"])
+    packings = IDENTITY if data["packings"] is None else _packings_from(data["packings"])
+    inline = bytes(data["inline"])
+    _check(columns, len(encodings), len(packings), len(inline))
+    axes = tuple(_axis_from(axis, most) for axis in data["axes"])
+    layout = tuple(whole(axis) for axis in data["layout"])
+    if len(set(layout)) != len(layout) or any(axis >= len(axes) for axis in layout):
+        raise ModelError("a tile's dimensions are not axes of it")
+    if any(axis.length != 1 for i, axis in enumerate(axes) if i not in layout):
+        raise ModelError("an axis that no dimension names must have length 1")
+    return Tile(axes, encodings, Columns(grid, sources, **columns, inline=inline), packings, layout)
+
+
+def _check(columns: Mapping[str, npt.NDArray[np.int64]], encodings: int, packings: int, inline: int) -> None:
+    """What the model takes for granted of its own tables."""
+    for name, low, high in (
+        ("source", -3, None), ("offset", 0, None), ("length", -1, None), ("filter_mask", 0, None),
+        ("encoding", 0, encodings), ("packing", 0, packings),
+    ):  # fmt: skip
+        column = columns[name]
+        if column.size and (column.min() < low or (high is not None and column.max() >= high)):
+            raise ModelError(f"column {name} holds what cannot be")
+    within = columns["source"] == -3
+    if within.any() and (np.broadcast_to(columns["offset"] + columns["length"], within.shape)[within] > inline).any():
+        raise ModelError("an inline chunk lies outside of the inline bytes")
+
+
+def _axis_to(axis: Axis) -> Any:
+    if axis.cells is None:
+        return [axis.length, axis.size, axis.padded]
+    return {name: numbers_to(column) for name, column in zip(axis.cells._fields, axis.cells, strict=True)}
+
+
+def _axis_from(data: Any, most: int) -> Axis:
+    if isinstance(data, list):
+        length, size, padded = data
+        return Axis.regular(whole(length), whole(size), bool(padded))
+    extent, skip, step, stored = (numbers_from(data[name], most) for name in ("extent", "skip", "step", "stored"))
+    if extent.ndim != 1 or any(c.shape not in ((1,), extent.shape) for c in (skip, step, stored)):
+        raise ModelError("the columns of an axis differ in length")
+    last = skip + step * (extent - 1)
+    room = np.maximum(stored, 1)
+    shown = extent > 0
+    bad = (extent < 0) | (stored < 0) | (shown & ((skip < 0) | (skip >= room) | (last < 0) | (last >= room)))
+    if bad.any():
+        raise ModelError("a cell shows what its chunk does not have")
+    return Axis.irregular(extent, skip, step, stored)
+
+
+def _encoding_to(encoding: Encoding) -> dict[str, Any]:
+    return {
+        "dtype": dtype_to(encoding.dtype),
+        "codecs": [[codec.name, dict(codec.configuration)] for codec in encoding.codecs],
+        "order": None if encoding.order is None else list(encoding.order),
+        "fill": encoding.fill,
+    }
+
+
+def _encoding_from(data: Any) -> Encoding:
+    codecs = []
+    for name, configuration in data["codecs"]:
+        if not isinstance(name, str) or not isinstance(configuration, dict):
+            raise ModelError("a codec is a name and a configuration")
+        codecs.append(Codec(name, configuration))
+    if len(codecs) > MOST_CODECS or len(repr(codecs)) > MOST_CONFIGURATION:
+        raise ModelError(
+            f"a chunk has up to {MOST_CODECS} codecs, and these are told in up to {MOST_CONFIGURATION} letters"
+        )
+    order = None if data["order"] is None else tuple(whole(axis) for axis in data["order"])
+    fill = None if data["fill"] is None else bytes(data["fill"])
+    return Encoding(dtype_from(data["dtype"]), tuple(codecs), order, fill)
+
+
+def _packings_to(packings: Packings) -> dict[str, Any]:
+    kinds = []
+    for kind in packings.kinds:
+        fields = asdict(kind)
+        fields["missing"] = [values_to(np.asarray(value)) for value in kind.missing]
+        kinds.append(fields)
+    return {
+        "kinds": kinds,
+        "missing_types": list(packings.missing_types),
+        **{name: values_to(getattr(packings, name)) for name in _PACKED},
+    }
+
+
+_PACKED = {"kind": np.int32, "scale": np.float64, "offset": np.float64, "missing": np.uint64, "missing_type": np.int32, "epoch": np.int64}  # fmt: skip
+
+
+def _packings_from(data: Any) -> Packings:
+    kinds = []
+    for fields in data["kinds"]:
+        missing = tuple(values_from(value).reshape(())[()] for value in fields["missing"])
+        kinds.append(Kind(**{**fields, "missing": missing}))
+    columns = {name: values_from(data[name]).astype(kind) for name, kind in _PACKED.items()}
+    types = tuple(str(name) for name in data["missing_types"])
+    rows = len(columns["kind"])
+    wide = columns["missing"].shape
+    if any(len(columns[name]) != rows for name in _PACKED) or len(wide) != 2 or columns["missing_type"].shape != wide:
+        raise ModelError("the columns of a packing differ in length")
+    if rows and (columns["kind"].min() < 0 or columns["kind"].max() >= len(kinds)):
+        raise ModelError("a packing names a kind that is not there")
+    if columns["missing_type"].size and columns["missing_type"].max() >= len(types):
+        raise ModelError("a packing names a type that is not there")
+    return Packings(kinds=tuple(kinds), missing_types=types, **columns)

@@ -1,0 +1,107 @@
+"""How does the metadata of an archive travel? A tree of arrays with their attributes, so that a client need not scan what a server knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from insitu.active.wire import values_from, values_to
+from insitu.active.wire_array import array_from, array_to
+from insitu.errors import InsituError, ModelError, UnsupportedError
+from insitu.model import ArrayDetails, GroupDetails, VirtualGroup
+from insitu.sources.access_policy import without_outside_paths
+from insitu.sources.redaction import redacted
+
+__all__ = ["group_from", "group_to"]
+
+NAME_LISTS = ("coordinates", "unindexed", "unlimited")
+PLAIN = (str, bytes, bool, int, float, type(None))
+
+
+def group_to(group: VirtualGroup, rename: Callable[[str], str] | None = None) -> dict[str, Any]:
+    """A group as it travels.
+
+    Parameters
+    ----------
+    group
+        What was scanned.
+    rename
+        The URL by which others know an object; one that changes is identified by its size alone.
+    """
+    arrays = {}
+    for name, array in group.arrays.items():
+        table = array_to(array)
+        if rename is not None:
+            table["sources"] = [_renamed(row, rename) for row in table["sources"]]
+        about = {"attributes": array.attributes, "details": array.details.to_document(), "encoding": array.encoding}
+        arrays[name] = {**table, "dims": list(array.dims), **{key: _to(value) for key, value in about.items()}}
+    return {
+        "arrays": arrays,
+        "groups": {name: group_to(inner, rename) for name, inner in group.groups.items()},
+        "attributes": _to(group.attributes),
+        "details": _to(group.details.to_document()),
+        "problems": {path: without_outside_paths(redacted(reason)) for path, reason in group.problems.items()},
+        **{name: list(getattr(group, name)) for name in NAME_LISTS},
+    }
+
+
+def group_from(data: Any) -> VirtualGroup:
+    """The group again."""
+    try:
+        arrays = {}
+        for name, table in data["arrays"].items():
+            about = {
+                "dims": tuple(table["dims"]),
+                "attributes": _from(table["attributes"]),
+                "details": ArrayDetails.from_document(_from(table["details"])),
+                "encoding": _from(table["encoding"]),
+            }
+            arrays[str(name)] = replace(array_from(table), **about)
+        groups = {str(name): group_from(inner) for name, inner in data["groups"].items()}
+        lists = {name: tuple(str(item) for item in data[name]) for name in NAME_LISTS}
+        attributes, details = _from(data["attributes"]), GroupDetails.from_document(_from(data["details"]))
+        return VirtualGroup(arrays, groups, attributes, details, dict(data["problems"]), **lists)
+    except InsituError:
+        raise
+    except (TypeError, ValueError, KeyError, AttributeError) as problem:
+        raise ModelError(f"not a group: {type(problem).__name__}: {problem}") from problem
+
+
+def _renamed(row: list[Any], rename: Callable[[str], str]) -> list[Any]:
+    url = rename(row[0])
+    return row if url == row[0] else [url, row[1], None, None, row[4]]
+
+
+def _to(value: Any) -> Any:
+    """An attribute: what CBOR knows as it is, NumPy's with its type."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return {"$array" if isinstance(value, np.ndarray) else "$scalar": values_to(np.asarray(value))}
+    if isinstance(value, PLAIN):
+        return value
+    if isinstance(value, Mapping) and all(isinstance(name, str) and not name.startswith("$") for name in value):
+        return {name: _to(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        items = [_to(item) for item in value]
+        return items if isinstance(value, list) else {"$tuple": items}
+    if isinstance(value, np.dtype):
+        return {"$dtype": value.str}
+    raise UnsupportedError(f"an attribute of type {type(value).__name__} does not travel")
+
+
+def _from(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_from(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "$array" in value:
+        return values_from(value["$array"]).copy()
+    if "$scalar" in value:
+        return values_from(value["$scalar"]).reshape(())[()]
+    if "$tuple" in value:
+        return tuple(_from(item) for item in value["$tuple"])
+    if "$dtype" in value:
+        return np.dtype(value["$dtype"])
+    return {name: _from(item) for name, item in value.items()}

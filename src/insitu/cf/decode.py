@@ -1,0 +1,381 @@
+"""What do a variable's attributes say about its values (CF)?
+
+They are read as xarray's `decode_cf` reads them: the same attributes move to `encoding`, the same types come out, the
+same values are missing. Nothing is decoded here; the answer is a packing in the array's tiles, so that it survives
+concatenation and every chunk is decoded by its own file's rules.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from insitu.cf import numbers, times
+from insitu.cf.characters import joined
+from insitu.cf.packing import decode_text, unpack
+from insitu.errors import FormatError, InsituError, ModelError
+from insitu.model import Kind, Packing, Packings, Tile, VirtualArray
+
+__all__ = ["MARKS", "Decoded", "decoded"]
+
+Values = Callable[[], NDArray[Any]]
+MARKS: tuple[str, ...] = ("missing_value", "_FillValue")
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A variable as xarray shows it."""
+
+    array: VirtualArray
+    """With the packing in its tiles, the decoded type, and no attributes that were used up."""
+    attributes: dict[str, Any]
+    """What is left of them."""
+    encoding: dict[str, Any]
+    """What was used up, the stored type, and what was given."""
+
+
+def decoded(
+    array: VirtualArray,
+    *,
+    name: str | None = None,
+    encoding: Mapping[str, Any] | None = None,
+    mask_and_scale: bool = True,
+    decode_times: Any = True,
+    decode_timedelta: Any = None,
+    use_cftime: bool | None = None,
+    concat_characters: bool = True,
+    stack_char_dim: bool = True,
+    values: Values | None = None,
+) -> Decoded:
+    """Return an array that reads as xarray would show it.
+
+    Parameters
+    ----------
+    array
+        As scanned: stored values, all attributes.
+    name
+        The variable, for messages.
+    encoding
+        What the file says beside: it comes first in the result's `encoding`. A `dtype` of `str` says that the values
+        are text.
+    mask_and_scale, decode_times, decode_timedelta, use_cftime, concat_characters, stack_char_dim
+        As for `xarray.conventions.decode_cf_variable`; coder objects are taken too. `stack_char_dim` is for the caller
+        to say, who knows the other variables.
+    values
+        Reads the stored values of all of the array. Called only where they decide: times, text of varying length,
+        characters cut into several cells.
+
+    Raises
+    ------
+    FormatError
+        If an attribute makes no sense; the message says which option leaves it alone.
+    """
+    if not all(tile.packings.identity for tile in array.tiles):
+        raise ModelError("the array is decoded already")
+    kept = dict(encoding or {})
+    if array.dtype.kind in "mM":
+        return Decoded(array, dict(array.attributes), kept)
+    work = _Work(array, name, kept, values)
+    try:
+        if concat_characters:
+            if stack_char_dim:
+                work.join_characters()
+            work.decode_text()
+        work.measure_text()
+        timedelta = _timedelta(decode_times, decode_timedelta)
+        if mask_and_scale:
+            work.mask(bool(decode_times), timedelta is not None)
+            work.scale(bool(decode_times), timedelta is not None)
+        if timedelta is not None:
+            work.count_time(timedelta)
+        if decode_times:
+            work.tell_time(*_datetime(decode_times, use_cftime))
+        return work.done()
+    except InsituError as problem:
+        problem.located(variable=name)
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Timedelta:
+    """What xarray's CFTimedeltaCoder says."""
+
+    time_unit: str | None = None
+    decode_via_units: bool = False
+    decode_via_dtype: bool = True
+
+
+def _timedelta(decode_times: Any, decode_timedelta: Any) -> _Timedelta | None:
+    if decode_timedelta is None:
+        return _Timedelta(getattr(decode_times, "time_unit", None)) if decode_times else None
+    if isinstance(decode_timedelta, bool):
+        return _Timedelta(None, True, True) if decode_timedelta else None
+    fields = ("time_unit", "decode_via_units", "decode_via_dtype")
+    return _Timedelta(*(getattr(decode_timedelta, field) for field in fields))
+
+
+def _datetime(decode_times: Any, use_cftime: bool | None) -> tuple[bool | None, str]:
+    if isinstance(decode_times, bool):
+        return use_cftime, "ns"
+    if use_cftime is not None:
+        raise TypeError("use_cftime is for decode_times=True; the coder that was given says it itself")
+    return decode_times.use_cftime, decode_times.time_unit
+
+
+@dataclass(slots=True)
+class _Work:
+    """One variable on its way: what is known so far."""
+
+    array: VirtualArray
+    name: str | None
+    encoding: dict[str, Any]
+    values: Values | None
+    attributes: dict[str, Any] = field(init=False)
+    dtype: np.dtype[Any] = field(init=False)
+    """Of the values after the steps so far, in xarray's eyes."""
+    original: np.dtype[Any] = field(init=False)
+    steps: dict[str, Any] = field(default_factory=dict)
+    """Fields of the packing's kind."""
+    scale_by: float | None = None
+    offset_by: float | None = None
+    missing: tuple[Any, ...] = ()
+    epoch: int = 0
+    known: NDArray[Any] | None = None
+    """All stored values, if they had to be read."""
+
+    def __post_init__(self) -> None:
+        self.attributes = dict(self.array.attributes)
+        self.dtype = self.original = self.array.dtype
+
+    def join_characters(self) -> None:
+        """Characters along the last dimension become one text each."""
+        if self.array.dtype == np.dtype("S1") and self.array.dims:
+            self.encoding["char_dim_name"] = self.array.dims[-1]
+            self.array = joined(self.array, self.values)
+            self.values = None
+            self.dtype = self.array.dtype
+
+    def decode_text(self) -> None:
+        """Bytes of a known charset become text."""
+        if "_Encoding" in self.attributes:
+            charset = str(self._moved("_Encoding"))
+            self.steps["charset"] = charset
+            self.dtype = np.dtype(object)
+
+    def measure_text(self) -> None:
+        """Text of varying length has the type of the longest, which only the values tell.
+
+        So has text of fixed length in HDF5: netCDF shows it as its own type of text. Characters stay as they are.
+        """
+        said, stored = self.encoding.get("dtype"), self.array.dtype
+        if stored.kind not in "OS" or "charset" in self.steps or "char_dim_name" in self.encoding:
+            return
+        if said is not str and (said is not None or self.array.details.charset is None or stored == np.dtype("S1")):
+            return
+        found = self._stored()
+        if found is None:
+            return
+        if stored.kind == "S":
+            self.steps["charset"] = "utf-8"
+            found = decode_text(found, "utf-8")
+        width = max((len(text) for text in found.reshape(-1).tolist()), default=1)
+        self.dtype = self.original = np.dtype(f"U{max(width, 1)}")
+        self.steps["dtype"] = self.dtype.str
+        # What xarray does to get there forgets everything else.
+        self.encoding = {}
+
+    def mask(self, datetimes: bool, timedeltas: bool) -> None:
+        """Which values are missing, and the sign."""
+        if (
+            self.dtype.kind == "V"
+        ):  # opaque bytes and records have nothing that means missing: they stay as they are stored
+            return
+        marks = {key: self.attributes.pop(key) for key in MARKS if key in self.attributes}
+        if not marks and "_Unsigned" not in self.attributes:
+            return
+        marks, fills, notes = numbers.fill_values(marks, self.dtype)
+        for note in notes:
+            self._warn(note)
+        for key, value in marks.items():
+            self._keep(key, value)
+        dtype = self.dtype
+        if "_Unsigned" in self.attributes:
+            unsigned = self._moved("_Unsigned")
+            if dtype.kind in "iu":
+                dtype, fills = numbers.with_sign(dtype, unsigned, marks.get("_FillValue"), fills)
+            else:
+                self._warn("has the attribute _Unsigned, but no integers: it is ignored")
+            if dtype.kind != self.dtype.kind:
+                self.steps["unsigned"] = dtype.kind == "u"
+        if fills:
+            scale, offset = self.attributes.get("scale_factor"), self.attributes.get("add_offset")
+            if scale is not None or offset is not None:
+                dtype = numbers.float_dtype(dtype, scale, offset)
+            elif dtype.kind in "iu" and self._is_time(datetimes, timedeltas):
+                dtype = np.dtype(np.int64)
+            else:
+                dtype = numbers.missing_dtype(dtype)
+            self.missing = tuple(value for value in fills if numbers.has_room(value))
+            if len(self.missing) < len(fills):
+                self.steps["missing"] = tuple(value for value in fills if not numbers.has_room(value))
+            self.steps["masked"] = numbers.named(dtype)
+            if (
+                "dtype" in self.steps
+            ):  # texts whose length was measured: no text can say that it is missing, an object can
+                self.steps["dtype"] = numbers.named(dtype)
+        self.dtype = dtype
+
+    def scale(self, datetimes: bool, timedeltas: bool) -> None:
+        """How the values are packed."""
+        if self.dtype.kind == "V":
+            return
+        scale, offset = self._moved("scale_factor"), self._moved("add_offset")
+        if scale is None and offset is None:
+            return
+        marked = any(key in self.encoding for key in MARKS)
+        if not marked or self._is_time(datetimes, timedeltas):
+            self.dtype = numbers.float_dtype(self.dtype, scale, offset)
+        self.scale_by, scale_dtype = numbers.packed_number("scale_factor", scale)
+        self.offset_by, offset_dtype = numbers.packed_number("add_offset", offset)
+        self.steps.update(scaled=numbers.named(self.dtype), scale_dtype=scale_dtype, offset_dtype=offset_dtype)
+
+    def _is_time(self, datetimes: bool, timedeltas: bool) -> bool:
+        """Whether the values will be decoded as times, by the look of their units."""
+        units = self.attributes.get("units")
+        if units is None:
+            return False
+        units = str(units)
+        if "since" not in units:
+            return timedeltas and units in times.UNITS
+        try:
+            times.split_units(units)
+        except ValueError:
+            return False
+        return datetimes
+
+    def count_time(self, how: _Timedelta) -> None:
+        """Differences of time."""
+        units = self.attributes.get("units")
+        if not isinstance(units, str) or units not in times.UNITS:
+            return
+        said = self.attributes.get("dtype")
+        typed = isinstance(said, str) and said.startswith("timedelta64")
+        if not (typed and how.decode_via_dtype) and not how.decode_via_units:
+            return
+        self._moved("units")
+        time_unit = how.time_unit or "ns"
+        if typed:
+            del self.attributes["dtype"]
+            if how.time_unit is None:
+                time_unit = self._resolution(str(said))
+        self._set(times.decide_timedelta(self._numbers(), units, time_unit))
+
+    def _resolution(self, said: str) -> str:
+        """The unit that an attribute `timedelta64[...]` asks for, as near as can be."""
+        try:
+            unit = str(np.datetime_data(np.dtype(said))[0])
+        except TypeError as problem:
+            raise numbers.nonsense("dtype", said, "decode_timedelta=False") from problem
+        if unit in times.RESOLUTIONS:
+            return unit
+        nearest = "s" if unit in ("generic", "Y", "M", "W", "D", "h", "m") else "ns"
+        self._warn(f"asks for {said}: decoded as timedelta64[{nearest}]")
+        return nearest
+
+    def tell_time(self, use_cftime: bool | None, time_unit: str) -> None:
+        """Dates."""
+        units = self.attributes.get("units")
+        if not isinstance(units, str) or "since" not in units:
+            return
+        self._moved("units")
+        calendar = self._moved("calendar")
+        known = self._numbers()
+        if known is None:
+            known = np.empty(0, self.dtype)
+        self._set(times.decide(known, units, calendar, use_cftime, time_unit))
+
+    def _set(self, clock: times.Clock) -> None:
+        """What was decided about times."""
+        if clock.warning:
+            self._issue(f"{clock.warning} (variable {self.name!r})")
+        self.dtype = np.dtype(clock.dtype)
+        self.epoch = clock.number
+        self.steps.update(
+            (name, getattr(clock, name)) for name in ("dtype", "unit", "base", "fine", "epoch", "calendar")
+        )
+        self.steps["scaled"] = self.steps.get("scaled") or clock.cast
+
+    def _stored(self) -> NDArray[Any] | None:
+        """All stored values, if they can be had."""
+        if self.known is None and self.values is not None:
+            self.known = self.values()
+        return self.known
+
+    def _numbers(self) -> NDArray[Any] | None:
+        """All values after the steps so far."""
+        found = self._stored()
+        return None if found is None else unpack(found, self._packing())
+
+    def _packing(self) -> Packing:
+        return Packing(self.scale_by, self.offset_by, self.missing, Kind(**self.steps), self.epoch)
+
+    def done(self) -> Decoded:
+        """The array with its packing."""
+        if not self.dtype.isnative:
+            self.dtype = self.original = self.dtype.newbyteorder("=")
+        if self.attributes.get("dtype", False) == "bool":
+            if "unit" in self.steps:
+                raise numbers.nonsense("dtype", "bool", "decode_times=False")
+            # Overwritten, so that writing it again gives the same file.
+            self.encoding["dtype"] = self.attributes.pop("dtype")
+            self.dtype = np.dtype(bool)
+            self.steps["dtype"] = "bool"
+        if "dtype" not in self.encoding:
+            details = self.array.details
+            told: dict[str, Any] = {"enum": details.enumeration} if details.enumeration else {}
+            if told and details.enumeration_name:
+                told["enum_name"] = details.enumeration_name
+            self.encoding["dtype"] = np.dtype(self.original, metadata=told) if told else self.original
+        tiles = self.array.tiles
+        if self.steps:
+            self.steps.setdefault("dtype", numbers.named(self.dtype))
+            table = _table(self._packing().key)
+            tiles = tuple(Tile(tile.axes, tile.encodings, tile.chunks, table, tile.layout) for tile in tiles)
+        array, attributes = self.array, self.attributes
+        made = VirtualArray(array.shape, self.dtype, array.dims, tiles, array.origins, attributes, None, array.details)
+        return Decoded(made, dict(attributes), self.encoding)
+
+    def _moved(self, key: str) -> Any:
+        """An attribute, which becomes encoding."""
+        value = self.attributes.pop(key, None)
+        if value is not None:
+            self._keep(key, value)
+        return value
+
+    def _keep(self, key: str, value: Any) -> None:
+        if key in self.encoding:
+            raise FormatError(f"{key} is said twice, in the attributes and in the encoding")
+        self.encoding[key] = value
+
+    def _warn(self, what: str) -> None:
+        self._issue(f"variable {self.name!r} {what}")
+
+    @staticmethod
+    def _issue(message: str) -> None:
+        # The category that users of xarray filter, where xarray is in use.
+        xarray = sys.modules.get("xarray")
+        category = RuntimeWarning if xarray is None else xarray.SerializationWarning
+        warnings.warn(message, category, stacklevel=3)
+
+
+@lru_cache(maxsize=4096)
+def _table(key: tuple[Any, ...]) -> Packings:
+    """The table of one packing. Files alike share it, and what is shared is joined in no time."""
+    return Packings.of([key[0]])

@@ -1,0 +1,53 @@
+"""How is a Blosc chunk (version 1) decoded, whatever codec is inside?
+
+Its header says how long the output is. Imagecodecs decodes it with the GIL released and into the given buffer; numcodecs can stand in.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
+from insitu.codecs.libraries import find, need
+from insitu.errors import CodecError
+
+__all__ = ["blosc", "sizes"]
+
+HEADER = 16
+
+
+def blosc(configuration: Configuration, form: Form) -> Step:
+    """Prepare for numcodecs', Zarr v3's and HDF5's (32001) blosc; its configuration matters to writers only."""
+    fast = find("imagecodecs", "blosc_decode")
+    slow = None if fast else need("blosc", ("numcodecs.blosc", "decompress"))
+    limit = form.limit
+
+    def run(data: Data, out: Octets | None) -> Data:
+        size, _ = sizes(data, limit)
+        room = out if out is not None and size == limit else np.empty(size, np.uint8)
+        filled: Data = fast(data, numthreads=1, out=room) if fast else slow(data, room)  # type: ignore[misc]
+        return room if len(filled) == size else filled
+
+    return Step("blosc", run, form.compressed(), fills=form.exact)
+
+
+def sizes(data: Data, limit: int) -> tuple[int, int]:
+    """Return the decoded and the encoded size that a chunk's header gives, both checked.
+
+    Parameters
+    ----------
+    data
+        A chunk of Blosc 1 or 2: bytes 4-7 hold the decoded size, 12-15 the encoded one, little-endian.
+    limit
+        The decoded size must not exceed it.
+    """
+    view = octets(data).data
+    if view.nbytes < HEADER:
+        raise CodecError("the data is shorter than a Blosc header")
+    decoded = int.from_bytes(view[4:8], "little")
+    encoded = int.from_bytes(view[12:16], "little")
+    if decoded > limit:
+        raise CodecError(f"the data declares {decoded} bytes, more than {limit}")
+    if encoded > view.nbytes:
+        raise CodecError(f"the header declares {encoded} bytes, but there are {view.nbytes}")
+    return decoded, encoded

@@ -1,0 +1,61 @@
+"""How are bzip2 and xz/LZMA streams decoded?
+
+By the standard library, piecewise: it releases the GIL, both are slow by nature (tens of MB/s), and imagecodecs' versions cut off in silence
+what does not fit.
+"""
+
+from __future__ import annotations
+
+import bz2 as _bz2
+import lzma as _lzma
+from collections.abc import Callable
+from typing import Any
+
+from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Run, Step
+from insitu.errors import CodecError
+
+__all__ = ["bz2", "lzma"]
+
+
+def bz2(configuration: Configuration, form: Form) -> Step:
+    """Prepare for bzip2, HDF5's filter 307."""
+    return Step("bz2", _piecewise(_bz2.BZ2Decompressor, form.limit), form.compressed())
+
+
+def lzma(configuration: Configuration, form: Form) -> Step:
+    """Prepare for LZMA: `format` and `filters` as numcodecs writes them."""
+    layout = int(configuration.get("format", _lzma.FORMAT_XZ))
+    options: dict[str, Any] = {"format": layout}
+    if layout == _lzma.FORMAT_RAW:
+        options["filters"] = configuration.get("filters")
+    return Step(
+        "lzma",
+        _piecewise(lambda: _lzma.LZMADecompressor(**options), form.limit, layout != _lzma.FORMAT_RAW),
+        form.compressed(),
+    )
+
+
+def _piecewise(make: Callable[[], Any], limit: int, marked: bool = True) -> Run:
+    """Decode stream after stream, never beyond `limit` bytes and one; `marked`: a stream says where it ends."""
+
+    def run(data: Data, out: Octets | None) -> Data:
+        parts: list[bytes] = []
+        total = 0
+        rest: Any = data
+        while True:
+            stream = make()
+            part = stream.decompress(rest, limit + 1 - total)
+            parts.append(part)
+            total += len(part)
+            if total > limit:
+                raise CodecError(f"the data holds more than the {limit} bytes declared")
+            if not stream.eof:
+                if marked:
+                    raise CodecError("the compressed data ends too early")
+                break
+            rest = stream.unused_data
+            if not rest or not rest.strip(b"\0"):
+                break
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    return run

@@ -1,0 +1,85 @@
+"""How is a deflate stream (zlib, gzip, raw) inflated?
+
+By libdeflate (imagecodecs), which wants the size beforehand and is about nine times as fast as the standard library (3.0 against 0.33
+GB/s on shuffled floats); else by isal, else by zlib.
+"""
+
+from __future__ import annotations
+
+import zlib as _zlib
+from typing import Any
+
+import numpy as np
+
+from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Run, Step
+from insitu.codecs.libraries import find, grow
+from insitu.errors import CodecError
+
+__all__ = ["deflate", "gzip", "zlib"]
+
+
+def zlib(configuration: Configuration, form: Form) -> Step:
+    """Prepare for the zlib format (RFC 1950), HDF5's filter 1."""
+    return _step("zlib", form, _zlib.MAX_WBITS)
+
+
+def gzip(configuration: Configuration, form: Form) -> Step:
+    """Prepare for the gzip format (RFC 1952), of one or more members."""
+    return _step("gzip", form, _zlib.MAX_WBITS + 16)
+
+
+def deflate(configuration: Configuration, form: Form) -> Step:
+    """Prepare for a bare stream (RFC 1951)."""
+    return _step("deflate", form, -_zlib.MAX_WBITS)
+
+
+def _step(name: str, form: Form, window: int) -> Step:
+    return Step(name, _runner(form, window), form.compressed(), fills=form.exact)
+
+
+def _runner(form: Form, window: int) -> Run:
+    members = window > _zlib.MAX_WBITS
+    fast = find("imagecodecs", "gzip_decode" if members else "deflate_decode")
+    options: dict[str, Any] = {} if members else {"raw": window < 0}
+    limit = form.limit
+
+    def into(data: Data, out: Octets | None) -> Data:
+        if out is None:
+            if fast is None or members:
+                return _stream(data, window, limit)
+            return grow(lambda room: fast(data, out=room, **options), 4 * len(data), limit)
+        if fast is not None:
+            filled: Data = fast(data, out=out, **options)
+            if len(filled) == limit:
+                return out
+            if not members:
+                return filled
+        # Libdeflate stops after the first member of a gzip file; and it may not be there at all.
+        whole = _stream(data, window, limit)
+        if len(whole) == limit:
+            out[:] = np.frombuffer(whole, np.uint8)
+            return out
+        return whole
+
+    return into
+
+
+def _stream(data: Data, window: int, limit: int) -> bytes:
+    """Inflate piecewise: any number of gzip members, never more than `limit` bytes and one."""
+    make = find("isal.isal_zlib", "decompressobj") or _zlib.decompressobj
+    parts: list[bytes] = []
+    total = 0
+    rest: Any = data
+    while True:
+        member = make(wbits=window)
+        part = member.decompress(rest, limit + 1 - total)
+        parts.append(part)
+        total += len(part)
+        if total > limit:
+            raise CodecError(f"the data holds more than the {limit} bytes declared")
+        if not member.eof:
+            raise CodecError("the compressed data ends too early")
+        rest = member.unused_data
+        # What follows a gzip member and is not another one is padding.
+        if window <= _zlib.MAX_WBITS or bytes(rest[:2]) != b"\x1f\x8b":
+            return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -1,0 +1,101 @@
+"""How are the compressors made for floating-point fields (zfp, pcodec) undone?
+
+Both are rare and come from optional libraries. HDF5's zfp filter (32013) keeps zfp's header apart from the chunks, in the client values; here it
+is put before each chunk again, bit by bit, because the header need not end at a byte.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
+from insitu.codecs.libraries import need
+from insitu.errors import CodecError
+
+__all__ = ["pcodec", "zfp", "zfpy"]
+
+MAGIC_BITS, META_BITS, SHORT_MODE_BITS, LONG_MODE_BITS = 32, 52, 12, 64
+LONG_MODE = 0xFFF
+"""A mode of 12 one-bits is followed by the rest of the long form (zfp.h)."""
+
+
+def zfpy(configuration: Configuration, form: Form) -> Step:
+    """Prepare for numcodecs' zfpy: a stream with its header."""
+    decode = need("zfpy", ("imagecodecs", "zfp_decode"), ("zfpy", "decompress_numpy"), install="imagecodecs")
+
+    def run(data: Data, out: Octets | None) -> Data:
+        stream = octets(data).tobytes()
+        most = _measure(stream[:12], form)
+        return _checked("zfpy", decode(stream + bytes(max(most - len(stream), 0))), form)
+
+    return Step("zfpy", run, form.compressed(2))
+
+
+def zfp(configuration: Configuration, form: Form) -> Step:
+    """Prepare for HDF5's filter 32013, from `cd_values`."""
+    decode = need("zfp", ("imagecodecs", "zfp_decode"), ("zfpy", "decompress_numpy"), install="imagecodecs")
+    values = [int(value) for value in configuration.get("cd_values", ())]
+    if len(values) < 4:
+        raise CodecError(f"zfp has {len(values)} client values, too few for its header", codec="zfp")
+    header = np.array(values[1:], "<u4").view(np.uint8)
+    bits = np.unpackbits(header, bitorder="little")
+    mode = int(np.packbits(bits[84:96], bitorder="little").view("<u2")[0])
+    length = MAGIC_BITS + META_BITS + (LONG_MODE_BITS if mode == LONG_MODE else SHORT_MODE_BITS)
+    if bits.size < length:
+        raise CodecError("the header of zfp in the client values ends too early", codec="zfp")
+    most = _measure(header.tobytes()[:12], form)
+
+    def run(data: Data, out: Octets | None) -> Data:
+        if length % 8:
+            stream = np.concatenate([bits[:length], np.unpackbits(octets(data), bitorder="little")])
+            whole = np.packbits(stream, bitorder="little")
+        else:
+            whole = np.concatenate([header[: length // 8], octets(data)])
+        return _checked("zfp", decode(whole.tobytes() + bytes(max(most - whole.size, 0))), form)
+
+    return Step("zfp", run, form.compressed(2))
+
+
+def _measure(header: bytes, form: Form) -> int:
+    """Refuse a header that declares another size than the chunk's: magic, then type, rank and the extents less one (zfp.h).
+
+    Return the bytes that the library may read at most: it does not look where a stream ends, so that a short one must
+    be followed by as many zeros, else the memory behind it is shown as values.
+    """
+    if len(header) < 12 or header[:3] != b"zfp":
+        raise CodecError("not a zfp stream")
+    meta = int.from_bytes(header[4:11], "little") & (1 << META_BITS) - 1
+    rank = (meta >> 2 & 3) + 1
+    width = 48 // rank
+    extents = [(meta >> 4 + axis * width & (1 << width) - 1) + 1 for axis in range(rank)]
+    nbytes = math.prod(extents) * (4, 8, 4, 8)[meta & 3]
+    if nbytes > form.limit:
+        raise CodecError(f"the data declares {nbytes} bytes, more than {form.limit}")
+    # Each block of 4 to the rank: every bit plane with a bit for each value and one for each test, and its exponent.
+    blocks = math.prod(-(-extent // 4) for extent in extents)
+    size = (4, 8, 4, 8)[meta & 3]
+    values = int(4**rank)
+    return blocks * (values * (2 * size + 1) + 16) + 64
+
+
+def pcodec(configuration: Configuration, form: Form) -> Step:
+    """Prepare for numcodecs' pcodec: one standalone file of pco."""
+    if form.dtype is None:
+        raise CodecError("pcodec stands behind a codec that yields bytes", codec="pcodec")
+    decode = need("pcodec", ("pcodec.standalone", "simple_decompress"), install="pcodec")
+
+    def run(data: Data, out: Octets | None) -> Data:
+        return _checked("pcodec", decode(octets(data).tobytes()), form)
+
+    return Step("pcodec", run, form.compressed(2))
+
+
+def _checked(name: str, values: object, form: Form) -> Octets:
+    if not isinstance(values, np.ndarray):
+        raise CodecError("the data holds no array", codec=name)
+    if form.dtype is not None and values.dtype.newbyteorder("=") != form.dtype.newbyteorder("="):
+        raise CodecError(f"the data holds {values.dtype}, the chunk {form.dtype}", codec=name)
+    # The bytes are the chunk's, whatever its byte order: HDF5's filter compresses them as if they were native.
+    return octets(np.ascontiguousarray(values).reshape(-1))

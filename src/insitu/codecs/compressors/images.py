@@ -1,0 +1,192 @@
+"""How does a compressed image (JPEG, WebP, LERC, JPEG XL, JPEG 2000, PNG, fax) become a chunk?
+
+Decoded by imagecodecs, under its names. The image must have the chunk's shape and type: what it declares is compared before memory is
+spent on it, where the library can, and in any case before anything is handed on.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
+from insitu.codecs.libraries import Function, need
+from insitu.errors import CodecError
+
+__all__ = [
+    "ccittfax3",
+    "ccittfax4",
+    "ccittrle",
+    "jpeg",
+    "jpeg2k",
+    "jpegxl",
+    "jpegxr",
+    "lerc",
+    "pixarlog",
+    "png",
+    "webp",
+]
+
+
+def jpeg(configuration: Configuration, form: Form) -> Step:
+    """Prepare for JPEG, from `tables` and `header` (base64) and the colour spaces `colorspace_jpeg` and `colorspace_data`."""
+    decode = need("imagecodecs_jpeg", ("imagecodecs", "jpeg8_decode"))
+    tables, header = (_bytes(configuration.get(key)) for key in ("tables", "header"))
+    options = {
+        "tables": tables,
+        "colorspace": configuration.get("colorspace_jpeg"),
+        "outcolorspace": configuration.get("colorspace_data"),
+    }
+
+    def image(data: Data, room: NDArray[Any]) -> Any:
+        whole = bytes(octets(data))
+        if header is not None:
+            whole = b"".join((header, whole, b"\xff\xd9"))
+        rows, columns = room.shape[:2]
+        height, width = _jpeg_size(whole)
+        if width == columns and rows < height <= 2 * rows + 64:
+            # The last strip of some writers is as high as the others.
+            return decode(whole, out=np.empty((height, *room.shape[1:]), room.dtype), **options)[:rows]
+        return decode(whole, out=room, **options)
+
+    return _step("imagecodecs_jpeg", form, image)
+
+
+def _jpeg_size(data: bytes) -> tuple[int, int]:
+    """Height and width that a JPEG declares in its frame header; zeros if it has none."""
+    at = 2
+    while at + 9 <= len(data) and data[at] == 0xFF:
+        marker = data[at + 1]
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            return int.from_bytes(data[at + 5 : at + 7], "big"), int.from_bytes(data[at + 7 : at + 9], "big")
+        at += 1 if marker == 0xFF else 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return 0, 0
+
+
+def _bytes(value: Any) -> bytes | None:
+    return base64.b64decode(value) if isinstance(value, str) else value
+
+
+def webp(configuration: Configuration, form: Form) -> Step:
+    """Prepare for WebP; a fourth channel that is opaque everywhere may be left out in the data."""
+    decode = need("imagecodecs_webp", ("imagecodecs", "webp_decode"))
+    alpha = form.shape is not None and form.shape[-1] == 4
+    return _step("imagecodecs_webp", form, lambda data, room: decode(bytes(octets(data)), hasalpha=alpha, out=room))
+
+
+def lerc(configuration: Configuration, form: Form) -> Step:
+    """Prepare for LERC. Pixels that it marks as invalid are NaN in floats, and what the encoder left there in integers."""
+    decode = need("imagecodecs_lerc", ("imagecodecs", "lerc_decode"))
+
+    def image(data: Data, room: NDArray[Any]) -> Any:
+        values, valid = decode(bytes(octets(data)), masks=True)
+        if room.dtype.kind == "f" and valid is not None and not np.all(valid):
+            valid = np.asarray(valid, bool)
+            if valid.ndim == room.ndim and valid.shape != room.shape:  # one plane for each band, in front
+                valid = np.moveaxis(valid, 0, -1)
+            values = np.array(values)
+            mask = valid if valid.shape == room.shape else np.broadcast_to(valid[..., None], room.shape)
+            values.reshape(room.shape)[~mask] = np.nan
+        return values
+
+    if form.dtype is not None and not form.dtype.isnative:
+        # Encoded as if they were numbers of this machine: the bytes are right, and their order is that of the form.
+        native = Form(form.limit, form.exact, form.dtype.newbyteorder("="), form.shape)
+        return _step("imagecodecs_lerc", native, image)
+    return _step("imagecodecs_lerc", form, image)
+
+
+def jpegxl(configuration: Configuration, form: Form) -> Step:
+    """Prepare for JPEG XL."""
+    return _plain("imagecodecs_jpegxl", "jpegxl_decode", form)
+
+
+def jpeg2k(configuration: Configuration, form: Form) -> Step:
+    """Prepare for JPEG 2000."""
+    return _plain("imagecodecs_jpeg2k", "jpeg2k_decode", form)
+
+
+def jpegxr(configuration: Configuration, form: Form) -> Step:
+    """Prepare for JPEG XR."""
+    return _plain("imagecodecs_jpegxr", "jpegxr_decode", form)
+
+
+def png(configuration: Configuration, form: Form) -> Step:
+    """Prepare for PNG."""
+    return _plain("imagecodecs_png", "png_decode", form)
+
+
+def pixarlog(configuration: Configuration, form: Form) -> Step:
+    """Prepare for PixarLog: deflated differences of logarithms."""
+    decode = need("imagecodecs_pixarlog", ("imagecodecs", "pixarlog_decode"))
+
+    def image(data: Data, room: NDArray[Any]) -> Any:
+        return decode(bytes(octets(data)), shape=room.shape, dtype=room.dtype)
+
+    return _step("imagecodecs_pixarlog", form, image)
+
+
+def _plain(name: str, function: str, form: Form) -> Step:
+    decode = need(name, ("imagecodecs", function))
+    return _step(name, form, lambda data, room: decode(bytes(octets(data)), out=room))
+
+
+def ccittrle(configuration: Configuration, form: Form) -> Step:
+    """Prepare for CCITT modified Huffman runs (TIFF's compression 2)."""
+    return _fax("imagecodecs_ccittrle", "ccittrle_decode", form)
+
+
+def ccittfax3(configuration: Configuration, form: Form) -> Step:
+    """Prepare for CCITT group 3 fax, from `t4options`."""
+    return _fax("imagecodecs_ccittfax3", "ccittfax3_decode", form, t4options=int(configuration.get("t4options") or 0))
+
+
+def ccittfax4(configuration: Configuration, form: Form) -> Step:
+    """Prepare for CCITT group 4 fax."""
+    return _fax("imagecodecs_ccittfax4", "ccittfax4_decode", form)
+
+
+def _fax(name: str, function: str, form: Form, **options: Any) -> Step:
+    decode: Function = need(name, ("imagecodecs", function))
+
+    def image(data: Data, room: NDArray[Any]) -> Any:
+        height, width = room.shape[:2]
+        return decode(bytes(octets(data)), height, width, **options)
+
+    return _step(name, form, image)
+
+
+def _step(name: str, form: Form, image: Callable[[Data, NDArray[Any]], Any]) -> Step:
+    dtype, shape = form.dtype, form.shape
+    if dtype is None or shape is None or len(shape) < 2:
+        raise CodecError("an image codec stands first in a chain, on an array of two axes or more", codec=name)
+    # Libraries know no axes of one element.
+    flat = tuple(extent for number, extent in enumerate(shape) if extent > 1 or number >= len(shape) - 3)
+    if len(flat) > 2 and flat[-1] == 1:
+        flat = flat[:-1]
+
+    # A page in front of an image, or an image of one row: only the image can tell.
+    bare = tuple(extent for extent in shape if extent > 1)
+    shapes = (flat, bare) if len(bare) >= 2 and bare != flat else (flat,)
+
+    def run(data: Data, out: Octets | None) -> Data:
+        room = np.empty(form.limit, np.uint8) if out is None else out
+        for wanted in shapes:
+            target = room.view(dtype).reshape(wanted)
+            try:
+                found = np.asarray(image(data, target))
+            except (RuntimeError, ValueError):
+                if wanted != shapes[-1]:
+                    continue
+                raise
+            if found.shape == wanted and found.dtype == dtype:
+                if found.ctypes.data != target.ctypes.data:
+                    target[...] = found
+                return room
+        raise CodecError(f"the image is {found.dtype} of {found.shape}, not {dtype} of {flat}")
+
+    return Step(name, run, form.compressed(4), fills=form.exact)

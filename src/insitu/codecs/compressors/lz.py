@@ -1,0 +1,145 @@
+"""How are the formats of the Lempel-Ziv family without entropy coding decoded: LZ4 in its three wrappings, LZF, Snappy; and Brotli?
+
+The bare LZ4 block does not say how long its output is, so each user wraps it: numcodecs in a 4-byte length, HDF5's filter 32004 in blocks of
+its own, everybody else in the frame format.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Run, Step, octets
+from insitu.codecs.libraries import Function, find, grow, need
+from insitu.errors import CodecError
+
+__all__ = ["blocks", "brotli", "hdf5_lz4", "lz4", "lz4_frame", "lzf", "snappy"]
+
+
+def lz4(configuration: Configuration, form: Form) -> Step:
+    """Prepare for numcodecs' LZ4: a 4-byte little-endian length, then one block."""
+    decode = find("imagecodecs", "lz4_decode")
+    slow = None if decode else need("lz4", ("numcodecs.lz4", "decompress"))
+    limit = form.limit
+
+    def run(data: Data, out: Octets | None) -> Data:
+        view = octets(data).data
+        if view.nbytes < 4:
+            raise CodecError("the data ends before its length is given")
+        size = int.from_bytes(view[:4], "little")
+        if size > limit:
+            raise CodecError(f"the data declares {size} bytes, more than {limit}")
+        room = out if out is not None and size == limit else np.empty(size, np.uint8)
+        filled: Data = decode(view[4:], out=room) if decode else slow(data, room)  # type: ignore[misc]
+        return room if len(filled) == size else filled
+
+    return Step("lz4", run, form.compressed(), fills=form.exact)
+
+
+def lz4_frame(configuration: Configuration, form: Form) -> Step:
+    """Prepare for the LZ4 frame format."""
+    decode = need("lz4_frame", ("imagecodecs", "lz4f_decode"))
+    limit = form.limit
+
+    def whole(data: Data, room: Octets) -> Data:
+        filled: Data = decode(data, out=room)
+        # The library stops in silence where the room ends, so there is always one byte more than needed.
+        if len(filled) == len(room):
+            raise CodecError(f"the data holds more than {len(room) - 1} bytes")
+        return filled
+
+    def run(data: Data, out: Octets | None) -> Data:
+        if out is None:
+            return grow(lambda room: whole(data, room), 4 * len(data), limit + 1)
+        return whole(data, np.empty(limit + 1, np.uint8))
+
+    return Step("lz4_frame", run, form.compressed())
+
+
+def hdf5_lz4(configuration: Configuration, form: Form) -> Step:
+    """Prepare for HDF5's filter 32004: total and block size, then blocks that are stored as they are where LZ4 gains nothing."""
+    decode = need("hdf5_lz4", ("imagecodecs", "lz4_decode"))
+    limit = form.limit
+
+    def run(data: Data, out: Octets | None) -> Data:
+        view = octets(data).data
+        if view.nbytes < 12:
+            raise CodecError("the data ends before its sizes are given")
+        total, block = struct.unpack_from(">QI", view)
+        if total > limit:
+            raise CodecError(f"the data declares {total} bytes, more than {limit}")
+        room = out if out is not None and total == limit else np.empty(total, np.uint8)
+        blocks(decode, view, 12, room, min(block, total) if block else total, bare=True)
+        return room
+
+    return Step("hdf5_lz4", run, form.compressed(), fills=form.exact)
+
+
+def blocks(decode: Function, view: memoryview, offset: int, room: Octets, block: int, *, bare: bool) -> int:
+    """Decode blocks, each behind its 4-byte big-endian size, until `room` is full; return where they end.
+
+    Parameters
+    ----------
+    decode
+        Decodes one block into a given buffer.
+    view
+        The encoded data.
+    offset
+        Where the first block's size lies.
+    room
+        Where the output goes.
+    block
+        The output size of every block but the last.
+    bare
+        Whether a block that is as long as its output was stored as it is.
+    """
+    size = room.size
+    for start in range(0, size, block) if size else ():
+        length = min(block, size - start)
+        if offset + 4 > view.nbytes:
+            raise CodecError("the data ends before its last block")
+        packed = int.from_bytes(view[offset : offset + 4], "big")
+        offset += 4
+        if packed > view.nbytes - offset:
+            raise CodecError(f"a block of {packed} bytes does not fit in the data")
+        piece = view[offset : offset + packed]
+        part = room[start : start + length]
+        if bare and packed == length:
+            part[:] = np.frombuffer(piece, np.uint8)
+        elif len(decode(piece, out=part)) != length:
+            raise CodecError(f"a block does not hold its {length} bytes")
+        offset += packed
+    return offset
+
+
+def lzf(configuration: Configuration, form: Form) -> Step:
+    """Prepare for LZF, h5py's filter 32000."""
+    return Step(
+        "lzf",
+        _plain(need("lzf", ("imagecodecs", "lzf_decode")), form.limit),
+        form.compressed(),
+        fills=form.exact,
+    )
+
+
+def snappy(configuration: Configuration, form: Form) -> Step:
+    """Prepare for a bare Snappy block."""
+    decode = need("snappy", ("imagecodecs", "snappy_decode"))
+    return Step("snappy", _plain(decode, form.limit), form.compressed(), fills=form.exact)
+
+
+def brotli(configuration: Configuration, form: Form) -> Step:
+    """Prepare for a Brotli stream."""
+    decode = need("brotli", ("imagecodecs", "brotli_decode"))
+    return Step("brotli", _plain(decode, form.limit), form.compressed(), fills=form.exact)
+
+
+def _plain(decode: Function, limit: int) -> Run:
+    def run(data: Data, out: Octets | None) -> Data:
+        if out is None:
+            return grow(lambda room: decode(data, out=room), 4 * len(data), limit)
+        filled: Data = decode(data, out=out)
+        return out if len(filled) == limit else filled
+
+    return run

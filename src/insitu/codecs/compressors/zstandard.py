@@ -1,0 +1,58 @@
+"""How is a Zstandard frame decoded?
+
+By imagecodecs, into the given buffer; else by numcodecs, which does not say how much it wrote: then the frame itself must declare its size.
+"""
+
+from __future__ import annotations
+
+from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Run, Step, octets
+from insitu.codecs.libraries import Function, find, grow, need
+from insitu.errors import CodecError
+
+__all__ = ["zstd"]
+
+MAGIC = b"\x28\xb5\x2f\xfd"
+
+
+def zstd(configuration: Configuration, form: Form) -> Step:
+    """Prepare for one or more frames, with or without their size (HDF5's filter 32015, numcodecs, Zarr v3)."""
+    fast = find("imagecodecs", "zstd_decode")
+    run = _unsized(fast, form.limit) if fast else _sized(need("zstd", ("numcodecs.zstd", "decompress")), form.limit)
+    return Step("zstd", run, form.compressed(), fills=form.exact)
+
+
+def _unsized(decode: Function, limit: int) -> Run:
+    def run(data: Data, out: Octets | None) -> Data:
+        if out is None:
+            return grow(lambda room: decode(data, out=room), 4 * len(data), limit)
+        filled: Data = decode(data, out=out)
+        return out if len(filled) == limit else filled
+
+    return run
+
+
+def _sized(decode: Function, limit: int) -> Run:
+    def run(data: Data, out: Octets | None) -> Data:
+        size = _declared(octets(data)[:18].tobytes())
+        if size is None:
+            raise CodecError("the frame does not say how large it is", hint="Try `pip install imagecodecs`")
+        if size > limit:
+            raise CodecError(f"the frame declares {size} bytes, more than {limit}")
+        decoded: Data = decode(data, out if out is not None and size == limit else None)
+        return decoded
+
+    return run
+
+
+def _declared(head: bytes) -> int | None:
+    """Read the content size of a frame (RFC 8878, 3.1.1.1)."""
+    if head[:4] != MAGIC or len(head) < 6:
+        raise CodecError("not a Zstandard frame")
+    descriptor = head[4]
+    single = bool(descriptor & 0x20)
+    width = (1 if single else 0, 2, 4, 8)[descriptor >> 6]
+    start = 5 + (0 if single else 1) + (0, 1, 2, 4)[descriptor & 3]
+    if not width:
+        return None
+    size = int.from_bytes(head[start : start + width], "little")
+    return size + 256 if width == 2 else size

@@ -1,0 +1,1 @@
+"""Filters that rearrange, check or calculate values: shuffle, checksums, scale and offset, fields of bits."""

@@ -1,0 +1,104 @@
+"""Are the bytes still the ones that were written?
+
+Each codec here adds four bytes, checks them and takes them off again; a difference raises. Nothing is copied.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+import numpy as np
+
+from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
+from insitu.codecs.libraries import find, need
+from insitu.errors import ChecksumError, CodecError
+
+__all__ = ["adler32", "crc32", "crc32c", "fletcher32", "fletcher32_numpy", "jenkins_lookup3"]
+
+
+def fletcher32(configuration: Configuration, form: Form) -> Step:
+    """Prepare for HDF5's filter 3."""
+    compute = (
+        find("insitu.codecs._kernels", "fletcher32") or find("imagecodecs", "h5checksum_fletcher32") or fletcher32_numpy
+    )
+
+    def accepted(data: Octets) -> tuple[int, int]:
+        value = compute(data)
+        # Before 1.6.3 the library swapped the bytes of each half on little-endian machines; it still accepts such sums.
+        swapped = (value & 0x00FF00FF) << 8 | (value & 0xFF00FF00) >> 8
+        return value, swapped
+
+    return _step("fletcher32", form, accepted, at_start=False)
+
+
+def crc32c(configuration: Configuration, form: Form) -> Step:
+    """Prepare for Zarr v3's crc32c (behind the data) and numcodecs' (`location`)."""
+    compute = need(
+        "crc32c",
+        ("google_crc32c", "value"),
+        ("insitu.codecs._kernels", "crc32c"),
+        install="google-crc32c",
+    )
+    return _step("crc32c", form, lambda data: (compute(data),), configuration.get("location", "end") == "start")
+
+
+def crc32(configuration: Configuration, form: Form) -> Step:
+    """Prepare for numcodecs' crc32 (before the data, unless `location` says otherwise)."""
+    compute = find("imagecodecs", "deflate_crc32") or zlib.crc32
+    return _step("crc32", form, lambda data: (compute(data.data),), configuration.get("location", "start") == "start")
+
+
+def adler32(configuration: Configuration, form: Form) -> Step:
+    """Prepare for numcodecs' adler32 (before the data, unless `location` says otherwise)."""
+    compute = find("imagecodecs", "deflate_adler32") or zlib.adler32
+    return _step("adler32", form, lambda data: (compute(data.data),), configuration.get("location", "start") == "start")
+
+
+def jenkins_lookup3(configuration: Configuration, form: Form) -> Step:
+    """Prepare for numcodecs' lookup3, with `initval` and `prefix`."""
+    compute = need("jenkins_lookup3", ("numcodecs.jenkins", "jenkins_lookup3"), install="numcodecs")
+    start = int(configuration.get("initval", 0))
+    given = configuration.get("prefix")
+    prefix = np.array([] if given is None else given, np.uint8)
+
+    def accepted(data: Octets) -> tuple[int]:
+        return (int(compute(np.concatenate([prefix, data]) if prefix.size else data, start)),)
+
+    return _step("jenkins_lookup3", form, accepted, at_start=False)
+
+
+def _step(name: str, form: Form, accepted: Callable[[Octets], tuple[int, ...]], at_start: bool) -> Step:
+    def run(data: Data, out: Octets | None) -> Data:
+        whole = octets(data)
+        if whole.size < 4:
+            raise CodecError("the data is shorter than its checksum")
+        stored, rest = (whole[:4], whole[4:]) if at_start else (whole[-4:], whole[:-4])
+        value = int.from_bytes(stored.tobytes(), "little")
+        computed = accepted(rest)
+        if value not in computed:
+            raise ChecksumError(f"the {name} checksum is {computed[0]:#010x}, the data says {value:#010x}", codec=name)
+        return rest
+
+    return Step(name, run, form.followed_by(4))
+
+
+def fletcher32_numpy(data: Octets) -> int:
+    """Compute HDF5's Fletcher checksum: 16-bit big-endian words, an odd last byte is the high half of one."""
+    words = data[: data.size // 2 * 2].view(">u2")
+    low = high = 0
+    for start in range(0, words.size, 1 << 20):
+        block = words[start : start + (1 << 20)].astype(np.uint64)
+        # The second sum counts a word once for itself and once for each that follows.
+        weights = np.arange(block.size, 0, -1, dtype=np.uint64)
+        high += low * block.size + int((block * weights).sum())
+        low += int(block.sum())
+    if data.size % 2:
+        low += int(data[-1]) << 8
+        high += low
+    return _fold(high) << 16 | _fold(low)
+
+
+def _fold(total: int) -> int:
+    # Carries are added back, so a multiple of 65535 ends as 65535 and only nothing at all as 0.
+    return (total - 1) % 65535 + 1 if total else 0

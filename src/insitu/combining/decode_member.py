@@ -1,0 +1,343 @@
+"""How does a scanned file become a member? Its variables decoded, its coordinates found, its labels in memory.
+
+Files of one archive are alike. What a variable's attributes mean is decided once and remembered: the next file with the same attributes
+takes the same packing, the same attributes, the same encoding, and, if its bytes are the same too, the same labels.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray
+
+from insitu.cf.decode import MARKS, decoded
+from insitu.cf.numbers import fill_values
+from insitu.cf.packing import unpack
+from insitu.codecs import prepare
+from insitu.combining.band_packing import by_bands, differ
+from insitu.combining.conventions import Decoding, coordinates, needs_values, referred, stackable, with_bounds
+from insitu.combining.eager_values import Blocks, fetched, stored_values
+from insitu.combining.member import Load, Member, Variable
+from insitu.combining.stored_encoding import NETCDF, stored_encoding
+from insitu.errors import CodecError, InsituError, UnknownCodecError
+from insitu.model import Encoding, Kind, Packing, Packings, Tile, VirtualArray, VirtualGroup
+from insitu.model.gaps import filled_gaps
+from insitu.sources import ByteSource
+from insitu.zarr_metadata.typed_attributes import with_types
+
+__all__ = ["Memory", "member_of", "undecodable", "unreadable"]
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A variable as it was in an earlier file, and what it meant."""
+
+    given: Mapping[str, Any]
+    array: VirtualArray
+    blocks: Blocks | None
+    """Its bytes, if what it meant depends on them."""
+    variable: Variable
+    packings: Packings
+    joined: bool
+    values: npt.NDArray[Any] | None = None
+    """Labels."""
+
+
+@dataclass(slots=True)
+class Memory:
+    """What is remembered from file to file."""
+
+    variables: dict[str, _Seen] = field(default_factory=dict)
+    shared: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Attributes and encodings."""
+    names: frozenset[str] = frozenset()
+    named: dict[str, tuple[Mapping[str, Any], Mapping[str, Any], frozenset[str]]] = field(default_factory=dict)
+    """Of each variable: what it was before and after the look for coordinates, and which it names."""
+
+
+def member_of(
+    group: VirtualGroup,
+    how: Decoding,
+    load: Load,
+    *,
+    source: ByteSource | None = None,
+    memory: Memory | None = None,
+    url: str | None = None,
+    only: Sequence[str] | None = None,
+) -> Member:
+    """One file's contribution.
+
+    Parameters
+    ----------
+    group
+        As scanned.
+    how
+        What is decoded.
+    load
+        Reads values.
+    source
+        The open file: labels and times are fetched from it in one batch.
+    memory
+        Of the files before.
+    url
+        The file, for messages.
+    only
+        These variables and their coordinates; all if not given.
+    """
+    memory = Memory() if memory is None else memory
+    wanted = group.arrays if only is None else _needed(group, only)
+    arrays = {name: filled_gaps(array) for name, array in wanted.items()}
+    given = with_bounds(arrays) if how.decode_times else {name: array.attributes for name, array in arrays.items()}
+    format = group.details.format
+    stacks = stackable(arrays, texts=format in NETCDF)
+    arrays = {name: array for name, array in arrays.items() if name not in how.drop_variables}
+    small = {name: array for name, array in arrays.items() if needs_values(name, array, given[name])}
+    blocks = fetched(small, source) if source is not None else {}
+    known = dict(zip(small, load(list(small.values())), strict=True)) if source is None else {}
+    found: dict[str, Variable] = {}
+    for name, array in arrays.items():
+        file = _Given(
+            name, array, with_types(given[name]), format, blocks.get(name), known.get(name), name in small, how, load
+        )
+        join = array.ndim > 0 and array.dims[-1] in stacks
+        found[name] = _again(file, join, memory) or _decided(file, join, memory)
+    names = _coordinates(found, how, memory) | set(group.coordinates)
+    attributes = group.attributes
+    if how.decode_coords and isinstance(attributes.get("coordinates"), str):
+        names |= set(attributes["coordinates"].split())
+        attributes = {key: value for key, value in attributes.items() if key != "coordinates"}
+    sizes = {dim for variable in found.values() for dim in variable.dims}
+    encoding: dict[str, Any] = {} if url is None else {"source": url}
+    unindexed = frozenset(group.unindexed)
+    if group.unlimited:
+        encoding["unlimited_dims"] = set(group.unlimited)
+    coords = frozenset((names | sizes) & found.keys())
+    groups = () if group.arrays else tuple(path for path, node in group.walk() if node.arrays)
+    facts = (group.details, group.problems)
+    return Member(found, coords, _shared(memory, "", attributes), encoding, url, unindexed, groups, (), *facts)
+
+
+@dataclass(slots=True)
+class _Given:
+    """A variable of the file at hand."""
+
+    name: str
+    array: VirtualArray
+    attributes: Mapping[str, Any]
+    format: str | None
+    """Of the file."""
+    blocks: Blocks | None
+    """Its bytes, if they were fetched."""
+    known: npt.NDArray[Any] | None
+    """Its values as stored, if they were read."""
+    needed: bool
+    """Whether its values are needed now."""
+    how: Decoding
+    load: Load
+
+    @property
+    def labels(self) -> bool:
+        """Whether the values are part of the member: labels of a dimension, single values.
+
+        Sequences of varying length are not: they label nothing, and references keep them only where they lie.
+        """
+        dtype = self.array.dtype
+        has_sequences = self.array.details.varying == "sequence" or (dtype.names is not None and dtype.hasobject)
+        return self.array.dims in ((self.name,), ()) and not has_sequences
+
+    def values(self) -> npt.NDArray[Any]:
+        """As stored."""
+        if self.known is None:
+            self.known = self.load([self.array])[0] if self.blocks is None else stored_values(self.array, self.blocks)
+        return self.known
+
+
+def unreadable(arrays: Mapping[str, VirtualArray], load: Load) -> dict[str, str]:
+    """Of the variables whose values opening takes, those that cannot be read, and why."""
+    bad: dict[str, str] = {}
+    given = with_bounds(arrays)
+    for name, array in arrays.items():
+        if needs_values(name, array, given[name]):
+            try:
+                load([array])
+            except InsituError as problem:
+                bad[name] = str(problem)
+    return bad
+
+
+def undecodable(arrays: Mapping[str, VirtualArray]) -> dict[str, str]:
+    """The variables with chunks that nothing here decodes, and why."""
+    found = {
+        name: next(filter(None, (_refusal(e, len(tile.axes)) for tile in array.tiles for e in tile.encodings)), "")
+        for name, array in arrays.items()
+    }
+    return {name: why for name, why in found.items() if why}
+
+
+@lru_cache(maxsize=1024)
+def _refusal(encoding: Encoding, rank: int) -> str:
+    """Why chunks of an encoding cannot be decoded here; "" if they can, as far as can be told without their shape."""
+    try:
+        prepare(encoding, (1,) * rank)
+    except UnknownCodecError as problem:
+        return str(problem)
+    except InsituError:
+        return ""
+    return ""
+
+
+def _needed(group: VirtualGroup, only: Sequence[str]) -> dict[str, VirtualArray]:
+    """The wanted variables, the labels of their dimensions, and what they name as coordinates."""
+    arrays = group.arrays
+    wanted = {name for name in only if name in arrays}
+    for _ in range(2):  # also the labels' bounds, and the dimensions of auxiliary coordinates
+        for name in list(wanted):
+            wanted |= (referred(arrays[name].attributes) | set(arrays[name].dims)) & arrays.keys()
+    dims = {dim for name in wanted for dim in arrays[name].dims}
+    wanted |= {name for name in group.coordinates if name in arrays and dims & set(arrays[name].dims)}
+    return {name: array for name, array in arrays.items() if name in wanted}
+
+
+def _again(file: _Given, join: bool, memory: Memory) -> Variable | None:
+    """The variable by what is remembered of it; None if it is another."""
+    seen, array = memory.variables.get(file.name), file.array
+    if seen is None or seen.joined != join or len(array.tiles) != 1:
+        return None
+    old = seen.array
+    if (old.dtype, old.dims) != (array.dtype, array.dims) or not _equal(seen.given, file.attributes):
+        return None
+    if old.tiles[0].encodings != array.tiles[0].encodings or old.details != array.details:
+        return None
+    variable, values = seen.variable, seen.values
+    if file.needed and (seen.blocks != file.blocks or old.shape != array.shape):
+        if file.blocks is None or not _same_for_all_values(seen):
+            return None
+        try:
+            values = (
+                _shown(file, seen.packings[0], variable.dtype) if file.labels or variable.dtype.kind == "M" else None
+            )
+        except CodecError:  # a date that the type of the others does not hold: to be decided anew
+            return None
+        values = values if file.labels else None
+    if values is not None:
+        return Variable(array.dims, values, variable.attributes, variable.encoding)
+    tiles: tuple[Tile, ...] = array.tiles
+    if not seen.packings.identity:
+        tiles = tuple([replace(tile, packings=seen.packings) for tile in tiles])
+    data = VirtualArray(array.shape, variable.dtype, array.dims, tiles, array.origins)
+    return Variable(array.dims, data, variable.attributes, variable.encoding)
+
+
+def _same_for_all_values(seen: _Seen) -> bool:
+    """Whether other values would have been decoded alike: numbers are; so are dates, where they can be, as nanoseconds from the start."""
+    dtype = seen.variable.dtype
+    if dtype.kind in "biufc":
+        return True
+    kind = seen.packings[0].kind
+    return dtype == np.dtype("M8[ns]") and kind.base == "ns" and kind.epoch is None
+
+
+def _decided(file: _Given, join: bool, memory: Memory) -> Variable:
+    """The variable by its attributes, and by its values where they decide."""
+    array, name = file.array, file.name
+    encoding, attributes = stored_encoding(array, file.attributes, file.format)
+    if array.dtype.kind == "S" and array.dtype.itemsize > 1 and file.format in NETCDF:
+        return _text(file, attributes)
+    given = array if attributes is array.attributes else replace(array, attributes=attributes)
+    options = {"name": name, "encoding": encoding, **file.how.of_variable(name)}
+    if file.format == "tiff" and options["mask_and_scale"] and differ(array, attributes):
+        result = by_bands(given, attributes, lambda band: decoded(band, **options))
+        kept = replace(result.array, attributes={}, fill_value=None)
+        return Variable(kept.dims, kept, result.attributes, result.encoding)
+    result = decoded(given, stack_char_dim=join, values=file.values, **options)
+    if result.array.shape != array.shape:  # characters that became texts
+        result.encoding["original_shape"] = array.shape
+    kept = replace(result.array, attributes={}, fill_value=None)
+    variable = Variable(kept.dims, kept, result.attributes, result.encoding)
+    plain = len(array.tiles) == 1 and len(kept.tiles) == 1
+    # Texts depend on their values, which are not at hand; times do too, but their bytes are.
+    known = file.blocks is not None or not (file.needed or join or kept.dtype.kind in "OSUmM")
+    if plain and known:
+        # A copy: the variable's attributes change yet, when coordinates are looked for.
+        memory.variables[name] = _Seen(
+            file.attributes, array, file.blocks, replace(variable), kept.tiles[0].packings, join
+        )
+    if file.labels:
+        variable = replace(variable, data=_labels(file, kept))
+        if plain and known:
+            memory.variables[name].values = variable.data if isinstance(variable.data, np.ndarray) else None
+    return variable
+
+
+def _labels(file: _Given, array: VirtualArray) -> npt.NDArray[Any]:
+    """The values of a variable that is part of the member, decoded."""
+    if (file.blocks is None and file.known is None) or array.shape != file.array.shape or len(array.tiles) != 1:
+        return file.load([array])[0]
+    return _shown(file, array.tiles[0].packings[0], array.dtype)
+
+
+def _shown(file: _Given, packing: Packing, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """The values at hand, decoded."""
+    values = file.values()
+    values = values if packing.identity else unpack(values, packing)
+    return values if values.dtype == dtype and values.flags.writeable else values.astype(dtype)
+
+
+def _text(file: _Given, attributes: Mapping[str, Any]) -> Variable:
+    """HDF5's texts of fixed length, which netCDF-4 shows as texts of varying length; their type is known with the values."""
+    texts = np.char.decode(file.values(), "utf-8", "surrogateescape")
+    width = max(int(np.char.str_len(texts).max(initial=1)), 1)
+    dtype = np.dtype(f"U{width}")
+    marks = {key: attributes[key] for key in MARKS if key in attributes}
+    if not marks or not file.how.of_variable(file.name)["mask_and_scale"]:
+        return Variable(file.array.dims, texts.astype(dtype), dict(attributes), {"dtype": dtype})
+    kept, missing, notes = fill_values(marks, dtype)
+    for note in notes:
+        warnings.warn(f"variable {file.name!r} {note}", xarray.SerializationWarning, stacklevel=2)
+    data = unpack(texts.astype(object), Packing(kind=Kind(dtype="object", masked="object", missing=tuple(missing))))
+    rest = {key: value for key, value in attributes.items() if key not in marks}
+    return Variable(file.array.dims, data, rest, {**kept, "dtype": dtype})
+
+
+def _coordinates(found: Mapping[str, Variable], how: Decoding, memory: Memory) -> set[str]:
+    """Which variables are named as coordinates; what names them moves from attributes to encoding."""
+    if found.keys() != memory.names:
+        memory.names, memory.named = frozenset(found), {}
+    names: set[str] = set()
+    for name, variable in found.items():
+        before = variable.attributes
+        known = memory.named.get(name)
+        if known is None or known[0] is not before or known[1] is not variable.encoding:
+            own, encoding = dict(before), dict(variable.encoding)
+            known = (before, variable.encoding, coordinates(own, encoding, found, how.decode_coords))
+            memory.named[name] = known
+            memory.shared[f"a:{name}"] = _shared(memory, f"a:{name}", own)
+            memory.shared[f"e:{name}"] = _shared(memory, f"e:{name}", encoding)
+        variable.attributes, variable.encoding = memory.shared[f"a:{name}"], memory.shared[f"e:{name}"]
+        names |= known[2]
+    return names
+
+
+def _shared(memory: Memory, key: str, fresh: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The equal mapping of the file before, so that comparing them later costs nothing."""
+    old = memory.shared.get(key)
+    if old is not None and _equal(old, fresh):
+        return old
+    memory.shared[key] = fresh
+    return fresh
+
+
+def _equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    if one is other:
+        return True
+    try:
+        # 1 == 1.0 == True: the type of a value counts, it may decide what variables decode to.
+        return one == other and list(map(type, one.values())) == list(map(type, other.values()))
+    except ValueError:  # arrays among them
+        return False

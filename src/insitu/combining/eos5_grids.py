@@ -1,0 +1,94 @@
+"""Where are the rows and columns of an HDF-EOS grid?
+
+The file tells the corners, not the coordinates: these are computed, as HDF-EOS defines them, for grids whose fields have the dimensions `YDim` and
+`XDim`. On a grid of latitudes and longitudes corners are packed degrees (DDDMMMSSS.SS), on all others metres.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.formats.hdf5.conventions.eos5 import EosStructure
+from insitu.model import ArrayDetails, Axis, Columns, Encoding, Tile, VirtualArray, VirtualGroup
+
+__all__ = ["located"]
+
+LARGEST = 1 << 20
+
+
+def located(group: VirtualGroup) -> VirtualGroup:
+    """The tree with coordinates for its grids."""
+    groups = {name: located(child) for name, child in group.groups.items()}
+    if any(groups[name] is not child for name, child in group.groups.items()):
+        group = dataclasses.replace(group, groups=groups)
+    # In HDF4 all grids of a file are in one group, and the names of dimensions end with theirs.
+    structure = group.details.structure
+    if not isinstance(structure, EosStructure):
+        return group
+    grids = {dim: (grid, dim[0] == "Y") for grid in (structure.grid,) if grid for dim in ("YDim", "XDim")}
+    for name, grid in structure.grids.items():
+        grids |= {f"{dim}:{name}": (grid, dim[0] == "Y") for dim in ("YDim", "XDim")}
+    if not grids:
+        return group
+    lengths = {dim: n for array in group.arrays.values() for dim, n in zip(array.dims, array.shape, strict=True)}
+    made: dict[str, VirtualArray] = {
+        dim: _coordinate(grid, dim, vertical)
+        for dim, (grid, vertical) in grids.items()
+        if dim in lengths and dim not in group.arrays and _is_told(grid, vertical, lengths[dim])
+    }
+    return dataclasses.replace(group, arrays={**group.arrays, **made}) if made else group
+
+
+def _is_told(grid: dict[str, Any], vertical: bool, length: int) -> bool:
+    corners = [grid.get(name) for name in ("upper_left", "lower_right")]
+    numbers = all(isinstance(corner, list) and len(corner) == 2 and np.isfinite(corner).all() for corner in corners)
+    return numbers and grid.get("rows" if vertical else "columns") == length and 0 < length <= LARGEST
+
+
+def _coordinate(grid: dict[str, Any], dim: str, vertical: bool) -> VirtualArray:
+    """The coordinates along one axis."""
+    axis, count = int(vertical), int(grid["rows" if vertical else "columns"])
+    begin, end = float(grid["upper_left"][axis]), float(grid["lower_right"][axis])
+    degrees = str(grid.get("projection", "")).endswith("_GEO")
+    if degrees:
+        begin, end = _degrees(begin), _degrees(end)
+    # The first row is at the upper side and the first column at the left one, unless the origin is in another corner (UL, UR, LL, LR).
+    origin = str(grid.get("origin", "")).rpartition("_")[2]
+    if origin in (("LL", "LR") if vertical else ("UR", "LR")):
+        begin, end = end, begin
+    corner = str(grid.get("registration", "")).endswith("CORNER")
+    values = begin + (np.arange(count) + (0.0 if corner else 0.5)) * ((end - begin) / count)
+    return _inline(dim, values, _attributes(vertical, degrees))
+
+
+def _degrees(packed: float) -> float:
+    """DDDMMMSSS.SS as degrees.
+
+    Examples
+    --------
+    >>> _degrees(-122030036.0)
+    -122.51
+    """
+    size = abs(packed)
+    whole, minutes, seconds = size // 1e6, size % 1e6 // 1e3, size % 1e3
+    return float(np.copysign(round(whole + minutes / 60 + seconds / 3600, 10), packed))
+
+
+def _attributes(vertical: bool, degrees: bool) -> dict[str, Any]:
+    if degrees:
+        name, units = ("latitude", "degrees_north") if vertical else ("longitude", "degrees_east")
+    else:
+        name, units = f"projection_{'y' if vertical else 'x'}_coordinate", "m"
+    return {"standard_name": name, "units": units}
+
+
+def _inline(dim: str, values: npt.NDArray[Any], attributes: dict[str, Any]) -> VirtualArray:
+    table = Columns.inlined((1,), values.tobytes())
+    tile = Tile((Axis.regular(len(values), len(values)),), (Encoding(values.dtype),), table)
+    return VirtualArray.of(
+        tile, dims=(dim,), attributes=attributes, details=ArrayDetails(notes={"computed": "StructMetadata"})
+    )

@@ -1,0 +1,134 @@
+"""Where and when were the fields of an HDF-EOS5 swath measured?
+
+A swath keeps its latitudes, longitudes and times in a group of their own, "Geolocation Fields", beside "Data Fields" and "Profile Fields". They
+are the coordinates of those: here they are put beside the data, as if they had been stored there. A dimension map tells that each element of the geolocation
+lies on every n-th element of the data: where that is each one, both get one name; else the dimension of the geolocation gets labels, the
+places along the data. A zonal average keeps its coordinates among its data; they are known by the names that HDF-EOS reserves for them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from insitu.formats.hdf5.conventions.eos5 import EosStructure
+from insitu.model import ArrayDetails, Axis, Columns, Encoding, Tile, VirtualArray, VirtualGroup
+
+__all__ = ["GEOLOCATION", "geolocated", "geolocation_of", "placed"]
+
+GEOLOCATION = "Geolocation Fields"
+MEASURED = ("Data Fields", "Profile Fields")
+RESERVED = frozenset({"Latitude", "Longitude", "Colatitude", "Time", "Pressure", "Altitude"})
+LARGEST = 1 << 20
+
+Maps = Sequence[Mapping[str, Any]]
+
+
+def geolocation_of(path: str | None) -> str | None:
+    """The group that holds the coordinates of a group of a swath; None if it is none.
+
+    Examples
+    --------
+    >>> geolocation_of("/HDFEOS/SWATHS/O3/Data Fields")
+    'HDFEOS/SWATHS/O3/Geolocation Fields'
+    """
+    parts = [part for part in (path or "").split("/") if part]
+    if len(parts) == 4 and parts[:2] == ["HDFEOS", "SWATHS"] and parts[3] in MEASURED:
+        return "/".join([*parts[:3], GEOLOCATION])
+    return None
+
+
+def geolocated(group: VirtualGroup) -> VirtualGroup:
+    """The tree with coordinates for the data of its swaths and zonal averages."""
+    groups = {name: geolocated(child) for name, child in group.groups.items()}
+    structure = group.details.structure
+    if isinstance(structure, EosStructure) and structure.swath is not None and GEOLOCATION in groups:
+        beside = groups[GEOLOCATION]
+        groups.update({name: placed(groups[name], beside) for name in MEASURED if name in groups})
+    if any(groups[name] is not child for name, child in group.groups.items()):
+        group = dataclasses.replace(group, groups=groups)
+    if isinstance(structure, EosStructure) and structure.is_zonal:
+        named = [name for name in group.arrays if name in RESERVED]
+        group = _with_coordinates(group, group.arrays, named) if named else group
+    return group
+
+
+def placed(group: VirtualGroup, beside: VirtualGroup) -> VirtualGroup:
+    """The fields of a swath with their coordinates.
+
+    Parameters
+    ----------
+    group
+        Data Fields, or Profile Fields.
+    beside
+        Geolocation Fields.
+    """
+    if not group.arrays:
+        return group
+    structure = group.details.structure
+    maps: Maps = structure.swath or () if isinstance(structure, EosStructure) else ()
+    lengths = _lengths(group.arrays)
+    found: dict[str, VirtualArray] = {}
+    for name, array in beside.arrays.items():
+        mapped = _mapped(array, maps, lengths)
+        known = {**_lengths(found), **lengths}
+        # A file that says two lengths of a dimension is wrong about one of them: nobody knows which.
+        fits = all(known.get(dim, length) == length for dim, length in zip(mapped.dims, mapped.shape, strict=True))
+        if name not in group.arrays and name not in lengths and fits:
+            found[name] = mapped
+    if not found:
+        return group
+    taken = {*group.arrays, *found, *lengths}
+    for dim, length in _lengths(found).items():
+        steps = [one for one in maps if one["geo"] == dim and one.get("increment", 0) > 0]
+        if dim not in taken and len(steps) == 1 and steps[0]["data"] in lengths and 0 < length <= LARGEST:
+            found[dim] = _places(dim, length, steps[0])
+    return _with_coordinates(group, {**group.arrays, **found}, list(found))
+
+
+def _lengths(arrays: Mapping[str, VirtualArray]) -> dict[str, int]:
+    return {dim: length for array in arrays.values() for dim, length in zip(array.dims, array.shape, strict=True)}
+
+
+def _with_coordinates(group: VirtualGroup, arrays: Mapping[str, VirtualArray], names: list[str]) -> VirtualGroup:
+    return dataclasses.replace(group, arrays=arrays, coordinates=tuple(names))
+
+
+def _mapped(array: VirtualArray, maps: Maps, lengths: Mapping[str, int]) -> VirtualArray:
+    """A geolocation field on the dimensions of the data where they are the same, and with a word on how they lie where they are not."""
+    dims, told = list(array.dims), []
+    for axis, (dim, length) in enumerate(zip(array.dims, array.shape, strict=True)):
+        own = [one for one in maps if one["geo"] == dim and one["data"] in lengths]
+        same = [one["data"] for one in own if _is_same(one) and lengths[one["data"]] == length]
+        if dim in lengths:
+            continue
+        if same and same[0] not in dims:
+            dims[axis] = same[0]
+        else:
+            told += [_described(one) for one in own]
+    attributes = {**array.attributes, **({"dimension_map": "; ".join(told)} if told else {})}
+    return dataclasses.replace(array, dims=tuple(dims), attributes=attributes)
+
+
+def _is_same(one: Mapping[str, Any]) -> bool:
+    return bool(one.get("offset") == 0 and one.get("increment") == 1)
+
+
+def _described(one: Mapping[str, Any]) -> str:
+    """One dimension map in words."""
+    if "increment" not in one:
+        return f"{one['geo']} on {one['data']}: by a list of indices"
+    return f"{one['geo']} on {one['data']}: offset {one.get('offset', 0)}, increment {one['increment']}"
+
+
+def _places(dim: str, length: int, one: Mapping[str, Any]) -> VirtualArray:
+    """Which elements of the data those of the geolocation lie on."""
+    values = int(one.get("offset", 0)) + int(one["increment"]) * np.arange(length, dtype=np.int64)
+    tile = Tile((Axis.regular(length, length),), (Encoding(values.dtype),), Columns.inlined((1,), values.tobytes()))
+    attributes = {"long_name": f"index along {one['data']}"}
+    return VirtualArray.of(
+        tile, dims=(dim,), attributes=attributes, details=ArrayDetails(notes={"computed": "StructMetadata"})
+    )

@@ -1,0 +1,95 @@
+r"""Which files are meant, and what do their names say?
+
+Globs here and far away, prefixes, files that list names, nested lists of all of these. And a new dimension from the names themselves: `{"member": r"_(r\d+)i1p1"}`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.combining.member import CombineError
+from insitu.formats.containers import expand_members, names_member
+from insitu.sources import detach_secrets
+
+__all__ = ["FromNames", "absolute_path", "found_paths", "labels_from_names", "without_secrets"]
+
+FromNames = Mapping[str, str | Callable[[str], Any] | Sequence[Any]]
+"""New dimension: how a file's name gives its label (a pattern whose first group it is, looked for in the
+file's name and then in its whole path; or a function of the path), or the labels in order."""
+
+
+def found_paths(paths: Any, storage_options: Mapping[str, Any] | None = None) -> Any:
+    """The files: patterns, prefixes and lists of names become what they stand for, local paths absolute; nesting stays."""
+    if isinstance(paths, (list, tuple)):
+        found: list[Any] = []
+        for part in paths:
+            if isinstance(part, (list, tuple)):
+                found.append(found_paths(part, storage_options))
+            else:
+                found += found_paths(part, storage_options)
+        return found
+    return [absolute_path(path) for path in expand_members(paths, storage_options)]
+
+
+def absolute_path(path: Any) -> Any:
+    """A path as it is meant from everywhere; URLs and open files stay as they are."""
+    if isinstance(path, os.PathLike):
+        path = os.fspath(path)
+    place = names_member(path)
+    if place is not None and "://" not in path:
+        return f"{absolute_path(place.archive)}::{path.partition('::')[2]}"
+    if isinstance(path, str) and "://" not in path and "::" not in path:
+        slash = "/" if path.endswith("/") else ""  # which may mean a store, where the bare name is nothing
+        return os.path.abspath(os.path.expanduser(path)) + slash
+    return path
+
+
+def without_secrets(
+    urls: Sequence[Any], storage_options: Mapping[str, Any] | None
+) -> tuple[list[Any], Mapping[str, Any] | None]:
+    """URLs without passwords and signatures, and options that hold those: what a dataset remembers, it may show and save."""
+    public, secrets = [], {}
+    for url in urls:
+        if isinstance(url, str):
+            bare, options = detach_secrets(url, storage_options)
+            if bare != url:
+                secrets[bare] = options[bare]
+            url = bare
+        public.append(url)
+    return public, {**(storage_options or {}), **secrets} if secrets else storage_options
+
+
+def labels_from_names(paths: Sequence[Any], how: FromNames) -> list[tuple[str, npt.NDArray[Any], list[int]]]:
+    """For each new dimension its name, its labels, and for each file which of them it has."""
+    result = []
+    for dim, rule in how.items():
+        labels = _labels(paths, dim, rule)
+        distinct = list(dict.fromkeys(labels))
+        numbers = {label: number for number, label in enumerate(distinct)}
+        result.append((dim, np.array(distinct), [numbers[label] for label in labels]))
+    return result
+
+
+def _labels(paths: Sequence[Any], dim: str, rule: Any) -> list[Any]:
+    if isinstance(rule, str):
+        pattern = re.compile(rule)
+        found = []
+        for path in paths:
+            # The name of the file first: folders above it may match by chance.
+            match = pattern.search(os.path.basename(str(path).rstrip("/"))) or pattern.search(str(path))
+            if match is None:
+                raise CombineError(f"the pattern {rule!r} for dimension {dim!r} does not match {path}")
+            found.append(match.group(1) if pattern.groups else match.group())
+        return [int(label) for label in found] if all(label.isdecimal() for label in found) else found
+    if callable(rule):
+        return [rule(str(path)) for path in paths]
+    labels = list(rule)
+    if len(labels) != len(paths):
+        raise CombineError(f"{len(labels)} labels of dimension {dim!r} for {len(paths)} files")
+    return labels

@@ -1,0 +1,307 @@
+"""How is one file, one Zarr store or one set of references scanned and decoded?
+
+What comes back is a member: tables, no open file and no xarray object, so it travels between processes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike, fspath
+from typing import Any
+
+from insitu.combining.conventions import Decoding, referred
+from insitu.combining.decode_member import Memory, member_of, undecodable, unreadable
+from insitu.combining.matlab import is_matlab
+from insitu.combining.member import Load, Member
+from insitu.combining.saved import member_from_tree
+from insitu.combining.vendor_conventions import Rescan, understood
+from insitu.errors import CodecError, FormatError, UnsupportedError, VariableError
+from insitu.formats import InsituWarning, scan_format
+from insitu.formats.containers import open_place
+from insitu.model import VirtualArray, VirtualGroup
+from insitu.reading import read_arrays
+from insitu.scanning.scan_url import Verify, is_saved_tree, may_be_many, scan_stored, trusted
+from insitu.sources import ByteSource, displayed
+
+__all__ = ["Failure", "Job", "loader", "scan_member", "scan_tree"]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A file that could not be taken."""
+
+    url: str
+    reason: str
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to do with each file; travels to workers."""
+
+    how: Decoding = field(default_factory=Decoding)
+    group: str | None = None
+    format: str | None = None
+    """Of a file, by name; None: its first bytes decide."""
+    variables: tuple[str, ...] | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    finish: Callable[[Member], Member] | None = None
+    """Done to each member where it was made (a preprocess)."""
+    errors: str = "raise"
+    """What happens to a bad file (returned as a `Failure`) or variable (left out): "raise", "warn", "skip"."""
+    verify: Verify = "read"
+    """When to find out whether sources are what was scanned: see `insitu.scan`."""
+    allow_local: bool = False
+    """Whether references from elsewhere may name files of this machine."""
+
+    @property
+    def catch(self) -> bool:
+        """Whether bad files and variables are left out."""
+        return self.errors != "raise"
+
+    def warn(self, text: str) -> None:
+        """Tell what is left out, if that is wanted."""
+        if self.errors == "warn":
+            warnings.warn(text, InsituWarning, stacklevel=3)
+
+    def __call__(self, urls: Sequence[Any]) -> list[Member | Failure]:
+        """The members of some files, in order."""
+        memory = Memory()
+        return [self.one(url, memory) for url in urls]
+
+    def one(self, url: Any, memory: Memory | None = None) -> Member | Failure:
+        """The member of one file."""
+        try:
+            member = scan_member(url, self, memory)
+            return member if self.finish is None else self.finish(member)
+        except Exception as error:
+            if not self.catch:
+                error.add_note(f"while opening {url}")
+                raise
+            return Failure(str(url), f"{type(error).__name__}: {error}", error)
+
+
+def loader(storage_options: Mapping[str, Any] | None) -> Callable[[list[VirtualArray]], list[Any]]:
+    """What reads values with these options."""
+
+    def load(arrays: list[VirtualArray]) -> list[Any]:
+        return read_arrays([(array, ...) for array in arrays], storage_options=storage_options)
+
+    return load
+
+
+def scan_member(url: Any, job: Job, memory: Memory | None = None, told: VirtualGroup | None = None) -> Member:
+    """One group of whatever lies at a URL, decoded.
+
+    Parameters
+    ----------
+    url, job
+        What, and how.
+    memory
+        What was found out about files like it.
+    told
+        The group as a server has scanned and decoded it.
+    """
+    load = loader(job.storage_options)
+    if told is not None:
+        return member_from_tree(trusted(told, job.verify), job.how, load, url=_name(url), only=job.variables)
+    if _is_saved(url, job):
+        return member_from_tree(_scan(url, job), job.how, load, url=_name(url), only=job.variables)
+    if _collected(url, job):
+        group = _understand(_scan(url, job), url, job, load, deep=False)
+        return _member(group, job, load, memory=memory, url=_name(url), only=job.variables)
+    with open_place(url, job.storage_options) as source:
+        rescan = _beside(source, job)
+        try:
+            group = trusted(_scanned(source, job), job.verify)
+        except VariableError:
+            # A cell of MATLAB's is a group that the file does not have; nothing else is looked for in this way.
+            if not job.group or not is_matlab(whole := rescan(None)):
+                raise
+            group = whole
+        scanned = group
+        group = understood(group, job.group, load, rescan, url=source.url)
+        _refused(group, scanned, job, source.url)
+        return _member(group, job, load, source=source, memory=memory, url=source.url, only=job.variables)
+
+
+def scan_tree(url: Any, job: Job) -> Iterator[tuple[str, Member]]:
+    """Every group of whatever lies at a URL, decoded, with its path."""
+    load = loader(job.storage_options)
+    if _is_saved(url, job):
+        for path, node in _scan(url, job).walk():
+            yield path, member_from_tree(node, job.how, load, url=_name(url))
+        return
+    if _collected(url, job):
+        for path, node in _understand(_scan(url, job), url, job, load, deep=True).walk():
+            yield path, _member(node, job, load, url=_name(url))
+        return
+    with open_place(url, job.storage_options) as source:
+        errors = "keep" if job.errors == "skip" else job.errors
+        how: dict[str, Any] = {"format": job.format, "errors": errors, "storage_options": job.storage_options}
+        scanned = trusted(scan_format(source, group=job.group, **how), job.verify)
+        tree = understood(scanned, job.group, load, _beside(source, job), url=source.url)
+        _refused(tree, scanned, job, source.url, deep=True)
+        for path, node in tree.walk():
+            yield path, _member(node, job, load, source=source, url=source.url)
+
+
+def _is_saved(url: Any, job: Job) -> bool:
+    return job.format is None and is_saved_tree(url)
+
+
+def _understand(group: VirtualGroup, url: Any, job: Job, load: Load, *, deep: bool) -> VirtualGroup:
+    """Return references or a Zarr store as the files that they stand for mean them."""
+    meaning = understood(group, job.group, load, _beside(url, job), url=_name(url))
+    _refused(meaning, group, job, _name(url), deep=deep)
+    return meaning
+
+
+def _refused(group: VirtualGroup, scanned: VirtualGroup, job: Job, url: str, deep: bool = False) -> None:
+    """Tell what a scan could take, but what nobody knows the meaning of: raise, or with `catch` warn.
+
+    Parameters
+    ----------
+    group, scanned
+        As it is understood, and as it was scanned: what was wrong then has been told.
+    job, url
+        Which variables are wanted, and the file.
+    deep
+        Whether the groups below matter too.
+    """
+    for path, why in group.problems.items():
+        below = "/" in path and not deep
+        unwanted = path in job.how.drop_variables or (job.variables is not None and path not in job.variables)
+        if path in scanned.problems or below or unwanted:
+            continue
+        if not job.catch:
+            hint = 'errors="warn" leaves it out; in MATLAB, posixtime(x), char(x) or table2struct(x) can be saved'
+            raise UnsupportedError(why, url=url, variable=path, hint=hint)
+        job.warn(f"left out: {why} ({displayed(url)})")
+
+
+def _beside(place: Any, job: Job) -> Rescan:
+    """What scans another group of the same file: what cannot be taken there was not asked for, and is told as a warning."""
+
+    def rescan(group: str | None) -> VirtualGroup:
+        if isinstance(place, (str, PathLike, Mapping)):
+            how: dict[str, Any] = {"verify": job.verify, "allow_local": job.allow_local}
+            found = scan_stored(place, group=group, errors="warn", storage_options=job.storage_options, **how)
+        else:
+            found = scan_format(
+                place, group=group, errors="warn", format=job.format, storage_options=job.storage_options
+            )
+        return trusted(found, job.verify)
+
+    return rescan
+
+
+def _member(group: VirtualGroup, job: Job, load: Load, **how: Any) -> Member:
+    """A member; with `catch`, without the variables that nothing here decodes, or whose values are needed now and cannot be had."""
+    if job.catch:
+        group = _without(group, undecodable(group.arrays), how.get("url"), job)
+    try:
+        return member_of(group, job.how, load, **how)
+    except (FormatError, UnsupportedError, CodecError):
+        if not job.catch:
+            raise
+        bad = unreadable(group.arrays, load)
+        if not bad:
+            raise
+    return member_of(_without(group, bad, how.get("url"), job), job.how, load, **how)
+
+
+def _without(group: VirtualGroup, bad: Mapping[str, str], url: str | None, job: Job) -> VirtualGroup:
+    """The group without some variables; a warning tells each, and why."""
+    for name, why in bad.items():
+        job.warn(f"left out: {name} of {displayed(url or 'this archive')}: {why}")
+    rest = {name: array for name, array in group.arrays.items() if name not in bad}
+    return replace(group, arrays=rest) if bad else group
+
+
+def _collected(url: Any, job: Job) -> bool:
+    """Whether a URL may name more than a file: references, a Zarr store."""
+    if isinstance(url, Mapping):
+        return True
+    return job.format is None and isinstance(url, (str, PathLike)) and may_be_many(fspath(url))
+
+
+def _name(url: Any) -> str:
+    """Return a location as messages name it."""
+    return "references in memory" if isinstance(url, Mapping) else fspath(url)
+
+
+def _scan(url: Any, job: Job) -> VirtualGroup:
+    # All of it, whichever variables are wanted: there is little to read, and what they refer to is needed too.
+    group = scan_stored(
+        url,
+        group=job.group,
+        errors=job.errors,  # type: ignore[arg-type]
+        verify=job.verify,
+        allow_local=job.allow_local,
+        storage_options=job.storage_options,
+    )
+    _check_wanted(group, job, _name(url))
+    return group
+
+
+def _check_wanted(group: VirtualGroup, job: Job, url: str) -> None:
+    """Refuse a group that has none of the wanted variables: an error that says what there is."""
+    if job.variables is None or any(name in group.arrays for name in job.variables):
+        return
+    shown = ", ".join([*group.arrays][:12]) + (", …" if len(group.arrays) > 12 else "")
+    raise VariableError(
+        f"no variable {', '.join(map(repr, job.variables))}", url=url, hint=f"There are: {shown or 'none'}"
+    )
+
+
+def _scanned(source: ByteSource, job: Job) -> VirtualGroup:
+    """The file, or just the wanted variables and what they refer to."""
+    wanted = job.variables
+    while wanted is not None:
+        try:
+            group = scan_one(source, job, wanted)
+        except VariableError:  # some file may lack a variable that others have
+            break
+        named = {name for array in group.arrays.values() for name in referred(array.attributes)}
+        missing = named - group.arrays.keys() - set(wanted)
+        if not missing:
+            return group
+        wanted = (*wanted, *sorted(missing))
+    group = scan_one(source, job)
+    _check_wanted(group, job, source.url)
+    return group
+
+
+def scan_one(source: ByteSource, job: Job, variables: Sequence[str] | None = None) -> VirtualGroup:
+    """Scan a file for one of its groups: what cannot be taken in the groups below does not matter.
+
+    Parameters
+    ----------
+    source
+        The file.
+    job
+        Which group. With `catch`, a variable of the group itself that cannot be taken is left out, with a warning.
+    variables
+        Which of the group; all if not given.
+    """
+    told: dict[str, Any] = {
+        "group": job.group,
+        "variables": variables,
+        "format": job.format,
+        "storage_options": job.storage_options,
+    }
+    try:
+        return scan_format(source, **told)
+    except (UnsupportedError, FormatError, CodecError) as problem:
+        if not job.catch and not isinstance(problem, UnsupportedError):
+            raise
+        found = scan_format(source, errors="keep", **told)
+        own = {path: why for path, why in found.problems.items() if "/" not in path.strip("/")}
+        if own and not job.catch:
+            raise UnsupportedError(next(iter(own.values())), url=source.url) from problem
+        for why in own.values():
+            job.warn(f"left out: {why}")
+        return found

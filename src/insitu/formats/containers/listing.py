@@ -1,0 +1,63 @@
+"""Which members has an archive?
+
+Of those that were looked at last the answer is remembered, as long as they are what they were: a thousand members opened one by one cost one directory.
+"""
+
+from __future__ import annotations
+
+from insitu.errors import FormatError
+from insitu.formats.containers.member import Member, Part
+from insitu.formats.containers.tar_members import is_header, tar_members
+from insitu.formats.containers.zip_members import zip_members
+from insitu.formats.parsing.read_cache import Window
+from insitu.formats.parsing.scheduler import run
+from insitu.model import Source
+from insitu.sources.access_policy import is_guarded
+from insitu.sources.protocol import ByteSource
+
+__all__ = ["is_tar", "is_zip", "listed", "members_of"]
+
+KEPT = 8
+MOST_KEPT = 1 << 17
+"""Members of an archive that is remembered."""
+_recent: dict[Source, list[Member]] = {}
+
+
+def is_zip(window: Window) -> bool:
+    """Whether a file begins as a zip archive does."""
+    return window.head[:4] in (b"PK\3\4", b"PK\5\6")
+
+
+def is_tar(window: Window) -> bool:
+    """Whether a file begins with the header of a tar archive's member."""
+    return is_header(window.head[:512])
+
+
+def listed(source: ByteSource) -> list[Member]:
+    """The members of an archive that is opened for some of them."""
+    if is_guarded():
+        source.read(
+            0, 1
+        )  # what is remembered was read for another client perhaps: this one must be able to read it too
+    about = source.describe()
+    known = _recent.get(about)
+    if known is not None:
+        return known
+    window = Window(source)
+    if not is_zip(window) and not is_tar(window):
+        raise FormatError(
+            "is no zip or tar archive, so it has no members", url=source.url, offset=0, structure="signature"
+        )
+    return members_of(window, "zip" if is_zip(window) else "tar")
+
+
+def members_of(window: Window, kind: str) -> list[Member]:
+    """The members of an archive, zip or tar, whose first bytes are at hand."""
+    global _recent
+    found = zip_members(window) if kind == "zip" else run(tar_members(window.size, window.url), window)
+    about = window.source.describe()
+    whole = not isinstance(window.source, Part)  # a member has no identity of its own
+    if whole and len(found) <= MOST_KEPT and (about.etag or about.modified):
+        others = [(key, value) for key, value in _recent.items() if key != about]
+        _recent = dict([*others[1 - KEPT :], (about, found)])
+    return found

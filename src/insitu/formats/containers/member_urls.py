@@ -1,0 +1,138 @@
+"""Does a URL name a member of an archive?
+
+`runs.zip::2024/jan.nc`, wherever the archive is; or as fsspec chains it, `zip://2024/jan.nc::s3://bucket/runs.zip`. What other chains mean is fsspec's to say.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from insitu.errors import InsituError, NotFoundError
+from insitu.formats.containers.listing import listed
+from insitu.formats.containers.member import Inside, path_of
+from insitu.formats.containers.zarr_folders import store_roots
+from insitu.sources import ByteSource, expand, open_source
+from insitu.sources.globs import is_glob
+from insitu.sources.redaction import chain_links, displayed
+
+__all__ = ["Place", "expand_members", "names_member", "open_place"]
+
+_CHAINED = re.compile(r"(zip|tar)://(.+?)::(.+)", re.DOTALL)
+_WORD = re.compile(r"[A-Za-z0-9+_-]+")
+"""A step of fsspec's: `simplecache`, `filecache`."""
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+-]+)://")
+_OURS = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "http", "https", "file", "local", "memory")
+
+
+class Place(NamedTuple):
+    """A member of an archive."""
+
+    archive: str
+    path: str
+    chained: bool
+    """Whether it is named as fsspec does, which can unpack as well."""
+
+
+def names_member(url: Any) -> Place | None:
+    """The member that a URL names; None if it names something else.
+
+    Examples
+    --------
+    >>> names_member("s3://bucket/runs.tar::2024/jan.nc")
+    Place(archive='s3://bucket/runs.tar', path='2024/jan.nc', chained=False)
+    >>> names_member("zip://jan.nc::https://host/runs.zip")
+    Place(archive='https://host/runs.zip', path='jan.nc', chained=True)
+    >>> names_member("simplecache::s3://bucket/jan.nc"), names_member("http://[::1]:8080/jan.nc")
+    (None, None)
+    """
+    if not isinstance(url, str) or "::" not in url:
+        return None
+    chain = _CHAINED.fullmatch(url)
+    if chain is not None:
+        _, member, archive = chain.groups()
+        return Place(archive, path_of(member), True) if "::" not in archive and path_of(member) else None
+    archive, *inside = chain_links(url)
+    if not inside:
+        return None  # the colons of an IPv6 address
+    path = "::".join(inside)
+    scheme = _SCHEME.match(archive)
+    if _WORD.fullmatch(archive) or (scheme and scheme[1].lower() not in _OURS) or "://" in path:
+        return None
+    if not scheme and os.path.exists(url):
+        return None  # a name is a name, whatever characters it has
+    inner = path_of(path.replace("::", "/"))
+    return Place(archive, inner, False) if archive and inner else None
+
+
+def open_place(url: Any, storage_options: Mapping[str, Any] | None = None) -> ByteSource:
+    """The source that reads a URL; of a member, that of the archive, of which a scan sees only the member."""
+    place = names_member(url)
+    if place is None:
+        return open_source(url, storage_options)
+    source = open_source(place.archive, storage_options)
+    if place.chained and _needs_unpacking(source, place.path):
+        source.close()
+        return open_source(url, storage_options)
+    return Inside(source, place.path)
+
+
+def _needs_unpacking(source: ByteSource, path: str) -> bool:
+    try:
+        return any(member.hidden and path_of(member.name) == path for member in listed(source))
+    except InsituError:
+        return True  # no zip or tar archive: fsspec may know more
+
+
+def expand_members(urls: Any, storage_options: Mapping[str, Any] | None = None) -> list[Any]:
+    """As `insitu.sources.globs`, for members of archives too: `runs_*.zip::2024/*.nc`.
+
+    Parameters
+    ----------
+    urls
+        What `expand` takes.
+    storage_options
+        See `insitu.sources.open_source`.
+    """
+    if isinstance(urls, list | tuple):
+        return [found for item in urls for found in expand_members(item, storage_options)]
+    place = names_member(urls)
+    if place is None:
+        return expand(urls, storage_options)
+    archives = [str(archive) for archive in expand(place.archive, storage_options)]
+    if not is_glob(f"x/{place.path}") or place.chained:
+        return [urls] if archives == [place.archive] else [f"{archive}::{place.path}" for archive in archives]
+    found = []
+    for archive in archives:
+        with open_source(archive, storage_options) as source:
+            found += [f"{archive}::{path}" for path in _fitting(source, place.path)]
+    if not found:
+        raise NotFoundError("no member fits this pattern", url=displayed(urls))
+    return found
+
+
+def _fitting(source: ByteSource, pattern: str) -> list[str]:
+    """The members, and the stores among them, that fit a pattern."""
+    paths = [path_of(member.name) for member in listed(source)]
+    roots = store_roots(paths)
+    paths = [path for path in paths if not any(path.startswith(f"{root}/") for root in roots)] + roots
+    fits = re.compile(_TOKEN.sub(_regex, pattern))
+    return sorted({path for path in paths if path and fits.fullmatch(path)})
+
+
+_TOKEN = re.compile(r"\*\*/|\*\*|\*|\?|\[[^]]+\]|\{[^{}]*\}|.", re.DOTALL)
+_WILD = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+def _regex(token: re.Match[str]) -> str:
+    """One token of a pattern: `*` stops at a slash, `**` does not."""
+    text = token[0]
+    if text in _WILD:
+        return _WILD[text]
+    if text[0] == "[" and len(text) > 2:
+        return "[" + text[1:-1].replace("\\", "\\\\").replace("!", "^", text[1] == "!") + "]"
+    if text[0] == "{" and len(text) > 2:
+        return "(?:" + "|".join(_TOKEN.sub(_regex, choice) for choice in text[1:-1].split(",")) + ")"
+    return re.escape(text)

@@ -1,0 +1,247 @@
+"""What is in the files of a zip or tar archive?
+
+Each member that is not compressed and of a format that is read here becomes a group at its path, and so does each folder that is a Zarr store: `insitu.open_dataset("runs.tar", group="2024/jan.nc")`. Chunks
+are ranges of the archive itself, so nothing is unpacked, now or later; archives in archives too. Only the members that are asked for are looked at. An archive that is one Zarr store is opened as that store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from insitu.errors import FormatError, InsituError, SourceError, UnsupportedError, VariableError
+from insitu.formats.containers.listing import is_tar, is_zip, listed, members_of
+from insitu.formats.containers.member import Inside, Member, Part, moved, path_of
+from insitu.formats.containers.zarr_folders import Kept, store_roots
+from insitu.formats.containers.zip_members import located
+from insitu.formats.parsing.read_cache import Window
+from insitu.formats.unreadable import Problems
+from insitu.formats.variable_filter import below, picked
+from insitu.model import GroupDetails, VirtualGroup
+from insitu.sources.protocol import ByteSource
+
+__all__ = ["scan_inside", "scan_tar", "scan_zip"]
+
+DEEPEST = 4
+"""Archives in archives."""
+
+
+class Wanted(NamedTuple):
+    """What a caller asks for."""
+
+    group: str | None
+    variables: Collection[str] | None
+    errors: str
+    storage_options: Mapping[str, Any] | None
+    depth: int = 0
+    format: str | None = None
+    """Of the member asked for, by name."""
+
+    def inside(self, path: str) -> Wanted:
+        """The same, seen from a member at the beginning of the path asked for."""
+        rest = (self.group or "").strip("/")[len(path) :].strip("/")
+        return self._replace(group=rest or None)
+
+    def everything(self) -> Wanted:
+        """All of a member."""
+        return self._replace(group=None, variables=None)
+
+
+def scan_zip(
+    window: Window,
+    *,
+    group: str | None = None,
+    variables: Collection[str] | None = None,
+    errors: str = "raise",
+) -> VirtualGroup:
+    """Scan the members of a zip archive.
+
+    Parameters
+    ----------
+    window
+        The archive's bytes.
+    group
+        Only this member, or this group in it, or this folder.
+    variables
+        Only these arrays, and their coordinates.
+    errors
+        "raise" or "warn".
+    """
+    wanted = Wanted(group, variables, errors, window.storage_options)
+    return _tree(window.source, members_of(window, "zip"), "zip", wanted)
+
+
+def scan_tar(
+    window: Window,
+    *,
+    group: str | None = None,
+    variables: Collection[str] | None = None,
+    errors: str = "raise",
+) -> VirtualGroup:
+    """Scan the members of a tar archive: see `scan_zip`."""
+    wanted = Wanted(group, variables, errors, window.storage_options)
+    return _tree(window.source, members_of(window, "tar"), "tar", wanted)
+
+
+def scan_inside(
+    place: Inside,
+    *,
+    group: str | None = None,
+    variables: Collection[str] | None = None,
+    errors: str = "raise",
+    format: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> VirtualGroup:
+    """Scan one member of an archive as if it were a file: see `scan_zip`."""
+    path = f"{place.path}/{group.strip('/')}" if group and group.strip("/") else place.path
+    wanted = Wanted(path, variables, errors, storage_options, format=format)
+    return _tree(place.source, listed(place.source), "archive", wanted)
+
+
+def _tree(source: ByteSource, members: list[Member], kind: str, wanted: Wanted) -> VirtualGroup:
+    """What was asked for of the members; `source` is the archive, or a part of one that it is."""
+    if isinstance(source, Part):  # an archive in an archive: its members are ranges of the outer one
+        base = source.member.offset
+        members = [
+            member._replace(offset=member.offset + base if member.offset >= 0 else -1, header=member.header + base)
+            for member in members
+        ]
+        url, source = source.url, source.source
+    else:
+        url = source.url
+    asked = (wanted.group or "").strip("/")
+    files = {path: member for member in members if (path := path_of(member.name))}  # the last of a name counts
+    roots = store_roots([*files])
+    if roots and _alone(roots, files) and not _in(asked, roots[0]):
+        return _store(source, roots[0], files, wanted)
+    for root in roots:
+        if _in(asked, root):
+            return _store(source, root, files, wanted.inside(root))
+    units = {path: member for path, member in files.items() if not any(_in(path, root) for root in roots)}
+    one = next((path for path in units if _in(asked, path)), None)
+    if one is not None:
+        return _asked(source, units[one], one, url, wanted)
+    chosen = [path for path in units if not asked or path.startswith(f"{asked}/")]
+    stores = [root for root in roots if not asked or root.startswith(f"{asked}/")]
+    if asked and not chosen and not stores:
+        raise _missing(asked, [*units, *roots], url)
+    problems = Problems(wanted.errors)
+    found = _all(source, units, chosen, problems, wanted)
+    for root in stores:
+        try:
+            found[root] = _store(source, root, files, wanted.everything())
+        except SourceError:
+            raise
+        except InsituError as problem:
+            problems.leave_out(root, problem)
+    if (
+        not found
+        and not asked
+        and not any(units[path].hidden for path in chosen)
+        and not problems.found.keys() - units.keys()
+    ):
+        raise FormatError(
+            f"a {kind} archive without a member of a format that is known here",
+            url=url,
+            hint=f"There are: {', '.join([*units][:12]) or 'none'}",
+        )
+    if asked and not found:
+        raise _missing(asked, [*units, *roots], url)
+    return picked(below(_nested(found, kind, problems), wanted.group, url=url), wanted.variables, url=url)
+
+
+def _all(
+    source: ByteSource, units: dict[str, Member], chosen: list[str], problems: Problems, wanted: Wanted
+) -> dict[str, VirtualGroup]:
+    """The members that are files of a known format."""
+    found: dict[str, VirtualGroup] = {}
+    plain = [path for path in chosen if not units[path].hidden]
+    for path in chosen:
+        if units[path].hidden:
+            problems.note(path, f"{units[path].hidden}: unpack the archive")
+    for path, member in zip(plain, located([units[path] for path in plain], source), strict=True):
+        if member.hidden:
+            problems.note(path, member.hidden)
+            continue
+        try:
+            found[path] = _scan(source, member, wanted.everything())
+        except SourceError:
+            raise
+        except InsituError as problem:
+            if isinstance(problem, FormatError) and problem.place.get("structure") == "signature":
+                problems.note(path, str(problem))  # something else: a text, a picture
+            else:
+                problems.leave_out(path, problem)
+    return found
+
+
+def _asked(source: ByteSource, member: Member, path: str, url: str, wanted: Wanted) -> VirtualGroup:
+    """One member that was asked for by name."""
+    (there,) = located([member], source)
+    if there.hidden:
+        raise VariableError(
+            f"member {path!r} cannot be read by range: {there.hidden}",
+            url=url,
+            hint="Make the archive without compression (zip -0), or unpack it",
+        )
+    return _scan(source, there, wanted.inside(path))
+
+
+def _scan(source: ByteSource, member: Member, wanted: Wanted) -> VirtualGroup:
+    """One member as a file of its own, or as an archive in the archive."""
+    from insitu.formats.detect import scan_window  # not at the top: it knows us
+
+    window = Window(Part(source, member), storage_options=wanted.storage_options)
+    kind = wanted.format or ("zip" if is_zip(window) else "tar" if is_tar(window) else None)
+    if kind in ("zip", "tar"):
+        if wanted.depth >= DEEPEST:
+            raise UnsupportedError(f"archives in archives, more than {DEEPEST} deep", url=window.url)
+        inner = wanted._replace(depth=wanted.depth + 1, format=None)
+        return _tree(window.source, members_of(window, kind), kind, inner)
+    tree = scan_window(
+        window, group=wanted.group, variables=wanted.variables, errors=wanted.errors, format=wanted.format
+    )
+    return moved(tree, member.offset, source.describe().url)
+
+
+def _store(source: ByteSource, root: str, files: dict[str, Member], wanted: Wanted) -> VirtualGroup:
+    """A folder that is a Zarr store."""
+    from insitu.formats.zarr import scan_store  # not at the top: most archives hold none
+
+    prefix = f"{root}/" if root else ""
+    inside = {path[len(prefix) :]: member for path, member in files.items() if path.startswith(prefix)}
+    kept = Kept(source, root, inside, wanted.storage_options)
+    found = scan_store(kept, group=wanted.group, variables=wanted.variables, errors=wanted.errors)
+    if found is None:
+        raise FormatError("a folder with documents of Zarr's, but no store", url=kept.url, structure="zarr.json")
+    return found
+
+
+def _in(path: str, root: str) -> bool:
+    """Whether a path is that of a member (or store), or lies in it."""
+    return bool(path) and (not root or path == root or path.startswith(f"{root}/"))
+
+
+def _alone(roots: list[str], files: dict[str, Member]) -> bool:
+    return len(roots) == 1 and all(_in(path, roots[0]) for path in files)
+
+
+def _missing(path: str, names: list[str], url: str) -> VariableError:
+    shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+    return VariableError(f"no member {path!r} that is read here", url=url, hint=f"There are: {shown or 'none'}")
+
+
+def _nested(found: dict[str, VirtualGroup], kind: str, problems: Problems) -> VirtualGroup:
+    """Groups in groups, as the members lie in folders."""
+    tops: dict[str, dict[str, VirtualGroup]] = {}
+    whole: dict[str, VirtualGroup] = {}
+    for path, tree in found.items():
+        top, slash, rest = path.partition("/")
+        if slash:
+            tops.setdefault(top, {})[rest] = tree
+        else:
+            whole[top] = tree
+    groups = {name: _nested(parts, kind, Problems()) for name, parts in tops.items()}
+    for name, tree in whole.items():
+        groups[name] = tree
+    return VirtualGroup({}, groups, {}, GroupDetails(kind), problems.found)

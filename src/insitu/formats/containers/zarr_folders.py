@@ -1,0 +1,106 @@
+"""Which folders of an archive are Zarr stores, and where do their chunks lie?
+
+A folder with a document of Zarr's in it, and none above it. Its chunks are members, so ranges of the archive: all are known from the list of members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from insitu.errors import FormatError, UnsupportedError
+from insitu.formats.containers.member import Member
+from insitu.formats.containers.zip_members import located
+from insitu.model import Columns, Encoding, Sparse, scatter
+from insitu.sources.protocol import ByteSource
+
+if TYPE_CHECKING:
+    from insitu.zarr_metadata import ArrayMetadata
+
+__all__ = ["Kept", "store_roots"]
+
+MARKS = frozenset({"zarr.json", ".zgroup", ".zarray", ".zmetadata"})
+LARGEST_DOCUMENT = 1 << 28
+
+
+def store_roots(paths: Sequence[str]) -> list[str]:
+    """The folders that are stores; an empty path: the archive itself.
+
+    Examples
+    --------
+    >>> store_roots(["a.zarr/zarr.json", "a.zarr/t/zarr.json", "b.nc"])
+    ['a.zarr']
+    """
+    marked = {path.rpartition("/")[0] for path in paths if path.rpartition("/")[2] in MARKS}
+    return sorted(folder for folder in marked if not any(above in marked for above in _above(folder)))
+
+
+def _above(folder: str) -> list[str]:
+    parts = folder.split("/") if folder else []
+    return ["/".join(parts[:number]) for number in range(len(parts))]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept:
+    """A store in an archive: what `insitu.formats.zarr` scans."""
+
+    source: ByteSource
+    """The archive."""
+    path: str
+    members: Mapping[str, Member]
+    """By key in the store."""
+    storage_options: Mapping[str, Any] | None = None
+
+    @property
+    def url(self) -> str:
+        """The archive's, and the folder's path."""
+        return f"{self.source.url}::{self.path}" if self.path else self.source.url
+
+    def get(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Documents by key; None for those that are not there."""
+        there = located([self.members[key] for key in keys if key in self.members], self.source)
+        for member in there:
+            self._check(member)
+            if member.length > LARGEST_DOCUMENT:
+                raise FormatError(f"a document of {member.length} bytes", url=self.url, structure=member.name)
+        texts = iter(self.source.read_many([(member.offset, member.length) for member in there]))
+        return [next(texts) if key in self.members else None for key in keys]
+
+    def children(self, path: str) -> list[str]:
+        """The names right under a path."""
+        prefix = f"{path}/" if path else ""
+        inside = {name[len(prefix) :] for name in self.members if name.startswith(prefix)}
+        return sorted({name.partition("/")[0] for name in inside if "/" in name})
+
+    def table(self, path: str, array: ArrayMetadata) -> tuple[Columns | Sparse, tuple[Encoding, ...]]:
+        """Where an array's objects lie, and the encoding of its chunks."""
+        prefix = f"{path}/" if path else ""
+        grid = tuple(axis.count for axis in array.objects)
+        cells: list[tuple[int, ...]] = []
+        chunks: list[Member] = []
+        for key, member in self.members.items():
+            cell = array.keys.cell(key[len(prefix) :], len(grid)) if key.startswith(prefix) else None
+            if cell is not None and all(at < count for at, count in zip(cell, grid, strict=True)):
+                cells.append(tuple(cell))
+                chunks.append(member)
+        there = located(chunks, self.source)
+        for member in there:
+            self._check(member)
+        about = self.source.describe()
+        if not there:
+            return Columns.unwritten(grid), (array.encoding,)
+        spans = np.array([(member.offset, member.length) for member in there], np.int64)
+        if not grid:
+            return Columns.stored((), about, int(spans[0, 0]), int(spans[0, 1])), (array.encoding,)
+        return scatter(grid, (about,), np.array(cells, np.int64), spans[:, 0], spans[:, 1]), (array.encoding,)
+
+    def _check(self, member: Member) -> None:
+        if member.hidden:
+            raise UnsupportedError(
+                f"member {member.name!r} cannot be read by range: {member.hidden}",
+                url=self.url,
+                hint="Make the archive without compression (zip -0), or unpack it",
+            )

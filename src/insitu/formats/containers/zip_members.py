@@ -1,0 +1,162 @@
+"""Which members has a zip archive, and where do their bytes begin?
+
+The central directory at the end lists them (APPNOTE 4.3.12); the bytes begin behind a local header, whose length only itself tells. Headers of the members that are wanted come in one batch.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from insitu.errors import FormatError
+from insitu.formats.containers.member import Member
+from insitu.formats.parsing.read_cache import Window
+from insitu.sources.protocol import ByteSource, read_tail
+
+__all__ = ["Entry", "located", "read_directory", "zip_members"]
+
+_END = struct.Struct("<4s4H2IH")
+_END64 = struct.Struct("<4sQ2H2I4Q")
+_LOCATOR = struct.Struct("<4sIQI")
+_ENTRY = struct.Struct("<4s6H3I5H2I")
+_LOCAL = 30
+TAIL = 1 << 16
+LARGEST = 1 << 28
+"""Bytes of a central directory."""
+
+
+class Entry(NamedTuple):
+    """What the directory says of a file."""
+
+    name: str
+    flags: int
+    method: int
+    """How it is compressed; 0: not at all."""
+    crc: int
+    packed: int
+    """Bytes in the archive."""
+    full: int
+    """Bytes unpacked."""
+    header: int
+    """Where its local header is."""
+
+
+def zip_members(window: Window) -> list[Member]:
+    """All members that are files, by the directory; their bytes begin behind their headers."""
+    return [_member(entry) for entry in read_directory(window.source, window.size, window.head)]
+
+
+def _member(entry: Entry) -> Member:
+    hidden = "it is encrypted" if entry.flags & 1 else ""
+    if entry.method or entry.packed != entry.full:
+        hidden = hidden or "it is compressed"
+    return Member(entry.name, -1, entry.packed, hidden, entry.header)
+
+
+def read_directory(source: ByteSource, size: int, head: bytes = b"") -> list[Entry]:
+    """All files of an archive.
+
+    Parameters
+    ----------
+    source
+        The archive.
+    size
+        Its bytes.
+    head
+        The first of them, if they are at hand: a small archive is not read twice.
+    """
+    url, start = source.url, max(size - TAIL - _END.size, 0)
+    tail = head[start:] if size and len(head) == size else read_tail(source, size - start)
+    place = _end(tail)
+    if place < 0:
+        raise FormatError("the zip file has no directory", url=url, offset=start, structure="end of directory")
+    _, _, _, _, count, length, offset, _ = _END.unpack_from(tail, place)
+    if count == 0xFFFF or 0xFFFFFFFF in (length, offset):
+        count, length, offset = _large(source, size, tail, place, start)
+    if length > LARGEST or offset + length > size:
+        raise FormatError(f"a directory of {length} bytes at {offset}", url=url, offset=offset, structure="directory")
+    data = tail[offset - start : offset - start + length] if offset >= start else source.read(offset, length)
+    return _entries(data, count, url, offset)
+
+
+def located(members: Sequence[Member], source: ByteSource) -> list[Member]:
+    """The members, with where their bytes begin."""
+    wanted = [member for member in members if member.offset < 0]
+    headers = iter(source.read_many([(member.header, _LOCAL) for member in wanted]))
+    size = source.size()
+    return [member if member.offset >= 0 else _begun(member, next(headers), size, source.url) for member in members]
+
+
+def _begun(member: Member, header: bytes, size: int, url: str) -> Member:
+    if len(header) != _LOCAL or header[:4] != b"PK\3\4":
+        raise FormatError(
+            f"member {member.name!r} is not where the directory says",
+            url=url,
+            offset=member.header,
+            structure="local file header",
+        )
+    begin = member.header + _LOCAL + sum(struct.unpack_from("<HH", header, 26))
+    hidden = member.hidden or ("it ends behind the end of the archive" if begin + member.length > size else "")
+    return member._replace(offset=begin, hidden=hidden)
+
+
+def _end(tail: bytes) -> int:
+    """Where the end of the directory is: the last one with a comment that fills the rest, for comments may hold anything."""
+    last = place = tail.rfind(b"PK\5\6")
+    while place >= 0:
+        if place + _END.size <= len(tail):
+            (comment,) = struct.unpack_from("<H", tail, place + _END.size - 2)
+            if place + _END.size + comment == len(tail):
+                return place
+        place = tail.rfind(b"PK\5\6", 0, place)
+    return last if last >= 0 and last + _END.size <= len(tail) else -1
+
+
+def _large(source: ByteSource, size: int, tail: bytes, place: int, start: int) -> tuple[int, int, int]:
+    """Zip64 (4.3.14): the numbers that are too large for the old record."""
+    at = place - _LOCATOR.size
+    if at < 0 or tail[at : at + 4] != b"PK\6\7":
+        raise FormatError("no Zip64 locator", url=source.url, offset=start + place, structure="Zip64 locator")
+    (_, _, where, _) = _LOCATOR.unpack_from(tail, at)
+    data = source.read(where, _END64.size) if where + _END64.size <= size else b""
+    if len(data) != _END64.size or data[:4] != b"PK\6\6":
+        raise FormatError("no Zip64 record", url=source.url, offset=where, structure="Zip64 end of directory")
+    found = _END64.unpack(data)
+    return found[7], found[8], found[9]
+
+
+def _entries(data: bytes, count: int, url: str, offset: int) -> list[Entry]:
+    """What the directory lists."""
+    found: list[Entry] = []
+    at = 0
+    for _ in range(count):
+        if at + _ENTRY.size > len(data) or data[at : at + 4] != b"PK\1\2":
+            raise FormatError("the directory is damaged", url=url, offset=offset + at, structure="directory")
+        _, _, _, flags, method, _, _, crc, packed, full, names, extras, comments, _, _, _, place = _ENTRY.unpack_from(
+            data, at
+        )
+        begin = at + _ENTRY.size
+        raw = data[begin : begin + names]
+        name = raw.decode("ascii") if raw.isascii() else raw.decode("utf-8" if flags & 0x800 else "cp437", "replace")
+        if extras:
+            full, packed, place = _widened(data[begin + names : begin + names + extras], full, packed, place)
+        at = begin + names + extras + comments
+        if not name.endswith("/"):
+            found.append(Entry(name, flags, method, crc, packed, full, place))
+    return found
+
+
+def _widened(extra: bytes, full: int, packed: int, place: int) -> tuple[int, int, int]:
+    """Zip64 numbers of the extra field (4.5.3): only those that are all ones in the entry, in this order."""
+    at = 0
+    while at + 4 <= len(extra):
+        tag, length = struct.unpack_from("<HH", extra, at)
+        if tag == 1:
+            rest = extra[at + 4 : at + 4 + length]
+            numbers = list(struct.unpack(f"<{len(rest) // 8}Q", rest[: len(rest) // 8 * 8]))[::-1]
+            full = numbers.pop() if full == 0xFFFFFFFF and numbers else full
+            packed = numbers.pop() if packed == 0xFFFFFFFF and numbers else packed
+            place = numbers.pop() if place == 0xFFFFFFFF and numbers else place
+        at += 4 + length
+    return full, packed, place

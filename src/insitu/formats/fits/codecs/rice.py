@@ -1,0 +1,31 @@
+"""How are Rice-coded integers (FITS's RICE_1) decoded? By imagecodecs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
+from insitu.codecs.libraries import need
+from insitu.errors import CodecError
+
+__all__ = ["rice"]
+
+
+def rice(configuration: Configuration, form: Form) -> Step:
+    """Prepare for RICE_1, from `nblock` (pixels of a block) and `bytepix` (bytes of a coded integer)."""
+    decode = need("imagecodecs_rcomp", ("imagecodecs", "rcomp_decode"))
+    block, size = int(configuration.get("nblock", 32)), int(configuration.get("bytepix", 4))
+    dtype, shape = form.dtype, form.shape
+    if dtype is None or shape is None or dtype.kind not in "iu" or size not in (1, 2, 4):
+        raise CodecError(f"Rice codes of {size} bytes do not become {dtype}", codec="imagecodecs_rcomp")
+    coded = np.dtype(f"u{size}" if size == 1 else f"i{size}")
+
+    def run(data: Data, out: Octets | None) -> Data:
+        values: NDArray[Any] = decode(bytes(octets(data)), shape=(math.prod(shape),), dtype=coded, nblock=block)
+        return values.astype(dtype, copy=False)
+
+    return Step("imagecodecs_rcomp", run, form.compressed(2))

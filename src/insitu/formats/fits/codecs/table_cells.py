@@ -1,0 +1,105 @@
+"""How do the cells of FITS tables become values?
+
+Logical values are letters, bits are packed, texts are filled up with blanks, and tables of text spell their numbers out: FITS standard 4.0, sections 7.2 and 7.3. What astropy shows is shown here, but for numbers
+that a table of text leaves out: astropy has zero, here they are NaN, or the integer that the array's `_FillValue` names.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
+from insitu.errors import CodecError
+
+__all__ = ["fits_bits", "fits_digits", "fits_logical", "fits_scaled", "fits_text"]
+
+TRUE = ord("T")
+
+
+def fits_logical(configuration: Configuration, form: Form) -> Step:
+    """Prepare for letters, T for true."""
+    if form.dtype != np.dtype(bool):
+        raise CodecError(f"logical values do not become {form.dtype}", codec="fits_logical")
+
+    def run(data: Data, out: Octets | None) -> Data:
+        return np.equal(octets(data), TRUE)
+
+    return Step("fits_logical", run, Form(form.limit, form.exact))
+
+
+def fits_bits(configuration: Configuration, form: Form) -> Step:
+    """Prepare for rows of bits, each filled up to whole bytes, the most significant first."""
+    if form.dtype != np.dtype(bool) or form.shape is None or not form.shape:
+        raise CodecError(f"bits do not become {form.dtype}", codec="fits_bits")
+    width = int(configuration["bits"])
+    if width < 1 or form.count % width:
+        raise CodecError(f"{form.count} bits in rows of {width}", codec="fits_bits")
+    rows, size = form.count // width, -(-width // 8)
+
+    def run(data: Data, out: Octets | None) -> Data:
+        packed = octets(data).reshape(rows, size)
+        return np.unpackbits(packed, axis=1, count=width).reshape(-1)
+
+    return Step("fits_bits", run, Form(rows * size, form.exact))
+
+
+def fits_scaled(configuration: Configuration, form: Form) -> Step:
+    """Prepare for complex numbers of type `base` that are multiplied by `scale`, then added to `zero`, in double precision.
+
+    Astropy drops the imaginary part of such columns; the standard does not (4.0, section 7.3.2).
+    """
+    base, scale, zero = np.dtype(configuration["base"]), float(configuration["scale"]), float(configuration["zero"])
+    if form.dtype != np.dtype(complex) or base.kind != "c":
+        raise CodecError(f"complex numbers do not become {form.dtype}", codec="fits_scaled")
+
+    def run(data: Data, out: Octets | None) -> Data:
+        return octets(data).view(base).astype(complex) * scale + zero
+
+    return Step("fits_scaled", run, Form(form.count * base.itemsize, form.exact, base, form.shape))
+
+
+def fits_text(configuration: Configuration, form: Form) -> Step:
+    """Prepare for texts of one length; blanks at their end are no part of them."""
+    dtype = form.dtype
+    if dtype is None or dtype.kind != "S":
+        raise CodecError(f"texts do not become {dtype}", codec="fits_text")
+
+    def run(data: Data, out: Octets | None) -> Data:
+        # A zero ends a text, whatever comes behind it.
+        cells = octets(data).reshape(-1, dtype.itemsize)
+        ended = np.where(np.logical_or.accumulate(cells == 0, axis=1), 0, cells).astype(np.uint8)
+        return np.char.rstrip(ended.reshape(-1).view(dtype), b" ").astype(dtype)
+
+    return Step("fits_text", run, Form(form.limit, form.exact))
+
+
+def fits_digits(configuration: Configuration, form: Form) -> Step:
+    """Prepare for numbers as text, from `width`, and, of cells that are empty or say `null`, the value `missing`."""
+    dtype, count, width = form.dtype, form.count, int(configuration["width"])
+    null = str(configuration.get("null") or "").strip().encode("ascii", "replace")
+    missing = configuration.get("missing")
+    if dtype is None or dtype.kind not in "if" or not 0 < width <= 1 << 16:
+        raise CodecError(f"numbers of {width} digits do not become {dtype}", codec="fits_digits")
+    native = dtype.newbyteorder("=")
+    absent = np.nan if native.kind == "f" else int(missing or 0)
+
+    def run(data: Data, out: Octets | None) -> Data:
+        cells = np.char.strip(octets(data).view(f"S{width}"), b" \0")
+        empty = (cells == b"") | (cells == null)
+        return _numbers(np.where(empty, b"0", cells), native, empty, absent).astype(dtype, copy=False)
+
+    return Step("fits_digits", run, Form(count * width, form.exact))
+
+
+def _numbers(cells: NDArray[Any], dtype: np.dtype[Any], empty: NDArray[np.bool_], absent: Any) -> NDArray[Any]:
+    if dtype.kind == "f":
+        cells = np.char.replace(np.char.upper(cells), b"D", b"E")
+    try:
+        values: NDArray[Any] = cells.astype(dtype)
+    except (ValueError, OverflowError) as error:
+        raise CodecError(f"a cell holds no number ({error})", codec="fits_digits") from error
+    values[empty] = absent
+    return values

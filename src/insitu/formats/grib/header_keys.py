@@ -1,0 +1,263 @@
+"""What does ecCodes say about a field, and must it be asked?
+
+Names of parameters and levels are the business of ecCodes' tables, and asking takes a millisecond. Most headers of a file differ only in plain numbers: so ecCodes is asked
+once for all headers that are otherwise the same, in whatever file. Its answer is held beside the plain numbers, as often as none of that shape has been seen to agree in something else than a
+zero; where they differ, the header is one of the odd kind and is asked about every time.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from insitu.errors import FormatError, InsituError
+from insitu.formats.grib.codecs.eccodes_library import MISSING, eccodes, exclusive, incomputable, plain, rowless
+from insitu.formats.grib.codecs.subprocess_decoder import apart
+from insitu.formats.grib.header_numbers import EPOCH, NOTHING, Plain, taken_apart
+from insitu.formats.grib.sections import Field
+from insitu.formats.grib.short_message import stub_of
+from insitu.formats.grib.vocabulary import ABOUT_FILE, ABOUT_GRID, ABOUT_VARIABLE, HEADERS, NAMES, UNIT_SECONDS
+
+__all__ = ["UNDEFINED", "Asked", "Told", "describe", "geometry"]
+
+UNDEFINED = "undef"
+MANY_VALUES = {"pl"}
+"""Keys that may be arrays."""
+MEMORY = 1 << 16
+"""Headers that are remembered."""
+
+
+class Told(NamedTuple):
+    """What a header says."""
+
+    keys: dict[str, Any]
+    """By ecCodes, for all headers that are the same but for the plain numbers."""
+    time: Any
+    step: Any
+    number: Any
+    level: Any
+
+
+class _Known(NamedTuple):
+    """What was said about a header."""
+
+    keys: dict[str, Any]
+    plain: bool
+    """Whether the plain numbers agreed."""
+
+
+_memory: dict[tuple[Any, ...], _Known] = {}
+_tried: set[tuple[Any, ...]] = set()
+"""Shapes of headers, each with the name of a plain number that agreed."""
+
+
+def describe(field: Field) -> Told:
+    """What a field is."""
+    rest, plain, shape = taken_apart(field)
+    known = _memory.get(rest)
+    if known is not None and known.plain and _seen(plain.step, shape, "step") and _seen(plain.number, shape, "number"):
+        return _told(known.keys, plain)
+    exact = (field.edition, field.discipline, *field[5:])
+    if known is not None and not known.plain and exact in _memory:
+        return _told(_memory[exact].keys, NOTHING)
+    keys = _keys_of(field)
+    agree = all(have is None or have == keys[name] for name, have in zip(plain._fields, plain, strict=True))
+    if len(_memory) >= MEMORY:
+        _memory.clear()
+        _tried.clear()
+    if agree:
+        _tried.update((shape, name) for name, have in zip(plain._fields, plain, strict=True) if have)
+    if known is None or not agree:
+        _memory[rest] = _Known(keys, agree)
+    if not agree:
+        _memory[exact] = _Known(keys, False)
+    return _told(keys if known is None or not agree else known.keys, plain if agree else NOTHING)
+
+
+def _seen(value: Any, shape: tuple[Any, ...], name: str) -> bool:
+    return not value or (shape, name) in _tried
+
+
+def _keys_of(field: Field) -> dict[str, Any]:
+    """By ecCodes; what depends on the centre, the grid or the parameter only is asked once for each."""
+    about, grid = field.identification, field.grid
+    centre = (2, about[5:9]) if field.edition == 2 else (1, about[4:5], about[25:26])
+    place = (field.edition, grid or about[6:7])
+    with Asked(field) as asked:
+        keys = {
+            **_part(_centres, centre, ("edition", "centre", "centreDescription", "subCentre"), asked),
+            **_part(_grids, place, ("numberOfPoints", "gridType", "uvRelativeToGrid", "alternativeRowScanning"), asked),
+            **{name: asked.defined(name) for name in ("paramId", "dataType", "typeOfLevel", "stepType")},
+            **{name: _COMPUTED[name](asked) if name in _COMPUTED else asked.defined(name) for name in HEADERS},
+        }
+        named = (about[5:12] if field.edition == 2 else about[3:5] + about[25:26], keys["paramId"])
+        known = keys["paramId"] not in (0, UNDEFINED)
+        found = {
+            **_part(_names if known else {}, named, NAMES, asked),
+            **_part(_grid_names, (*place, keys["gridType"]), ABOUT_GRID.get(keys["gridType"], ()), asked),
+            **{name: asked.defined(name) for name in ABOUT_VARIABLE},
+        }
+    keys["variable"] = {
+        f"GRIB_{name}": np.array(value) if isinstance(value, tuple) else value
+        for name, value in sorted(found.items())
+        if not (isinstance(value, str) and value == UNDEFINED)
+    }
+    keys["stepUnits"] = 1  # steps are in hours here
+    keys["parameter"] = ()
+    if not known:  # one name for all that the tables do not know: they must not be mixed
+        product = field.product[9:11] if field.edition == 2 else field.identification[3:5] + field.identification[8:9]
+        keys["parameter"] = (field.discipline, *product)
+    keys["geometry"] = geometry(field)
+    keys["about_file"] = tuple(keys[name] for name in ABOUT_FILE)
+    return keys
+
+
+_centres: dict[tuple[Any, ...], dict[str, Any]] = {}
+_grids: dict[tuple[Any, ...], dict[str, Any]] = {}
+_names: dict[tuple[Any, ...], dict[str, Any]] = {}
+_grid_names: dict[tuple[Any, ...], dict[str, Any]] = {}
+
+
+def _part(
+    memory: dict[tuple[Any, ...], dict[str, Any]], key: tuple[Any, ...], names: tuple[str, ...], asked: Asked
+) -> dict[str, Any]:
+    found = memory.get(key)
+    if found is None:
+        found = {name: asked.defined(name) for name in names}
+        if len(memory) >= MEMORY // 64:
+            memory.clear()
+        memory[key] = found
+    return found
+
+
+def geometry(field: Field) -> bytes:
+    """The part of the headers that says where the points are. GRIB 1 keeps coefficients of vertical levels there too, which are left out."""
+    grid = field.grid
+    if field.edition == 2:
+        return grid[5:]
+    if not grid:
+        return field.identification[6:7]
+    count, place = grid[3], grid[4] - 1
+    return grid[5:place] + grid[place + 4 * count :] if count and place >= 5 else grid[5:]
+
+
+def _told(keys: dict[str, Any], plain: Plain) -> Told:
+    time, step, number, level = plain
+    return Told(
+        keys,
+        keys["time"] if time is None else time,
+        keys["step"] if step is None else step,
+        keys["number"] if number is None else number,
+        keys["level"] if level is None else level,
+    )
+
+
+class Asked:
+    """A field in the hands of ecCodes; to be used in a `with` block."""
+
+    def __init__(self, field: Field) -> None:
+        self.field = field
+        self.library = eccodes()
+        self._guard = exclusive()
+
+    def __enter__(self) -> Asked:
+        self._guard.__enter__()
+        try:
+            self._handle = self.library.codes_new_from_message(stub_of(self.field))
+            self.library.codes_set(self._handle, "missingValue", MISSING)
+            if rowless(self.library, self._handle):
+                self.library.codes_release(self._handle)
+                raise ValueError("the rows of its grid have no points")
+        except Exception as problem:  # whatever the library raises: the message is not one that it knows
+            self._guard.__exit__(None, None, None)
+            raise FormatError(
+                f"ecCodes does not understand the message: {problem}",
+                offset=self.field.offset,
+                length=self.field.length,
+                structure="GRIB message",
+            ) from problem
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.library.codes_release(self._handle)
+        self._guard.__exit__(None, None, None)
+
+    def get(self, key: str, kind: type | None = None) -> Any:
+        """A key; of many values, as an array.
+
+        Raises
+        ------
+        FormatError
+            If the library cannot tell.
+        """
+        library, handle = self.library, self._handle
+        try:
+            if key in MANY_VALUES and library.codes_get_size(handle, key) > 1:
+                return library.codes_get_array(handle, key, kind)
+            return library.codes_get(handle, key, kind)
+        except Exception as problem:
+            raise FormatError(
+                f"ecCodes cannot tell {key}: {problem}", offset=self.field.offset, structure="GRIB message"
+            ) from problem
+
+    def array(self, key: str) -> np.ndarray[Any, Any]:
+        """Coordinates, as an array of doubles, of one value too; in another process where the grid may be one that crashes ecCodes."""
+        try:
+            if why := incomputable(self.library, self._handle):
+                raise FormatError(why, offset=self.field.offset, structure="GRIB grid")
+            if not plain(self.library, self._handle):
+                points = self.library.codes_get(self._handle, "numberOfPoints", int)
+                return apart(stub_of(self.field), key, points)
+            return np.asarray(self.library.codes_get_array(self._handle, key), np.float64)
+        except InsituError:
+            raise
+        except Exception as problem:
+            raise FormatError(
+                f"ecCodes cannot tell {key}: {problem}", offset=self.field.offset, structure="GRIB message"
+            ) from problem
+
+    def defined(self, key: str) -> Any:
+        """A key, or "undef"."""
+        try:
+            value = self.get(key)
+        except InsituError:
+            return UNDEFINED
+        if value is None:
+            return UNDEFINED
+        return tuple(value.tolist()) if isinstance(value, np.ndarray) else value
+
+
+def _time(asked: Asked) -> Any:
+    try:
+        date, time = asked.get("dataDate"), asked.get("dataTime")
+        return int(
+            (
+                datetime.datetime(date // 10000, date // 100 % 100, date % 100, time // 100, time % 100) - EPOCH
+            ).total_seconds()
+        )
+    except (InsituError, ValueError, TypeError):
+        return UNDEFINED
+
+
+def _step(asked: Asked) -> Any:
+    # ecCodes first tries hours; where these do not do, it falls back to the unit of the header, and answers the second time.
+    for _ in range(2):
+        try:
+            unit = UNIT_SECONDS.get(asked.get("stepUnits", int))
+            return UNDEFINED if unit is None else asked.get("endStep", int) * unit / 3600.0
+        except (InsituError, TypeError):
+            continue
+    return UNDEFINED
+
+
+def _level(asked: Asked) -> Any:
+    try:
+        return asked.get("level", float)
+    except InsituError:
+        return UNDEFINED
+
+
+_COMPUTED: dict[str, Callable[[Asked], Any]] = {"time": _time, "step": _step, "level": _level}

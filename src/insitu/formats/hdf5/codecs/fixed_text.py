@@ -1,0 +1,46 @@
+"""Where does a text of fixed length end?
+
+HDF5 stores how its texts are padded. A null-terminated one ends at its first NUL, and what comes after may be anything; a space-padded one
+ends before its trailing blanks. NumPy's texts are padded with NULs, so the rest is set to those.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
+from insitu.errors import CodecError
+
+__all__ = ["end_texts", "hdf5_text"]
+
+NAME = "hdf5_text"
+
+
+def hdf5_text(configuration: Configuration, form: Form) -> Step:
+    """Prepare from `texts`: offset, size and padding of each text in an element."""
+    if form.dtype is None or not form.exact:
+        raise CodecError("texts are parts of elements of fixed size", codec=NAME)
+    itemsize = form.dtype.itemsize
+    texts = [(int(offset), int(size), str(padding)) for offset, size, padding in configuration["texts"]]
+    if any(offset < 0 or size < 1 or offset + size > itemsize for offset, size, _ in texts):
+        raise CodecError(f"a text lies outside of its element of {itemsize} bytes", codec=NAME)
+
+    def run(data: Data, out: Octets | None) -> Data:
+        elements = np.empty(form.limit, np.uint8) if out is None else out
+        elements[:] = octets(data)
+        rows = elements.reshape(-1, itemsize)
+        for offset, size, padding in texts:
+            end_texts(rows[:, offset : offset + size], padding)
+        return elements
+
+    return Step(NAME, run, form.as_bytes(), fills=True)
+
+
+def end_texts(text: NDArray[np.uint8], padding: str) -> None:
+    """Set to NUL what lies behind the end of texts, one in each row."""
+    if padding == "space-padded":
+        over = np.logical_and.accumulate(text[:, ::-1] == ord(" "), axis=1)[:, ::-1]
+    else:
+        over = np.logical_or.accumulate(text == 0, axis=1)
+    text[over] = 0

@@ -1,0 +1,131 @@
+"""How do numbers that do not fill their bytes, or are no IEEE floats, become ones that NumPy has?
+
+HDF5 stores of every number which bits are its value (12 of 16), and of a float where its sign, exponent and mantissa are. Such a number
+becomes the NumPy type that h5py gives for it: the next larger integer, the smallest float that holds all its values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
+from insitu.errors import CodecError
+
+__all__ = ["converted", "hdf5_number"]
+
+NAME = "hdf5_number"
+
+
+def hdf5_number(configuration: Configuration, form: Form) -> Step:
+    """Prepare from the layout of a number: see `converted`."""
+    dtype = form.dtype
+    if dtype is None or not form.exact or dtype.kind not in "iuf":
+        raise CodecError("numbers are elements of fixed size", codec=NAME)
+    size = int(configuration["size"])
+    stored = Form(form.count * size, True, np.dtype(f"V{size}"), form.shape)
+    converted(b"", configuration, dtype)
+
+    def run(data: Data, out: Octets | None) -> Data:
+        values = converted(octets(data), configuration, dtype).view(np.uint8)
+        if out is None:
+            return values
+        out[:] = values
+        return out
+
+    return Step(NAME, run, stored, fills=True)
+
+
+def converted(data: Any, layout: Mapping[str, Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    r"""The numbers of a run of bytes.
+
+    Parameters
+    ----------
+    data
+        The bytes.
+    layout
+        `size` in bytes, `big` (endian) or `vax` (if it is so), `offset` and `precision` in bits; of an integer `signed`; of a float the bits of `sign`, `exponent`
+        and `mantissa` (place and number of bits each), the `bias` of the exponent, and whether a leading one is `implied`.
+    dtype
+        What they become.
+
+    Examples
+    --------
+    >>> layout = {"size": 2, "big": False, "offset": 4, "precision": 12, "signed": True}
+    >>> converted(b"\x10\x00\xf0\xff", layout, np.dtype("<i2")).tolist()
+    [1, -1]
+    """
+    size = int(layout["size"])
+    if not 1 <= size <= 16:
+        raise CodecError(f"numbers of {size} bytes", codec=NAME)
+    rows = np.frombuffer(data, np.uint8).reshape(-1, size)
+    if layout.get("vax"):  # words of two bytes, the highest first
+        if size % 2:
+            raise CodecError(f"numbers of {size} bytes in VAX byte order", codec=NAME)
+        rows = rows.reshape(-1, size // 2, 2)[:, ::-1].reshape(-1, size)
+    elif layout["big"]:
+        rows = rows[:, ::-1]
+    if size > 8:
+        return _extended(rows, layout, dtype)
+    whole = np.zeros(len(rows), np.uint64)
+    for number in range(size):
+        whole |= rows[:, number].astype(np.uint64) << np.uint64(8 * number)
+    if "exponent" in layout:
+        return _float(whole, layout, dtype)
+    precision = int(layout["precision"])
+    value = _bits(whole, int(layout["offset"]), precision)
+    if layout["signed"]:
+        spare = np.uint64(64 - precision)
+        return ((value << spare).view(np.int64) >> spare.astype(np.int64)).astype(dtype)
+    return value.astype(dtype)
+
+
+def _bits(whole: NDArray[np.uint64], place: int, count: int) -> NDArray[np.uint64]:
+    if not (place >= 0 and 0 < count <= 64 and place + count <= 64):
+        raise CodecError(f"{count} bits from bit {place} of a number", codec=NAME)
+    return (whole >> np.uint64(place)) & np.uint64((1 << count) - 1)
+
+
+def _float(whole: NDArray[np.uint64], layout: Mapping[str, Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    place, count = layout["exponent"]
+    exponent = _bits(whole, place, count).astype(np.int64)
+    largest = (1 << count) - 1
+    place, width = layout["mantissa"]
+    mantissa = _bits(whole, place, width)
+    wide = np.longdouble if dtype.itemsize > 8 else np.float64
+    if width > np.finfo(wide).nmant:
+        raise CodecError(f"a mantissa of {width} bits", codec=NAME)
+    negative = _bits(whole, int(layout["sign"]), 1).astype(bool)
+    bias = int(layout["bias"])
+    if layout["implied"]:
+        full = np.where(exponent == 0, mantissa, mantissa | np.uint64(1 << width)).astype(wide)
+        power = np.maximum(exponent, 1) - bias - width
+    else:
+        full, power = mantissa.astype(wide), exponent - bias - (width - 1)
+    value = np.ldexp(full, np.clip(power, -(1 << 20), 1 << 20).astype(np.int32))
+    value = np.where(exponent == largest, np.where(mantissa == 0, math.inf, math.nan), value)
+    return np.where(negative, -value, value).astype(dtype)
+
+
+def _extended(rows: NDArray[np.uint8], layout: Mapping[str, Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The 80 bits of an x87 number: in another number of bytes than here, or as the quadruple of a machine that has no such numbers."""
+    form = (layout.get("sign"), list(layout.get("exponent", ())), list(layout.get("mantissa", ())), layout.get("bias"))
+    native = np.dtype(np.longdouble)
+    digits = np.finfo(native).nmant
+    if form != (79, [64, 15], [0, 64], 16383) or dtype.newbyteorder("=") != native or digits not in (63, 112):
+        raise CodecError(f"numbers of {layout['size']} bytes", codec=NAME)
+    if digits == 112:
+        mantissa = np.ascontiguousarray(rows[:, :8]).view("<u8").reshape(-1)
+        top = np.ascontiguousarray(rows[:, 8:10]).view("<u2").reshape(-1).astype(np.int32)
+        exponent = top & 0x7FFF
+        value = np.ldexp(mantissa.astype(native), np.maximum(exponent, 1) - 16383 - 63)
+        endless = np.where(mantissa << np.uint64(1) == 0, native.type(np.inf), native.type(np.nan))
+        value = np.where(exponent == 0x7FFF, endless, value)
+        return np.where(top >> 15 & 1, -value, value).astype(dtype)
+    wide = np.zeros((len(rows), dtype.itemsize), np.uint8)
+    wide[:, :10] = rows[:, :10]
+    return wide.reshape(-1).view(native).astype(dtype, copy=False)

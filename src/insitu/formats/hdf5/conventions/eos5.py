@@ -1,0 +1,261 @@
+"""Which dimensions do the fields of an HDF-EOS5 file have?
+
+HDF-EOS5 (Aura, MLS, OMI, VIIRS grids) does not use dimension scales: a text in the file, `HDFEOS INFORMATION/StructMetadata.0` and its
+continuations, names the dimensions of every field of every swath, grid and zonal average. Names that nothing else gives are taken from it.
+Of a grid it also tells where its corners are, of a swath how the dimensions of its geolocation lie on those of its data: that is kept in
+the `details` of the group, from which coordinates can be made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from insitu.formats.hdf5.datasets.object_at_path import open_at
+from insitu.formats.hdf5.datasets.objects import Dataset
+from insitu.formats.hdf5.structures.layout import CompactLayout, ContiguousLayout
+from insitu.formats.parsing.read_cache import Window
+from insitu.formats.parsing.sibling_files import Neighbours
+from insitu.model import GroupDetails, VirtualArray, VirtualGroup
+
+__all__ = ["INFORMATION", "Structure", "named_fields", "parse_grids", "parse_maps", "parse_structure", "read_structure"]
+
+INFORMATION = "HDFEOS INFORMATION"
+FOLDER = "HDFEOS"
+PARTS_LIMIT = 64
+LARGEST = 1 << 24
+_SECTIONS = {"SwathStructure": "SWATHS", "GridStructure": "GRIDS", "ZaStructure": "ZAS"}
+_LINE = re.compile(r'\s*(\w+)\s*=\s*("[^"]*"|\((?:[^()"]|"[^"]*")*\)|[^\n]*)')
+_NAME = re.compile(r'"([^"]*)"')
+
+Fields = dict[tuple[str, str, str], tuple[str, ...]]
+"""Dimensions by section (SWATHS, GRIDS, ZAS), name of the structure, and field."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EosStructure:
+    """What an HDF-EOS file says of one of its structures, or an HDF4 one of all its grids."""
+
+    grid: dict[str, Any] | None = None
+    """Of a grid: its corners, size and projection."""
+    grids: Mapping[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    """The same by name, where one group holds several."""
+    swath: Any = None
+    """Of a swath: how dimensions of its geolocation map to those of the data."""
+    is_zonal: bool = False
+    """Whether it is a zonal average."""
+
+
+Grids = dict[str, dict[str, Any]]
+Maps = dict[str, list[dict[str, Any]]]
+"""By swath: `geo` and `data` dimension, `offset` and `increment` (none where a list of indices tells it)."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Structure:
+    """What the text of a file tells."""
+
+    fields: Fields
+    grids: Grids
+    maps: Maps
+
+    @classmethod
+    def of(cls, text: str) -> Structure:
+        """Parse a text."""
+        return cls(parse_structure(text), parse_grids(text), parse_maps(text))
+
+
+def read_structure(neighbours: Neighbours, window: Window) -> str:
+    """The text that describes the structures of a file; empty if there is none."""
+    parts: list[bytes] = []
+    for number in range(PARTS_LIMIT):
+        found = open_at(neighbours, window, f"{INFORMATION}/StructMetadata.{number}")
+        if found is None or not isinstance(found[1], Dataset) or found[1].problem is not None:
+            break
+        opened, dataset = found[0], found[1]
+        length = dataset.space.count * dataset.datatype.size
+        layout = dataset.layout
+        if dataset.datatype.kind != "string" or length > LARGEST:
+            break
+        if isinstance(layout, CompactLayout):
+            data = layout.data
+        elif isinstance(layout, ContiguousLayout) and layout.address is not None:
+            data = opened.window.source.read(*opened.file.range(layout.address, length, "StructMetadata"))
+        else:
+            break
+        parts.append(data.split(b"\0", 1)[0])
+    return b"".join(parts).decode("utf-8", "replace")
+
+
+def parse_structure(text: str) -> Fields:
+    """The dimensions of all fields.
+
+    Examples
+    --------
+    >>> text = '''GROUP=GridStructure
+    ...   GROUP=GRID_1
+    ...     GridName="g"
+    ...     GROUP=DataField
+    ...       OBJECT=DataField_1
+    ...         DataFieldName="t"
+    ...         DimList=("YDim","XDim")'''
+    >>> parse_structure(text)
+    {('GRIDS', 'g', 't'): ('YDim', 'XDim')}
+    """
+    fields: Fields = {}
+    section, structure, field = "", "", ""
+    for found in _LINE.finditer(text):
+        key, value = found[1], found[2].strip()
+        if key == "GROUP":
+            section = _SECTIONS.get(value, section) if value.endswith("Structure") else section
+        elif key == "END_GROUP" and value in _SECTIONS:
+            section = ""
+        elif key in ("SwathName", "GridName", "ZaName"):
+            structure = value.strip('"')
+        elif key in ("GeoFieldName", "DataFieldName", "ProfileFieldName", "ZaFieldName"):
+            field = value.strip('"')
+        elif key == "DimList" and section and field:
+            fields[section, structure, field] = tuple(_NAME.findall(value))
+        elif key == "END_OBJECT":
+            field = ""
+    return fields
+
+
+_WHOLE = re.compile(r"[-+]?\d{1,9}")
+_NUMBER = re.compile(r"[-+]?\d[\d.eE+-]*")
+_TOLD = {
+    "XDim": "columns",
+    "YDim": "rows",
+    "Projection": "projection",
+    "PixelRegistration": "registration",
+    "GridOrigin": "origin",
+    "UpperLeftPointMtrs": "upper_left",
+    "LowerRightMtrs": "lower_right",
+}
+
+
+def parse_grids(text: str) -> Grids:
+    r"""What is told of each grid by its name: columns, rows, projection, registration, origin, upper_left and lower_right corner.
+
+    Examples
+    --------
+    >>> parse_grids('GROUP=GridStructure\nGridName="g"\nXDim=2\nProjection=HE5_GCTP_GEO\nUpperLeftPointMtrs=(-1.5,2)')
+    {'g': {'columns': 2, 'projection': 'HE5_GCTP_GEO', 'upper_left': [-1.5, 2.0]}}
+    """
+    grids: Grids = {}
+    section, name = "", ""
+    for found in _LINE.finditer(text):
+        key, value = found[1], found[2].strip()
+        if key in ("GROUP", "END_GROUP") and value.endswith("Structure"):
+            section = value if key == "GROUP" else ""
+        elif key == "GridName" and section == "GridStructure":
+            name = value.strip('"')
+            grids[name] = {}
+        elif key in _TOLD and name and section == "GridStructure":
+            told: Any = value
+            if value.startswith("(") or key in ("XDim", "YDim"):
+                try:
+                    told = [float(number) for number in _NUMBER.findall(value)]
+                except ValueError:
+                    continue
+                told = told if value.startswith("(") else int(told[0]) if told else 0
+            grids[name][_TOLD[key]] = told
+    return grids
+
+
+def parse_maps(text: str) -> Maps:
+    r"""How the dimensions of geolocation lie on those of data, by swath.
+
+    Examples
+    --------
+    >>> parse_maps('GROUP=SwathStructure\nSwathName="s"\nGeoDimension="g"\nDataDimension="d"\nOffset=1\nIncrement=2')
+    {'s': [{'geo': 'g', 'data': 'd', 'offset': 1, 'increment': 2}]}
+    """
+    maps: Maps = {}
+    section, name = "", ""
+    for found in _LINE.finditer(text):
+        key, value = found[1], found[2].strip()
+        if key in ("GROUP", "END_GROUP") and value.endswith("Structure"):
+            section = value if key == "GROUP" else ""
+        elif section != "SwathStructure":
+            continue
+        elif key == "SwathName":
+            name = value.strip('"')
+            maps[name] = []
+        elif key == "GeoDimension" and name:
+            maps[name].append({"geo": value.strip('"')})
+        elif key == "DataDimension" and maps.get(name):
+            maps[name][-1]["data"] = value.strip('"')
+        elif key in ("Offset", "Increment") and maps.get(name) and _WHOLE.fullmatch(value):
+            maps[name][-1][key.lower()] = int(value)
+    return {name: [one for one in told if "data" in one] for name, told in maps.items()}
+
+
+def named_fields(group: VirtualGroup, told: Structure, path: tuple[str, ...]) -> VirtualGroup:
+    """The tree with the dimensions of its fields named, and with what is told of its grids and swaths.
+
+    Parameters
+    ----------
+    group
+        A group of the file.
+    told
+        What the file tells of its structures.
+    path
+        Where the group is in the file.
+    """
+    groups = {name: named_fields(child, told, (*path, name)) for name, child in group.groups.items()}
+    group = dataclasses.replace(group, groups=groups)
+    if len(path) < 3 or path[0] != FOLDER:
+        return group
+    section, structure = path[1], path[2]
+    described = None
+    if section == "GRIDS" and structure in told.grids:
+        described = EosStructure(grid=told.grids[structure])
+    elif section == "SWATHS" and structure in told.maps:
+        described = EosStructure(swath=told.maps[structure])
+    elif section == "ZAS":
+        described = EosStructure(is_zonal=True)
+    if described is not None:
+        group = dataclasses.replace(group, details=dataclasses.replace(group.details, structure=described))
+    if section == "POINTS":
+        arrays = {name: _named(array, (f"{name}_record",)) for name, array in group.arrays.items()}
+    else:
+        dims = {name: told.fields.get((section, structure, name), ()) for name in group.arrays}
+        arrays = {name: _named(array, dims[name]) for name, array in group.arrays.items()}
+    if _at_odds(arrays) or all(arrays[name] is array for name, array in group.arrays.items()):
+        return group
+    details = _details(group, arrays)
+    unlimited = tuple(dim for dim in group.unlimited if dim in details.dims)
+    return dataclasses.replace(group, arrays=arrays, details=details, unlimited=unlimited)
+
+
+def _at_odds(arrays: dict[str, VirtualArray]) -> bool:
+    """Whether a dimension would have two lengths."""
+    lengths: dict[str, int] = {}
+    pairs = [pair for array in arrays.values() for pair in zip(array.dims, array.shape, strict=True)]
+    return any(lengths.setdefault(dim, length) != length for dim, length in pairs)
+
+
+def _named(array: VirtualArray, dims: tuple[str, ...]) -> VirtualArray:
+    """The array with these names, if they are its own and nothing better is known."""
+    own = array.dims[: len(dims)]
+    if not dims or not all(dims) or not all(name.startswith("phony_dim_") for name in own):
+        return array
+    if len(array.dims) - len(array.details.element_shape) != len(dims):
+        return array
+    # A matrix of levels by levels: xarray wants two names.
+    distinct = [f"{dim}_{dims[: axis + 1].count(dim)}" if dim in dims[:axis] else dim for axis, dim in enumerate(dims)]
+    if len({*distinct, *array.dims[len(dims) :]}) != array.ndim:
+        return array
+    return dataclasses.replace(array, dims=(*distinct, *array.dims[len(dims) :]))
+
+
+def _details(group: VirtualGroup, arrays: dict[str, VirtualArray]) -> GroupDetails:
+    """What is said of the group, with the dimensions that it has now."""
+    used = {dim: length for array in arrays.values() for dim, length in zip(array.dims, array.shape, strict=True)}
+    kept = {
+        dim: length for dim, length in group.details.dims.items() if dim in used or not dim.startswith("phony_dim_")
+    }
+    return dataclasses.replace(group.details, dims={**kept, **used})

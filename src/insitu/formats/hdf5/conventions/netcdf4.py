@@ -1,0 +1,233 @@
+"""Which dimensions does each variable have, by netCDF-4's rules?
+
+netCDF-4 keeps dimensions as HDF5 dimension scales and a few hidden attributes. What is done here is what the netCDF-C library does
+when it opens a file, so that names, dimensions and lengths equal what netCDF4 and xarray show:
+
+1. Down the tree: every dimension scale makes a dimension of its group, named like the dataset.
+2. Up the tree, children first: a variable's dimensions are the ones its hidden `_Netcdf4Coordinates` numbers, else the scales
+   attached to its axes, else *phony* ones: any dimension of the group of that length, or a new `phony_dim_N`.
+3. An unlimited dimension is as long as the longest variable along it; shorter variables hold fill values behind their end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from insitu.formats.hdf5.conventions.netcdf_types import KnownTypes
+from insitu.formats.hdf5.datasets.objects import Dataset
+from insitu.formats.hdf5.structures.object_references import Pointing
+
+__all__ = ["Dimension", "Node", "Variable", "assign_dimensions", "shown_attributes", "variable_name"]
+
+HIDDEN = frozenset(
+    {
+        "CLASS",
+        "DIMENSION_LIST",
+        "NAME",
+        "REFERENCE_LIST",
+        "_Format",
+        "_IsNetcdf4",
+        "_NCProperties",
+        "_Netcdf4Coordinates",
+        "_Netcdf4Dimid",
+        "_SuperblockVersion",
+        "_nc3_strict",
+    }
+)
+WITHOUT_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
+NOT_COORDINATE = "_nc4_non_coord_"
+
+
+@dataclass(slots=True)
+class Dimension:
+    """A dimension of a group."""
+
+    name: str
+    number: int
+    """netCDF's dimension id, unique in the file."""
+    length: int
+    unlimited: bool
+    address: int | None = None
+    """Of its scale; None: phony."""
+
+
+@dataclass(slots=True)
+class Variable:
+    """A dataset under a name."""
+
+    name: str
+    dataset: Dataset
+    taken: bool = True
+    """Whether netCDF knows its type."""
+    scale: Dimension | None = None
+    """The dimension it is the scale of."""
+    dims: list[Dimension | None] = field(default_factory=list)
+
+    @property
+    def rank(self) -> int:
+        """Axes of the dataspace; those of an array datatype are not netCDF's."""
+        return len(self.dataset.space.shape)
+
+
+@dataclass(slots=True)
+class Node:
+    """A group while its dimensions are sorted out."""
+
+    datasets: list[tuple[str, Dataset]]
+    children: list[Node] = field(default_factory=list)
+    parent: Node | None = None
+    dimensions: list[Dimension] = field(default_factory=list)
+    variables: list[Variable] = field(default_factory=list)
+
+
+def shown_attributes(attributes: dict[str, Any], named: Callable[[int], str]) -> dict[str, Any]:
+    """Without those that netCDF-4 keeps for itself, and with paths in place of references.
+
+    Parameters
+    ----------
+    attributes
+        As they are stored.
+    named
+        The path of the object at an address.
+    """
+    return {
+        name: value.shown(named) if isinstance(value, Pointing) else value
+        for name, value in attributes.items()
+        if name not in HIDDEN
+    }
+
+
+def variable_name(name: str) -> str:
+    """The name of a variable; one that shares its name with a dimension it does not belong to is stored under another."""
+    return name.removeprefix(NOT_COORDINATE) or name
+
+
+def assign_dimensions(root: Node) -> None:
+    """Find the variables and dimensions of all groups of a file."""
+    file = _File()
+    _declare(root, file)
+    _match(root, file)
+    for node in _all(root):
+        for variable in node.variables:
+            for dimension, length in zip(variable.dims, variable.dataset.space.shape, strict=False):
+                if dimension is not None and dimension.unlimited:
+                    dimension.length = max(dimension.length, length)
+
+
+def _all(node: Node) -> Iterator[Node]:
+    todo = [node]
+    while todo:
+        here = todo.pop()
+        yield here
+        todo += here.children
+
+
+@dataclass(slots=True)
+class _File:
+    next_number: int = 0
+    by_number: dict[int, Dimension] = field(default_factory=dict)
+
+    def add(self, node: Node, name: str, length: int, unlimited: bool, number: int | None) -> Dimension:
+        if number is None:
+            number = self.next_number
+        self.next_number = max(self.next_number, number + 1)
+        # In netCDF a length of 0 *is* the mark of an unlimited dimension.
+        dimension = Dimension(name, number, length, unlimited or length == 0)
+        node.dimensions.append(dimension)
+        self.by_number[number] = dimension  # of several scales with one number, the last
+        return dimension
+
+
+def _is_scale(dataset: Dataset) -> bool:
+    return dataset.attributes.get("CLASS") == "DIMENSION_SCALE" and bool(dataset.space.shape)
+
+
+def _declare(root: Node, file: _File) -> None:
+    """Step 1, in the order in which netCDF-C comes by: a group, then the groups in it."""
+    types = KnownTypes()
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        for name, dataset in node.datasets:
+            dimension = None
+            if _is_scale(dataset):
+                space = dataset.space
+                number = _integer(dataset.attributes.get("_Netcdf4Dimid"))
+                dimension = file.add(node, name, space.shape[0], space.limits[0] is None, number)
+                dimension.address = dataset.address
+                title = dataset.attributes.get("NAME")
+                if isinstance(title, str) and title.startswith(WITHOUT_VARIABLE):
+                    continue
+            taken = not dataset.space.null and types.takes(dataset.datatype, dataset.committed)
+            node.variables.append(Variable(variable_name(name), dataset, taken, dimension))
+        todo += reversed(node.children)
+
+
+def _integer(value: Any) -> int | None:
+    if isinstance(value, (int, np.integer)) and 0 <= value < 1 << 31:
+        return int(value)
+    return None
+
+
+def _match(root: Node, file: _File) -> None:
+    """Step 2: the groups in a group before itself."""
+    order: list[Node] = []
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        order.append(node)
+        todo += node.children
+    # `order` visits a group before its children, and its children last to first: reversed it is netCDF-C's order.
+    # Variables of types that netCDF has no name for are unseen by it, so they must not change the numbers: they come last.
+    for taken in (True, False):
+        for node in reversed(order):
+            for variable in node.variables:
+                if variable.taken is taken:
+                    dims = _dimensions(node, variable, file)
+                    variable.dims = [d if d is None else file.by_number.get(d.number, d) for d in dims]
+
+
+def _dimensions(node: Node, variable: Variable, file: _File) -> list[Dimension | None]:
+    dataset, rank = variable.dataset, variable.rank
+    dims: list[Dimension | None] = [None] * rank
+    numbers = dataset.attributes.get("_Netcdf4Coordinates")
+    if numbers is not None and np.ndim(numbers) <= 1 and np.size(numbers) == rank:
+        dims = [file.by_number.get(int(number)) for number in np.atleast_1d(numbers)]
+    if variable.scale is not None and rank and (rank == 1 or dims[0] is None):
+        dims[0] = variable.scale
+    if dataset.scales and variable.scale is None:
+        for axis, addresses in enumerate(dataset.scales[:rank]):
+            if dims[axis] is None and addresses:
+                dims[axis] = _by_address(node, addresses)
+    if None in dims:
+        _phony(node, variable, dims, file)
+    return dims
+
+
+def _by_address(node: Node, addresses: list[int]) -> Dimension | None:
+    """The dimension of an attached scale; of several, netCDF-C takes the last."""
+    here: Node | None = node
+    while here is not None:
+        for dimension in here.dimensions:
+            if dimension.address == addresses[-1]:
+                return dimension
+        here = here.parent
+    return None
+
+
+def _phony(node: Node, variable: Variable, dims: list[Dimension | None], file: _File) -> None:
+    space = variable.dataset.space
+    for axis, (length, limit) in enumerate(zip(space.shape, space.limits, strict=True)):
+        if dims[axis] is not None:
+            continue
+        unlimited = limit is None
+        for dimension in node.dimensions:
+            if dimension.length == length and dimension.unlimited == unlimited and dimension not in dims[:axis]:
+                dims[axis] = dimension
+                break
+        else:
+            dims[axis] = file.add(node, f"phony_dim_{file.next_number}", length, unlimited, None)

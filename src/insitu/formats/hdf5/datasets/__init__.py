@@ -1,0 +1,1 @@
+"""From objects of an HDF5 file to groups and virtual arrays."""

@@ -1,0 +1,230 @@
+"""Which virtual groups does a file make?
+
+Its branches with their variables, once their dimensions are known; what links to other files lead to is scanned there and put in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple
+
+from insitu.errors import FormatError, InsituError
+from insitu.formats.hdf5.conventions.netcdf4 import Node, Variable, shown_attributes, variable_name
+from insitu.formats.hdf5.datasets.object_at_path import Outside, open_at
+from insitu.formats.hdf5.datasets.object_tree import Branch
+from insitu.formats.hdf5.datasets.objects import Dataset
+from insitu.formats.hdf5.datasets.virtual_dataset import array_of
+from insitu.formats.hdf5.structures.datatype import Datatype, parse_datatype
+from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.message_cache import remembered
+from insitu.formats.parsing.read_cache import Window
+from insitu.formats.parsing.sibling_files import Neighbours
+from insitu.formats.unreadable import InsituWarning, Problems
+from insitu.model import GroupDetails, VirtualArray, VirtualGroup
+
+__all__ = ["Builder", "Place", "below"]
+
+GRAFTS_LIMIT = 10_000
+
+
+class Place(NamedTuple):
+    """A part of a file that is to be scanned."""
+
+    window: Window
+    group: str
+    names: set[str] | None
+    """Of variables; None: all."""
+
+
+Above = tuple[tuple[str, int], ...]
+"""Files and addresses of groups."""
+Scan = Callable[[Place, Problems, Above], VirtualGroup]
+
+
+class Builder:
+    """Makes the virtual groups."""
+
+    def __init__(
+        self,
+        neighbours: Neighbours,
+        window: Window,
+        file: File,
+        problems: Problems,
+        wanted: set[int] | None,
+        named: Callable[[int], str],
+    ) -> None:
+        self.neighbours, self.window, self.file = neighbours, window, file
+        self.problems, self.wanted, self.named = problems, wanted, named
+
+    def build(self, top: Branch, nodes: dict[int, Node], above: Above, scan: Scan) -> VirtualGroup:
+        """The whole tree; deepest groups first, without recursion (but for other files).
+
+        Parameters
+        ----------
+        top
+            What was read of the file.
+        nodes
+            The dimensions of its groups, by the identity of the branch.
+        above
+            The groups that links of other files came from, this one included.
+        scan
+            Scans another file that a link leads to.
+        """
+        made: dict[int, VirtualGroup] = {}
+        branches = list(top.walk())
+        arrays = {id(branch): self._arrays(branch, nodes[id(branch)]) for branch in branches}
+        for branch in reversed(branches):
+            node = nodes[id(branch)]
+            groups = {name: made[id(child)] for name, child in branch.children}
+            for name, place in branch.outside:
+                self._graft(branch, name, place, arrays[id(branch)], groups, above, scan)
+            if branch.group.problems:
+                self.problems.leave_out_attributes(branch.path, branch.group.problems)
+            details = GroupDetails(
+                "hdf5",
+                dims={d.name: d.length for d in node.dimensions},
+                address=branch.group.address if "MATLAB_class" in branch.group.attributes else None,
+                unread_attributes=dict(branch.group.problems or {}),
+            )
+            made[id(branch)] = VirtualGroup(
+                arrays[id(branch)],
+                groups,
+                shown_attributes(branch.group.attributes, self.named),
+                details,
+                self.problems.found if branch is top else {},
+                unlimited=tuple(d.name for d in node.dimensions if d.unlimited),
+            )
+        return made[id(top)]
+
+    def _arrays(self, branch: Branch, node: Node) -> dict[str, VirtualArray]:
+        arrays: dict[str, VirtualArray] = {}
+        for name, problem in branch.failed:
+            problem.located(url=self.file.url, offset=branch.group.address + self.file.base)
+            self.problems.leave_out(branch.join(name), problem)
+        for name, reason in branch.loose:
+            self.problems.note(branch.join(name), reason)
+        for variable in node.variables:
+            if self.wanted is not None and id(variable) not in self.wanted:
+                continue
+            try:
+                if variable.dataset.problem is not None:
+                    raise variable.dataset.problem
+                arrays[variable.name] = self._array(variable)
+                if variable.dataset.problems:
+                    self.problems.leave_out_attributes(branch.join(variable.name), variable.dataset.problems)
+            except InsituError as problem:
+                problem.located(
+                    url=self.file.url, offset=variable.dataset.address + self.file.base, structure="dataset"
+                )
+                self.problems.leave_out(branch.join(variable.name), problem)
+        return arrays
+
+    def _array(self, variable: Variable) -> VirtualArray:
+        dataset = variable.dataset
+        shape = list(dataset.space.shape)
+        dims: list[str] = []
+        for axis, dimension in enumerate(variable.dims):
+            assert dimension is not None
+            dims.append(dimension.name)
+            if dimension.unlimited and dataset.space.limits[axis] is None:
+                shape[axis] = max(shape[axis], dimension.length)
+        if dataset.space.null:
+            dims = [f"{variable.name}_null"]
+        dims += [f"{variable.name}_element_{axis}" for axis in range(len(dataset.datatype.shape))]
+        attributes = shown_attributes(dataset.attributes, self.named)
+        made = array_of(self.neighbours, self.window, self.file, dataset, tuple(shape), tuple(dims), attributes)
+        if made.details.enumeration is not None and (name := self._type_name(dataset.datatype)) is not None:
+            made = dataclasses.replace(made, details=dataclasses.replace(made.details, enumeration_name=name))
+        return made if dataset.space.null else self._fitted(made, variable)
+
+    def _type_name(self, datatype: Datatype) -> str | None:
+        """The name of the committed datatype that is equal to a dataset's, as netCDF finds it; None if none was met."""
+        for address, body in self.file.named_types.items():
+            named = remembered(parse_datatype, body)
+            if (named.kind, named.dtype, named.names) == (datatype.kind, datatype.dtype, datatype.names):
+                path = self.named(address)
+                return path.rpartition("/")[2] if path.startswith("/") else None
+        return None
+
+    def _fitted(self, array: VirtualArray, variable: Variable) -> VirtualArray:
+        """The array in the lengths of its dimensions: a scale may be attached to a dataset of another length.
+
+        What is too short is filled up with the dataset's fill value, as h5netcdf does it; what is too long is cut, as netCDF-C does it.
+        """
+        lengths = [dimension.length for dimension in variable.dims if dimension is not None]
+        shape = (*lengths, *array.shape[len(lengths) :])
+        if shape == array.shape:
+            return array
+        cut = [name for name, have, want in zip(array.dims, array.shape, shape, strict=True) if have > want]
+        if cut:
+            warnings.warn(
+                f"the dataset {variable.name!r} is longer than its dimension {', '.join(cut)}: {array.shape}, not {shape}. "
+                f"What lies behind the end of the dimension is not shown [in {self.file.url}]",
+                InsituWarning,
+                stacklevel=2,
+            )
+            array = array[tuple(slice(0, min(have, want)) for have, want in zip(array.shape, shape, strict=True))]
+        return dataclasses.replace(array, shape=shape)
+
+    def _graft(
+        self,
+        branch: Branch,
+        name: str,
+        place: Outside,
+        arrays: dict[str, VirtualArray],
+        groups: dict[str, VirtualGroup],
+        above: Above,
+        scan: Scan,
+    ) -> None:
+        """Put what a link to another file leads to into a group."""
+        path = branch.join(name)
+        try:
+            there = self.neighbours.open_beside(self.window, place.file)
+            found = None if there is None else open_at(self.neighbours, there, place.path)
+            if found is None:
+                self.problems.note(path, f"the link leads nowhere ({place.file}:{place.path})")
+                return
+            opened, target, inner = found
+            # A dot is the group itself, as in the paths of files.
+            inner = "/".join(part for part in inner.split("/") if part not in ("", "."))
+            if (opened.window.url, target.address) in above:
+                self.problems.note(path, f"the link leads back to a group above it ({place.file}:{place.path})")
+                return
+            self._count(opened.window.url)
+            asked = None if branch.asked is None else {n[len(path) + 1 :] for n in branch.asked if below(n, path)}
+            problems = Problems(self.problems.errors)
+            if isinstance(target, Dataset):
+                folder, _, leaf = inner.rpartition("/")
+                group = scan(Place(opened.window, folder, {leaf}), problems, above)
+                if variable_name(leaf) in group.arrays:
+                    arrays[name] = _apart(group.arrays[variable_name(leaf)], name, arrays)
+            else:
+                group = scan(Place(opened.window, inner, None if asked == {""} else asked), problems, above)
+                groups[name] = group
+            for inside, reason in problems.found.items():
+                self.problems.note(path if isinstance(target, Dataset) else f"{path}/{inside}", reason)
+        except InsituError as problem:
+            self.problems.leave_out(path, problem)
+
+    def _count(self, url: str) -> None:
+        memory = self.neighbours.memory
+        memory["grafts"] = memory.get("grafts", 0) + 1
+        if memory["grafts"] > GRAFTS_LIMIT:
+            raise FormatError(f"more than {GRAFTS_LIMIT} links between files", url=url, structure="external link")
+
+
+def below(path: str, link: str) -> bool:
+    """Whether a path is a link's, or leads through it."""
+    return path == link or path.startswith(f"{link}/")
+
+
+def _apart(array: VirtualArray, name: str, arrays: dict[str, VirtualArray]) -> VirtualArray:
+    """An array of another file, whose dimensions must not be taken for those of the same name here."""
+    lengths = {dim: length for other in arrays.values() for dim, length in zip(other.dims, other.shape, strict=True)}
+    dims = tuple(
+        f"{name}_{dim}" if lengths.get(dim, length) != length else dim
+        for dim, length in zip(array.dims, array.shape, strict=True)
+    )
+    return dataclasses.replace(array, dims=dims)

@@ -1,0 +1,137 @@
+"""What is at a path of a file?
+
+The part of a scan that another file, or a virtual dataset, needs: the superblock, the groups on the way, and one object. Links on the
+way are followed, out of the file too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from insitu.errors import InsituError
+from insitu.formats.hdf5.datasets.objects import Dataset, Group, Objects, read_object
+from insitu.formats.hdf5.linked.file_sets import join
+from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.superblock import (
+    CutShortError,
+    OneOfASetError,
+    Superblock,
+    find_signature,
+    read_superblock,
+)
+from insitu.formats.hdf5.structures.superblock_extension import read_extension
+from insitu.formats.parsing.read_cache import Window
+from insitu.formats.parsing.scheduler import Walk, run
+from insitu.formats.parsing.sibling_files import Neighbours
+
+__all__ = ["HOPS_LIMIT", "Opened", "Outside", "begin", "find_at", "open_at", "outside_of"]
+
+HOPS_LIMIT = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """A place in another file."""
+
+    file: str
+    path: str
+
+
+@dataclass(slots=True)
+class Opened:
+    """A file of which some objects were read."""
+
+    window: Window
+    file: File
+    superblock: Superblock
+    objects: Objects = field(default_factory=dict)
+
+
+def begin(file: File) -> Walk[Superblock]:
+    """Read what comes before the objects."""
+    file.base = yield from find_signature(file.size)
+    superblock: Superblock = yield from read_superblock(file)
+    if superblock.extension is not None:
+        yield from read_extension(file, superblock.extension)
+    return superblock
+
+
+def open_at(neighbours: Neighbours, window: Window, path: str) -> tuple[Opened, Dataset | Group, str] | None:
+    """The object at a path, with the file that it is in, and its path there; None: there is none.
+
+    Parameters
+    ----------
+    neighbours
+        The files of the scan.
+    window
+        The file to begin in.
+    path
+        From its root.
+    """
+    for _ in range(HOPS_LIMIT):
+        opened = _opened(neighbours, window)
+        found = run(find_at(opened, path), opened.window)
+        if found is None:
+            return None
+        if not isinstance(found, Outside):
+            return opened, found, path
+        there = neighbours.open_beside(window, found.file)
+        if there is None:
+            return None
+        window, path = there, found.path
+    return None  # a circle of links
+
+
+def _opened(neighbours: Neighbours, window: Window) -> Opened:
+    key = ("opened", window.url)
+    opened: Opened | None = neighbours.memory.get(key)
+    if opened is None:
+        try:
+            opened = _begun(window)
+        except (OneOfASetError, CutShortError) as problem:
+            opened = _begun(join(neighbours, window, problem))
+        neighbours.memory[key] = opened
+    return opened
+
+
+def _begun(window: Window) -> Opened:
+    file = File(window.url, window.size, near=window.near, joined=window.joined is not None)
+    return Opened(window, file, run(begin(file), window))
+
+
+def outside_of(link: tuple[str, str], rest: list[str]) -> Outside:
+    """Where an external link leads, with the names that still follow (last first)."""
+    return Outside(link[0], "/".join([link[1].rstrip("/"), *reversed(rest)]))
+
+
+def find_at(opened: Opened, path: str) -> Walk[Dataset | Group | Outside | None]:
+    """Read the groups on a path of a file, and the object at its end."""
+    objects, root = opened.objects, opened.superblock.root
+    names = [name for name in reversed(path.split("/")) if name not in ("", ".")]
+    here = root
+    hops = 0
+    while True:
+        if here not in objects:
+            yield from read_object(opened.file, here, objects, not names, lambda group: [])
+        found = objects[here]
+        if isinstance(found, InsituError):
+            raise found
+        if not names:
+            return found
+        if not isinstance(found, Group):
+            return None
+        name = names.pop()
+        link = next((link for link in found.links if link.name == name), None)
+        if link is None:
+            return None
+        if link.outside is not None:
+            return outside_of(link.outside, names)
+        if link.path is not None:
+            hops += 1
+            if hops > HOPS_LIMIT:
+                return None
+            names += [part for part in reversed(link.path.split("/")) if part not in ("", ".")]
+            here = root if link.path.startswith("/") else here
+        else:
+            assert link.address is not None
+            here = link.address

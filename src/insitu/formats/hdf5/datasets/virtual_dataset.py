@@ -1,0 +1,195 @@
+"""Which virtual array is a virtual dataset?
+
+Its sources are found beside the file, each in its own way of being stored; one that is missing leaves the fill value. Mappings without
+an end, and those with one source for each block, say how long the dataset is now.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import FormatError, UnsupportedError
+from insitu.formats.hdf5.datasets.arrays import details_of, encoding_of, virtual_array
+from insitu.formats.hdf5.datasets.object_at_path import Opened, open_at
+from insitu.formats.hdf5.datasets.objects import Dataset
+from insitu.formats.hdf5.datasets.virtual_mapping import Mapping
+from insitu.formats.hdf5.datasets.virtual_sources import Piece, assemble, place
+from insitu.formats.hdf5.linked.external_data import external_array
+from insitu.formats.hdf5.linked.set_members import member_array
+from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.layout import VirtualLayout
+from insitu.formats.hdf5.structures.stored_selection import Line, Picked
+from insitu.formats.parsing.read_cache import Window
+from insitu.formats.parsing.sibling_files import Neighbours
+from insitu.model import VirtualArray
+
+__all__ = ["array_of", "settle"]
+
+NESTED_LIMIT = 16
+BLOCKS_LIMIT = 1 << 16
+
+
+def settle(neighbours: Neighbours, window: Window, dataset: Dataset) -> None:
+    """Set the extent of a virtual dataset that is as long as its sources are now."""
+    space = dataset.space
+    shape = list(space.shape)
+    found: dict[int, int] = {}
+    least = [0] * len(shape)
+    for mapping in dataset.mappings:
+        axis = mapping.here.endless
+        for number, line in enumerate(mapping.here.lines[: len(shape)]):
+            if not line.endless:
+                least[number] = max(least[number], line.reach(line.length))
+        for _, behind in mapping.here.boxes:
+            least = [max(a, b) for a, b in zip(least, behind, strict=True)]
+        if axis is None:
+            continue
+        if axis >= len(shape):
+            raise FormatError("a selection along more axes than there are", structure="virtual dataset")
+        end = 0
+        for here, _, _ in _sources(neighbours, window, mapping):
+            line = here.lines[axis]
+            end = max(end, line.reach(line.length))
+        found[axis] = max(found.get(axis, 0), end)
+    for axis, end in found.items():
+        shape[axis] = max(end, least[axis])
+    if found:
+        dataset.space = dataclasses.replace(space, shape=tuple(shape))
+
+
+def _sources(
+    neighbours: Neighbours, window: Window, mapping: Mapping
+) -> Iterator[tuple[Picked, Picked, VirtualArray | None]]:
+    """What is mapped whereto, with ends where the sources end."""
+    here, there = mapping.here, mapping.there
+    axis = here.endless
+    if axis is None:
+        yield here, there, _source(neighbours, window, *mapping.names(0))
+        return
+    line = here.lines[axis]
+    if mapping.numbered:
+        if line.block is None:
+            raise FormatError("numbered sources for one block", structure="virtual dataset")
+        for number in range(BLOCKS_LIMIT):
+            source = _source(neighbours, window, *mapping.names(number))
+            if source is None:
+                return
+            block = Line(line.start + number * line.stride, line.block, 1, line.block)
+            yield _along(here, axis, block), there, source
+        raise UnsupportedError(f"more than {BLOCKS_LIMIT} numbered sources", structure="virtual dataset")
+    of = there.endless
+    if of is None:
+        raise FormatError("a mapping without an end of a source with one", structure="virtual dataset")
+    source = _source(neighbours, window, *mapping.names(0))
+    if source is None:
+        return
+    if of >= source.ndim:
+        raise FormatError("a selection along more axes than the source has", structure="virtual dataset")
+    count = there.lines[of].within(source.shape[of])
+    yield _along(here, axis, line.clipped(count)), _along(there, of, there.lines[of].clipped(count)), source
+
+
+def _along(picked: Picked, axis: int, line: Line) -> Picked:
+    return Picked("lines", (*picked.lines[:axis], line, *picked.lines[axis + 1 :]))
+
+
+def _source(neighbours: Neighbours, window: Window, name: str, path: str) -> VirtualArray | None:
+    """The array of a source; None: it is missing."""
+    key = ("source", window.url, name, path)
+    if key not in neighbours.memory:
+        there = window if name in (".", "") else neighbours.open_beside(window, name)
+        found = None if there is None else open_at(neighbours, there, path)
+        if found is None:
+            neighbours.memory[key] = None
+        else:
+            opened, dataset, _ = found
+            if not isinstance(dataset, Dataset):
+                raise FormatError(f"the source {path!r} is not a dataset", structure="virtual dataset")
+            neighbours.memory[key] = _nested(neighbours, opened, dataset)
+    array: VirtualArray | None = neighbours.memory[key]
+    return array
+
+
+def _nested(neighbours: Neighbours, opened: Opened, dataset: Dataset) -> VirtualArray:
+    """The array of a dataset that is a source, which may be virtual itself."""
+    if dataset.problem is not None:
+        raise dataset.problem
+    above: list[tuple[str, int]] = neighbours.memory.setdefault("above", [])
+    place = (opened.window.url, dataset.address)
+    if place in above or len(above) > NESTED_LIMIT:
+        raise FormatError("virtual datasets that are made of each other", structure="virtual dataset")
+    above.append(place)
+    try:
+        if isinstance(dataset.layout, VirtualLayout):
+            settle(neighbours, opened.window, dataset)
+        shape = dataset.space.shape
+        dims = tuple(f"axis_{axis}" for axis in range(len(shape) + len(dataset.datatype.shape)))
+        if dataset.space.null:
+            raise FormatError("a source without elements", structure="virtual dataset")
+        return array_of(neighbours, opened.window, opened.file, dataset, shape, dims, {})
+    finally:
+        above.pop()
+
+
+def array_of(
+    neighbours: Neighbours,
+    window: Window,
+    file: File,
+    dataset: Dataset,
+    shape: tuple[int, ...],
+    dims: tuple[str, ...],
+    attributes: dict[str, Any],
+) -> VirtualArray:
+    """The virtual array of any dataset; see `virtual_array`."""
+    if dataset.segments and not dataset.space.null:
+        return external_array(neighbours, window, file, dataset, shape, dims, attributes)
+    if not isinstance(dataset.layout, VirtualLayout) or dataset.space.null:
+        if window.joined is not None:
+            return member_array(window.joined, file, dataset, shape, dims, attributes)
+        return virtual_array(file, window.source.describe(), dataset, shape, dims, attributes)
+    encoding = encoding_of(file, dataset)
+    if dataset.fill.state == "untold":
+        raise UnsupportedError("a virtual dataset with such a fill value", structure="fill value")
+    extra = dataset.datatype.shape
+    whole = (*shape, *extra)
+    fill = encoding.fill_value()
+    pieces: list[Piece] = []
+    missing: list[str] = []
+    neighbours.prepare(window, [m.names(0)[0] for m in dataset.mappings if not m.numbered and m.file not in (".", "")])
+    for mapping in dataset.mappings:
+        for here, there, source in _sources(neighbours, window, mapping):
+            if source is None:
+                missing.append(":".join(mapping.names(0)))
+                continue
+            _check(source, dataset, encoding.dtype, fill)
+            pieces += place(here, there, source, dataset.space.shape, len(extra))
+    tiles, origins = assemble(pieces, len(whole))
+    details = dataclasses.replace(details_of(dataset, shape), is_virtual=True, missing_sources=tuple(missing))
+    return VirtualArray(whole, encoding.dtype, dims, tiles, origins, attributes, fill, details)
+
+
+def _check(source: VirtualArray, dataset: Dataset, dtype: np.dtype[Any], fill: Any) -> None:
+    """Raise where a source would read otherwise here than the library has it."""
+    extra = dataset.datatype.shape
+    if source.shape[source.ndim - len(extra) :] != extra or len(extra) >= source.ndim + 1:
+        raise UnsupportedError("a source whose elements are arrays of another shape", structure="virtual dataset")
+    own, want = source.dtype.newbyteorder("="), dtype.newbyteorder("=")
+    if own != want and not (own.kind in "iufc" and want.kind in "iufc" and np.can_cast(own, want, "safe")):
+        raise UnsupportedError(f"a source of {own} in a virtual dataset of {want}", structure="virtual dataset")
+    if source.details.is_virtual and sum(int(np.prod(tile.shape)) for tile in source.tiles) != source.size:
+        other = source.fill_value
+        if not _alike(other, fill):
+            raise UnsupportedError(
+                "a source that is virtual itself, with gaps and another fill value", structure="virtual dataset"
+            )
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two fill values are the same; NaN is itself, and empty sequences are."""
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return np.array_equal(one.item(), other.item())
+    return bool(one == other or (one != one and other != other))

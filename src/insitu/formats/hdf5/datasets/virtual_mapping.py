@@ -1,0 +1,94 @@
+"""What is a virtual dataset made of?
+
+The list of mappings in a global heap: format specification 3.0, VIII.B ("Virtual dataset global heap block"). Each says: these elements
+of that dataset in that file are those elements here. `%b` in a name stands for the number of the block, `%%` for a percent sign.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from insitu.errors import FormatError, UnsupportedError
+from insitu.formats.hdf5.structures.checksum import verify
+from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.stored_selection import Picked, parse_selection
+
+__all__ = ["Mapping", "parse_mappings"]
+
+MAPPING_BYTES = 33  # of the shortest one: hardly a name, two selections of 16 bytes
+# Flags of version 1 (HDF5 2.0): the name is that of an earlier mapping, whose number stands in its place; or there is none.
+FILE_AS_BEFORE, DATASET_AS_BEFORE, SAME_FILE = 1, 2, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """Some elements of another dataset, and where they are here."""
+
+    file: str
+    """Its name as stored; ".": this file."""
+    dataset: str
+    there: Picked
+    here: Picked
+
+    @property
+    def numbered(self) -> bool:
+        """Whether there is one source for each block."""
+        names = (self.file + " " + self.dataset).replace("%%", "")
+        return self.here.endless is not None and self.there.endless is None and "%b" in names
+
+    def names(self, block: int) -> tuple[str, str]:
+        """File and dataset, of a block if they are numbered."""
+
+        def named(text: str) -> str:
+            if not self.numbered:
+                return text.replace("%%", "%")
+            return re.sub("%[%b]", lambda found: "%" if found[0] == "%%" else str(block), text)
+
+        return named(self.file), named(self.dataset)
+
+
+def parse_mappings(file: File, data: bytes, address: int) -> tuple[Mapping, ...]:
+    """Parse the list of mappings of a virtual dataset.
+
+    Parameters
+    ----------
+    file, address
+        Where it lies.
+    data
+        The object of the heap.
+    """
+    if not data or data[0] > 1:
+        raise UnsupportedError(f"mappings of version {data[:1].hex() or 'nothing'}", structure="virtual dataset")
+    width = file.length_size
+    count = int.from_bytes(data[1 : 1 + width], "little")
+    if count * MAPPING_BYTES > len(data):
+        raise FormatError(f"{count} mappings in {len(data)} bytes", structure="virtual dataset")
+    at = 1 + width
+    mappings: list[Mapping] = []
+    for _ in range(count):
+        flags = 0
+        if data[0]:
+            flags, at = data[at], at + 1
+        if flags & SAME_FILE:
+            name = "."
+        elif flags & FILE_AS_BEFORE:
+            name, at = mappings[int.from_bytes(data[at : at + width], "little")].file, at + width
+        else:
+            name, at = _text(data, at)
+        if flags & DATASET_AS_BEFORE:
+            dataset, at = mappings[int.from_bytes(data[at : at + width], "little")].dataset, at + width
+        else:
+            dataset, at = _text(data, at)
+        there, at = parse_selection(data, at)
+        here, at = parse_selection(data, at)
+        mappings.append(Mapping(name, dataset, there, here))
+    verify(file, data[: at + 4], address, "virtual dataset")
+    return tuple(mappings)
+
+
+def _text(data: bytes, at: int) -> tuple[str, int]:
+    end = data.find(b"\0", at)
+    if end < 0:
+        raise FormatError("a name of a source does not end", structure="virtual dataset")
+    return data[at:end].decode("utf-8", "surrogateescape"), end + 1

@@ -1,0 +1,1 @@
+"""HDF5 data in several files: external data, families, split and multi files."""

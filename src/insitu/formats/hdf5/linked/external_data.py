@@ -1,0 +1,183 @@
+"""Where does data lie that a dataset keeps in other files?
+
+External data files messages: format specification 3.0, IV.A.2.h. The bytes of the dataset are those of the segments, one after the other;
+a file that ends before its segment does goes on with zeros, as in the library.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from insitu.errors import FormatError, NotFoundError, UnsupportedError
+from insitu.formats.hdf5.datasets.arrays import details_of, encoding_of
+from insitu.formats.hdf5.datasets.objects import Dataset
+from insitu.formats.hdf5.datasets.virtual_sources import Piece, assemble, place
+from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.stored_selection import Picked
+from insitu.formats.parsing.read_cache import Window
+from insitu.formats.parsing.sibling_files import Neighbours
+from insitu.model import ArrayDetails, Axis, Columns, Encoding, Source, Tile, VirtualArray
+from insitu.sources.protocol import ByteSource
+
+__all__ = ["Part", "Run", "aligned", "array_of_runs", "external_array"]
+
+
+class Part(NamedTuple):
+    """Some bytes of the dataset, as they are cut: where they lie, or nowhere (zeros)."""
+
+    source: ByteSource | None
+    offset: int
+    length: int
+
+
+class Run(NamedTuple):
+    """Some bytes of the dataset: where they lie, or nowhere (zeros), or what they are."""
+
+    source: Source | None
+    offset: int
+    length: int
+    data: bytes | None = None
+
+
+def external_array(
+    neighbours: Neighbours,
+    window: Window,
+    file: File,
+    dataset: Dataset,
+    shape: tuple[int, ...],
+    dims: tuple[str, ...],
+    attributes: dict[str, Any],
+) -> VirtualArray:
+    """The virtual array of a dataset whose data lies in other files; see `virtual_array`."""
+    encoding = encoding_of(file, dataset)
+    if encoding.dtype.hasobject or dataset.filters:
+        raise UnsupportedError("values of varying length, or filters, in external storage", structure="external files")
+    if shape != dataset.space.shape:
+        raise UnsupportedError(f"a dataset of {dataset.space.shape} in external storage, on a dimension of {shape}")
+    details = details_of(dataset, shape)
+    details = dataclasses.replace(
+        details, notes={**details.notes, "external": [segment.name for segment in dataset.segments]}
+    )
+    total = math.prod(shape) * dataset.datatype.size
+    size = dataset.datatype.size // math.prod(dataset.datatype.shape)
+    runs = aligned(_parts(neighbours, window, dataset, total), size) or [Run(None, 0, 0)]
+    return array_of_runs(runs, encoding, (*shape, *dataset.datatype.shape), dims, attributes, details, size)
+
+
+def array_of_runs(
+    runs: list[Run],
+    encoding: Encoding,
+    whole: tuple[int, ...],
+    dims: tuple[str, ...],
+    attributes: dict[str, Any],
+    details: ArrayDetails,
+    size: int,
+) -> VirtualArray:
+    """The virtual array whose bytes are those of some runs, one after the other.
+
+    Parameters
+    ----------
+    runs
+        Where the bytes are; each of whole elements.
+    encoding
+        Of all of them.
+    whole
+        The shape.
+    dims, attributes, details
+        Of the array.
+    size
+        Of an element as it is stored.
+    """
+    if len(runs) == 1:
+        pieces = [Piece(_array(runs[0], whole, encoding), (0,) * len(whole))]
+    else:
+        pieces = _cut(runs, whole, encoding, size)
+    tiles, origins = assemble(pieces, len(whole))
+    fill = encoding.fill_value()
+    return VirtualArray(whole, encoding.dtype, dims, tiles, origins, attributes, fill, details)
+
+
+def _cut(runs: list[Run], whole: tuple[int, ...], encoding: Encoding, size: int) -> list[Piece]:
+    """Several runs: of whole rows each where they are such, else of elements."""
+    row = math.prod(whole[1:]) * size
+    rows = all(run.length % row == 0 for run in runs)
+    step = row if rows else size
+    pieces, at = [], 0
+    for run in runs:
+        count = run.length // step
+        shape = (count, *whole[1:]) if rows else (count,)
+        pieces.append(Piece(_array(run, shape, encoding), (at,) + (0,) * (len(shape) - 1)))
+        at += count
+    if rows:
+        return pieces
+    tiles, origins = assemble(pieces, 1)
+    flat = VirtualArray((at,), encoding.dtype, ("element",), tiles, origins)
+    return list(place(Picked("all"), Picked("all"), flat, whole, 0))
+
+
+def aligned(parts: list[Part], size: int) -> list[Run]:
+    """Parts as runs of whole elements of some size; an element that lies in several files is read, and a run of its own."""
+    runs: list[Run] = []
+    owed = b""
+    for source, begin, length in parts:
+        offset, end = begin, begin + length
+        if owed:
+            offset = min(end, begin + size - len(owed))
+            owed += _read(source, begin, offset - begin)
+            if len(owed) < size:
+                continue
+            runs.append(Run(None, 0, size, owed))
+            owed = b""
+        rest = (end - offset) % size
+        if end - rest > offset:
+            runs.append(Run(None if source is None else source.describe(), offset, end - rest - offset))
+        owed = _read(source, end - rest, rest)
+    return runs
+
+
+def _read(source: ByteSource | None, offset: int, length: int) -> bytes:
+    data = b"" if source is None or not length else source.read(offset, length)
+    return data.ljust(length, b"\0")
+
+
+def _parts(neighbours: Neighbours, window: Window, dataset: Dataset, total: int) -> list[Part]:
+    """Where the bytes of a dataset are."""
+    parts: list[Part] = []
+    left = total
+    for segment in dataset.segments:
+        if not left:
+            break
+        length = left if segment.size is None else min(segment.size, left)
+        there = neighbours.open_beside(window, segment.name)
+        if there is None:
+            raise NotFoundError(f"the external file {segment.name!r} with the data is missing", url=window.url)
+        known = max(0, min(length, there.size - segment.offset))
+        if known:
+            parts.append(Part(there.source, segment.offset, known))
+        if length > known:
+            parts.append(Part(None, 0, length - known))
+        left -= length
+    if left:
+        raise FormatError(
+            f"external files for {total - left} bytes where {total} are needed", structure="external files"
+        )
+    return parts
+
+
+def _array(run: Run, shape: tuple[int, ...], encoding: Encoding) -> VirtualArray:
+    axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
+    grid = tuple(axis.count for axis in axes)
+    if run.data is not None:
+        table = Columns.inlined(grid, run.data)
+    elif run.source is None or 0 in grid:
+        encoding = Encoding(encoding.dtype, encoding.codecs)
+        table = Columns.unwritten(grid)
+    else:
+        one = (1,) * len(grid)
+        place = np.zeros(one, np.int8), np.full(one, run.offset), np.full(one, run.length)
+        table = Columns(grid, (run.source,), *place)
+    return VirtualArray.of(Tile(axes, (encoding,), table), dims=[f"axis_{axis}" for axis in range(len(shape))])

@@ -1,0 +1,156 @@
+"""Which other files belong to a set, when one of it is opened?
+
+The driver information of format specification 3.0 (II.B, IV.A.2.u) names the driver that wrote the file. A family does not say how its members
+are called: they are numbered, and the first is 0, so the number in its name is counted up. Old families say nothing at all: they are known by
+a superblock that tells of more bytes than there are. Split and multi sets keep the names, with `%s` for what the writer called the set.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from insitu.errors import FormatError
+from insitu.formats.hdf5.linked.joined_file import Joined, Member
+from insitu.formats.hdf5.structures.superblock import FAMILY, MULTI, CutShortError, Of, OneOfASetError
+from insitu.formats.parsing.read_cache import Window
+from insitu.formats.parsing.sibling_files import Neighbours
+from insitu.sources.address import file_name
+from insitu.sources.listing import local_path
+
+__all__ = ["join"]
+
+BATCH = 64
+"""Members that are opened at once."""
+LARGEST_BLOCK = 4096
+KINDS = 6
+"""Of metadata and data, which a multi set may keep apart: superblock, B-trees, data, global heaps, local heaps, object headers."""
+GLOBAL_HEAPS = 3
+
+
+def join(neighbours: Neighbours, window: Window, problem: OneOfASetError | CutShortError) -> Window:
+    """The whole set as one file; the problem is raised where that cannot be had.
+
+    Parameters
+    ----------
+    neighbours
+        Opens the members.
+    window
+        The member that was opened.
+    problem
+        What was found out about it.
+    """
+    if isinstance(window.source, Joined):
+        raise problem
+    of = problem.of
+    if of.driver == MULTI:
+        whole = _multi(neighbours, window, problem)
+    elif of.driver in (FAMILY, b""):
+        whole = _family(neighbours, window, problem)
+    else:
+        raise problem
+    joined = Window(whole, storage_options=window.storage_options)
+    neighbours.replace(joined)
+    return joined
+
+
+def _family(neighbours: Neighbours, window: Window, problem: OneOfASetError | CutShortError) -> Joined:
+    """A family: pieces of one size, numbered from 0."""
+    told = _information(window, problem.of)
+    size = int.from_bytes(told[:8], "little") if len(told) >= 8 else window.size
+    if not 0 < size <= window.size:
+        raise problem
+    count = -(-problem.of.end // size)
+    missing = ""
+    for names in _numbered(_name(window.url)):
+        members = [Member(0, size, window.source)]
+        for number in range(1, count):
+            if number % BATCH == 1:
+                neighbours.prepare(window, [names(n) for n in range(number, min(number + BATCH, count))])
+            found = neighbours.open_beside(window, names(number))
+            if found is None:
+                missing = missing or names(number)
+                break
+            members.append(Member(number * size, min(found.size, size), found.source))
+            if found.size < size and number < count - 1:
+                raise FormatError(
+                    f"a member of a family of {found.size} bytes, where {size} are needed",
+                    url=found.url,
+                    offset=found.size,
+                    structure="family of files",
+                )
+        if len(members) == count:
+            return Joined(members, None, window.storage_options)
+    if missing:
+        problem.message += f"; {missing!r} is not beside it"
+    raise problem
+
+
+class _Names(NamedTuple):
+    """Names that differ in a number."""
+
+    before: str
+    width: int
+    after: str
+
+    def __call__(self, number: int) -> str:
+        return f"{self.before}{number:0{self.width}d}{self.after}"
+
+
+def _numbered(name: str) -> Iterator[_Names]:
+    """The ways to count a name up that has a zero in it; the last number of a name is the likeliest."""
+    for found in reversed(list(re.finditer(r"(?<!\d)0+(?!\d)", name))):
+        yield _Names(name[: found.start()], found.end() - found.start(), name[found.end() :])
+
+
+def _multi(neighbours: Neighbours, window: Window, problem: OneOfASetError | CutShortError) -> Joined:
+    """A multi or split set: for each kind of content a file, with the address that it begins at, and its name."""
+    told = _information(window, problem.of)
+    kinds = list(told[:KINDS])
+    unique = list(dict.fromkeys(kind for kind in kinds if 1 <= kind <= KINDS))
+    names = told[8 + 16 * len(unique) :].split(b"\0")
+    names = [name for name in names if name]
+    if not unique or len(names) < len(unique):
+        raise problem
+    starts = [int.from_bytes(told[8 + 16 * i : 16 + 16 * i], "little") for i in range(len(unique))]
+    texts = [name.decode("utf-8", "surrogateescape") for name in names[: len(unique)]]
+    here = re.fullmatch(re.escape(texts[0]).replace("%s", "(.*)"), _name(window.url), re.DOTALL)
+    if here is None or starts[0] != 0 or len(set(starts)) != len(starts):
+        problem.message += f"; it is called {_name(window.url)!r}, not {texts[0]!r}"
+        raise problem
+    stem = here.group(1) if here.groups() else ""
+    found: dict[int, tuple[int, Window]] = {unique[0]: (0, window)}
+    for kind, start, text in zip(unique[1:], starts[1:], texts[1:], strict=True):
+        name = text.replace("%s", stem)
+        there = neighbours.open_beside(window, name)
+        if there is None:
+            problem.message += f"; {name!r} is not beside it"
+            raise problem
+        found[kind] = start, there
+    ends = sorted(starts)[1:]
+    members: dict[int, Member] = {}
+    for kind, (start, there) in found.items():
+        following = next((end for end in ends if end > start), None)
+        length = there.size if following is None else min(there.size, following - start)
+        members[kind] = Member(start, length, there.source)
+    heap = members.get(kinds[GLOBAL_HEAPS])
+    return Joined(sorted(members.values(), key=lambda member: member.start), heap, window.storage_options)
+
+
+def _information(window: Window, of: Of) -> bytes:
+    """What the driver wrote."""
+    if isinstance(of.information, bytes):
+        return of.information
+    head = window.source.read(of.information, 16)  # II.B: version, reserved, size, name
+    length = min(int.from_bytes(head[4:8], "little"), LARGEST_BLOCK)
+    return window.source.read(of.information + 16, length)
+
+
+def _name(url: str) -> str:
+    """The name of a file without its folder."""
+    path = local_path(url)
+    if path is not None:
+        return os.path.basename(path)
+    return file_name(url)

@@ -1,0 +1,134 @@
+"""In which file of a set does each chunk of a dataset lie?
+
+A set is scanned as one file (`joined`), but its values are read from its members, each by its own URL: so anyone can read them who knows
+nothing of sets. What lies in two of them, at the seam, is kept inline.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import UnsupportedError
+from insitu.formats.hdf5.datasets.arrays import details_of, encoding_of, virtual_array
+from insitu.formats.hdf5.datasets.objects import Dataset
+from insitu.formats.hdf5.linked.external_data import Part, aligned, array_of_runs
+from insitu.formats.hdf5.linked.joined_file import Joined
+from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.layout import ContiguousLayout
+from insitu.model import INLINE, ChunkTable, Columns, VirtualArray
+
+__all__ = ["member_array"]
+
+INLINE_LIMIT = 64 << 20
+CELLS_LIMIT = 1 << 22
+
+
+def member_array(
+    joined: Joined,
+    file: File,
+    dataset: Dataset,
+    shape: tuple[int, ...],
+    dims: tuple[str, ...],
+    attributes: dict[str, Any],
+) -> VirtualArray:
+    """The virtual array of a dataset of a set; see `virtual_array`."""
+    layout = dataset.layout
+    heaped = dataset.datatype.heaped or dataset.datatype.deep
+    seen = _beside_heap(joined, file) if heaped else file
+    if isinstance(layout, ContiguousLayout) and layout.address is not None and not dataset.space.null:
+        whole = (*shape, *dataset.datatype.shape)
+        length = math.prod(dataset.space.shape) * dataset.datatype.size
+        if shape == dataset.space.shape and length and (layout.size is None or layout.size >= length):
+            encoding = encoding_of(seen, dataset)
+            size = dataset.datatype.size // math.prod(dataset.datatype.shape)
+            parts = [
+                Part(run.member.source, run.offset, run.length)
+                for run in joined.runs(layout.address + file.base, length)
+            ]
+            runs = aligned(parts, size)
+            _check(joined, heaped, [run.source for run in runs])
+            return array_of_runs(runs, encoding, whole, dims, attributes, details_of(dataset, shape), size)
+    array = virtual_array(file, joined.describe(), dataset, shape, dims, attributes)
+    if not len(array.tiles):
+        return array
+    tile = array.tiles[0]
+    table = _spread(joined, tile.chunks)
+    used = np.unique(table.source)
+    _check(joined, heaped, [table.sources[number] for number in used.tolist() if number >= 0])
+    made = VirtualArray.of(
+        dataclasses.replace(tile, encodings=(encoding_of(seen, dataset),), chunks=table),
+        dims=dims,
+        attributes=attributes,
+        fill_value=array.fill_value,
+        details=array.details,
+    )
+    return made
+
+
+def _beside_heap(joined: Joined, file: File) -> File:
+    """The file as those see it who read values of varying length from one member: addresses begin elsewhere there."""
+    if joined.heap is None:
+        raise UnsupportedError(
+            "values of varying length in a family of files: their heaps may lie in any of them",
+            hint="Join its members into one file, in their order (`cat x_*.h5 > x.h5`, or h5repart)",
+        )
+    moved = copy.copy(file)
+    moved.base = file.base - joined.heap.start
+    return moved
+
+
+def _check(joined: Joined, heaped: bool, sources: list[Any]) -> None:
+    if heaped and any(source != joined.heap.source.describe() for source in sources if source and joined.heap):
+        raise UnsupportedError(
+            "values of varying length whose references and heaps are in different files of a set",
+            hint="Repack the set into one file with h5repack",
+        )
+
+
+def _spread(joined: Joined, table: ChunkTable) -> Columns:
+    """A table of the set as one of its members."""
+    total = math.prod(table.shape)
+    if isinstance(table, Columns):
+        source, offset, length = (
+            np.broadcast_to(column, table.shape).reshape(-1) for column in (table.source, table.offset, table.length)
+        )
+        mask: npt.NDArray[Any] = table.filter_mask
+        inline = bytearray(table.inline)
+    else:
+        if total > CELLS_LIMIT:
+            raise UnsupportedError(f"a grid of {table.shape} chunks, most of them never written, in a set of files")
+        found = table.locate(list(np.indices(table.shape).reshape(len(table.shape), -1)))
+        source, offset, length = found.source, found.offset, found.length
+        mask = np.broadcast_to(found.filter_mask, (total,)).reshape(table.shape)
+        inline = bytearray()
+    source, length = source.astype(np.int64), length.astype(np.int64)
+    # Addresses of a split set begin at 2^63 - 1: as signed numbers they have turned round.
+    place = offset.astype(np.int64).view(np.uint64)
+    starts = np.array([member.start for member in joined.members], np.uint64)
+    member = np.maximum(np.searchsorted(starts, place, side="right").astype(np.int64) - 1, 0)
+    stored = source >= 0
+    inside = np.where(stored, place - starts[member], place).astype(np.int64)
+    lengths = np.array([m.length for m in joined.members], np.int64)
+    seams = np.flatnonzero(stored & (inside + length > lengths[member]))
+    if int(length[seams].sum()) > INLINE_LIMIT:
+        raise UnsupportedError("chunks at the seams of a set of files that are too large to be kept")
+    source = np.where(stored, member, source)
+    for cell in seams.tolist():
+        data = b"".join(joined.read_many([(int(place[cell]), int(length[cell]))]))
+        source[cell], inside[cell] = INLINE, len(inline)
+        inline += data
+    return Columns(
+        table.shape,
+        tuple(member.source.describe() for member in joined.members),
+        source.reshape(table.shape),
+        inside.reshape(table.shape),
+        length.reshape(table.shape),
+        mask,
+        inline=bytes(inline),
+    )

@@ -1,0 +1,111 @@
+"""What does an attribute say, in Python?
+
+What netCDF4 (and so xarray) shows: text as `str`, several texts as a list, one number as a numpy scalar, more as an array in native
+byte order. Attributes of types that have no such form (references) have no value.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from insitu.formats.hdf5.codecs.fixed_text import end_texts
+from insitu.formats.hdf5.codecs.numbers import converted
+from insitu.formats.hdf5.codecs.records import elements
+from insitu.formats.hdf5.structures.dataspace import Dataspace
+from insitu.formats.hdf5.structures.datatype import Datatype
+from insitu.formats.hdf5.structures.type_description import described
+
+__all__ = ["NOTHING", "ended", "heaped_value", "plain_value"]
+
+NOTHING: Any = object()
+"""Stands for: this attribute has no value to show."""
+
+
+def plain_value(name: str, datatype: Datatype, space: Dataspace, data: bytes) -> Any:
+    """The value of an attribute whose elements are all there, or `NOTHING`.
+
+    Parameters
+    ----------
+    name
+        Of the attribute: `_FillValue` is special.
+    datatype, space, data
+        What it is made of.
+    """
+    if datatype.kind == "reference" or datatype.heaped or datatype.deep:
+        return NOTHING
+    if datatype.kind == "string":
+        return _fixed_text(name, datatype, space, data)
+    dtype = _seen_by_netcdf(datatype)
+    if space.null:
+        return np.empty(0, dtype.newbyteorder("="))
+    shape = space.shape + datatype.shape
+    if datatype.members:
+        whole = elements(data, {"type": described(datatype)})
+    elif datatype.number is not None:
+        whole = converted(data, dict(datatype.number), dtype)
+    else:
+        whole = np.frombuffer(ended(data, datatype) if datatype.texts else data, dtype)
+    array = whole.astype(dtype.newbyteorder("="))
+    if array.size == 1 and len(shape) <= 1:
+        return array[0]
+    return array.reshape(shape)
+
+
+def ended(data: bytes, datatype: Datatype) -> bytes:
+    """Records whose texts end where they say that they end."""
+    rows = np.frombuffer(data, np.uint8).reshape(-1, datatype.dtype.itemsize).copy()
+    for start, length, padding in datatype.texts:
+        end_texts(rows[:, start : start + length], padding)
+    return rows.tobytes()
+
+
+def _seen_by_netcdf(datatype: Datatype) -> np.dtype[Any]:
+    """In an attribute, h5py's bool is the integer that it is stored as."""
+    return np.dtype(np.int8) if datatype.dtype.kind == "b" else datatype.dtype
+
+
+def _fixed_text(name: str, datatype: Datatype, space: Dataspace, data: bytes) -> Any:
+    size = datatype.size // math.prod(datatype.shape)
+    if space.null or not size:
+        return ""
+    if not space.shape and not datatype.shape:
+        if name == "_FillValue":
+            return data  # of characters; netCDF4 gives bytes for this one name
+        # A text ends where HDF5 says that it ends, as h5py has it; netCDF would show what lies behind. It drops inner NULs.
+        if datatype.padding == "null-terminated":
+            data = data.split(b"\0", 1)[0]
+        elif datatype.padding == "space-padded":
+            data = data.rstrip(b" ")
+        return data.decode("utf-8", "replace").replace("\0", "")
+    texts = [data[at : at + size].split(b"\0", 1)[0].decode("utf-8", "replace") for at in range(0, len(data), size)]
+    if datatype.padding == "space-padded":
+        texts = [text.rstrip(" ") for text in texts]
+    return texts[0] if len(texts) == 1 else texts
+
+
+def heaped_value(datatype: Datatype, heap: list[bytes]) -> Any:
+    """The value of an attribute whose elements lie in a heap, or `NOTHING`.
+
+    Parameters
+    ----------
+    datatype
+        Of the elements.
+    heap
+        The bytes of each element.
+    """
+    if datatype.kind == "text":
+        texts = [value.split(b"\0", 1)[0].decode("utf-8", "replace") for value in heap]
+        return texts[0] if len(texts) == 1 else texts
+    assert datatype.base is not None
+    if datatype.base.kind == "reference":
+        return NOTHING
+    base = datatype.base.dtype
+    parts = [np.frombuffer(value, base).astype(base.newbyteorder("=")) for value in heap]
+    if len(parts) == 1:
+        return parts[0]
+    array = np.empty(len(parts), object)
+    array[:] = parts
+    return array

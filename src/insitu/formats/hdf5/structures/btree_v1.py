@@ -1,0 +1,243 @@
+"""Which children does a version 1 B-tree have?
+
+Format specification 3.0, III.A.1: nodes of one size, keys and children alternating. Type 0 leads to the symbol table nodes of a
+group, type 1 to the chunks of a dataset. All nodes of a level are fetched together and decoded as one numpy table.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.formats.hdf5.datasets.chunk_rows import ChunkRows, ascending
+from insitu.formats.hdf5.structures.file import File
+from insitu.formats.parsing.scheduler import Exact, Ranges, Walk
+
+__all__ = ["read_chunk_tree", "read_group_tree"]
+
+LEAF_BATCH = 1 << 20
+"""Bytes of leaf nodes decoded at once: large enough for numpy, small enough for memory."""
+
+
+def read_group_tree(file: File, address: int) -> Walk[list[int]]:
+    """The addresses of a group's symbol table nodes."""
+    found, _, _ = yield from _descend(file, address, 0, file.length_size, file.group_node_k)
+    children: list[int] = found.tolist()
+    return children
+
+
+def read_chunk_tree(file: File, address: int, chunk: tuple[int, ...], rows: ChunkRows) -> Walk[None]:
+    """Add all chunks of a dataset to `rows`.
+
+    Parameters
+    ----------
+    file, address
+        Where the root node lies.
+    chunk
+        Elements along each axis of a chunk.
+    rows
+        What to add to.
+    """
+    rank, width = len(chunk), file.offset_size
+    # A key: stored size, filter mask, the chunk's first element along each axis, and a 0 for the element size.
+    key = 8 + 8 * (rank + 1)
+    room = 2 * file.chunk_node_k
+    entry = _entry(rank, width)
+    size, begin = _node_size(file, key, room), 8 + 2 * width
+    place = file.range(address, size, "chunk B-tree node")
+    root = file.near(*place)
+    if root is None:
+        (root,) = yield Exact([place])
+    if _all_in_order(file, root, begin, entry, chunk, rows):
+        return
+    addresses, leaves, bounds = yield from _descend(
+        file, address, 1, key, file.chunk_node_k, rank=rank, leaves=False, root=root
+    )
+    batch = max(1, LEAF_BATCH // size)
+    for start in range(0, len(addresses), batch):
+        some = addresses[start : start + batch]
+        if leaves is None:
+            blocks = yield Exact(_ranges(file, some, size))
+            data = b"".join(blocks) if len(blocks) > 1 else blocks[0]
+            del blocks
+        else:
+            data = leaves  # the root is a leaf, and is at hand
+        used = _check(file, data, size, some, 1, 0, room)
+        # As opaque records, which numpy copies whole; it would copy fields one by one.
+        table = np.ndarray((len(some), room), f"V{entry.itemsize}", data, begin, (size, entry.itemsize))
+        valid: Any = np.arange(room) < used[:, None] if len(some) > 1 else (slice(0, 1), slice(0, int(used[0])))
+        picked = table[valid].reshape(-1).view(entry)
+        places = rows.places(picked["first"], chunk)
+        if places is None:
+            file.fail(
+                "has a chunk that does not begin at a multiple of the chunk shape", int(some[0]), "chunk B-tree node"
+            )
+        whole = rows.add(places, picked["address"].astype(np.uint64), picked["size"], picked["mask"], "chunk B-tree")
+        # The library looks between the keys on either side of a chunk, and would not find one behind a wrong key. That the keys of
+        # chunks within the grid come in order is seen when they are put there; those that are left out are seen here.
+        sound = whole or ascending(picked["first"])
+        keys = _keys(data, used, size, begin, rank, entry.itemsize)
+        within = None if bounds is None else bounds[:, start : start + batch]
+        if not sound or picked["zero"].any() or not _bracketed(keys, used, within):
+            file.fail("has keys out of order", int(some[0]), "chunk B-tree node")
+
+
+def _all_in_order(
+    file: File, data: bytes, begin: int, entry: np.dtype[Any], chunk: tuple[int, ...], rows: ChunkRows
+) -> bool:
+    """Whether one leaf holds all cells of a small grid, each where it is expected: then they are taken as they lie there.
+
+    The usual file has many such variables, and to sort their few chunks into a grid is most of the work of a scan.
+    """
+    count = data[6] | data[7] << 8
+    if data[:6] != b"TREE\x01\x00" or not 0 < count <= 2 * file.chunk_node_k or count != math.prod(rows.grid):
+        return False
+    table = np.frombuffer(data, entry, count + 1, begin) if begin + (count + 1) * entry.itemsize <= len(data) else None
+    if table is None or not (table["key"][:-1] == _first_elements(rows.grid, chunk)).all():
+        return False
+    offset = table["address"][:-1].astype(np.int64)
+    length = table["size"][:-1].astype(np.int64)
+    offset += file.base
+    if (
+        int((offset + length).max()) > file.size
+        or int(offset.min()) < file.base
+        or tuple(table["key"][-1]) <= tuple(table["key"][-2])
+    ):
+        return False  # told elsewhere what is wrong
+    mask = table["mask"][:-1]
+    rows.whole = offset, length, mask.astype(np.int64) if mask.any() else 0
+    return True
+
+
+@lru_cache(maxsize=1024)
+def _first_elements(grid: tuple[int, ...], chunk: tuple[int, ...]) -> npt.NDArray[np.uint64]:
+    """The keys of all chunks of a small grid: the first element along each axis, and 0."""
+    index = np.indices(grid, np.uint64).reshape(len(grid), -1).T
+    keys = np.zeros((len(index), len(grid) + 1), np.uint64)
+    keys[:, :-1] = index * np.array(chunk, np.uint64)
+    return keys
+
+
+@lru_cache(maxsize=64)
+def _entry(rank: int, width: int) -> np.dtype[Any]:
+    """A key and the child behind it."""
+    key = 8 + 8 * (rank + 1)
+    return np.dtype(
+        {
+            "names": ["size", "mask", "first", "zero", "key", "address"],
+            "formats": ["<u4", "<u4", ("<u8", (rank,)), "<u8", ("<u8", (rank + 1,)), f"<u{width}"],
+            "offsets": [0, 4, 8, key - 8, 8, key],
+            "itemsize": key + width,
+        }
+    )
+
+
+def _keys(data: bytes, used: npt.NDArray[Any], size: int, begin: int, rank: int, step: int) -> npt.NDArray[np.uint64]:
+    """The first elements in the keys of some nodes: (nodes, as many keys as the fullest has and the one behind, axes)."""
+    return np.ndarray((len(used), int(used.max()) + 1, rank + 1), "<u8", data, begin + 8, (size, step, 8))
+
+
+def _bracketed(keys: npt.NDArray[np.uint64], used: npt.NDArray[Any], bounds: npt.NDArray[np.uint64] | None) -> bool:
+    """Whether each node ends with a key behind its last one, and lies between the keys that the node above has for it."""
+    nodes = np.flatnonzero(used)
+    first, last = keys[nodes, 0], keys[nodes, used[nodes].astype(np.int64) - 1]
+    good = _less(last, keys[nodes, used[nodes]])
+    if bounds is not None:
+        good &= ~_less(first, bounds[0, nodes]) & _less(last, bounds[1, nodes])
+    return bool(good.all())
+
+
+def _less(left: npt.NDArray[np.uint64], right: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """Which rows are less than their counterparts, axis by axis."""
+    less, alike = np.zeros(len(left), bool), np.ones(len(left), bool)
+    for axis in range(left.shape[1]):
+        less |= alike & (left[:, axis] < right[:, axis])
+        alike &= left[:, axis] == right[:, axis]
+    return less
+
+
+def _node_size(file: File, key: int, room: int) -> int:
+    return 8 + 2 * file.offset_size + (room + 1) * key + room * file.offset_size
+
+
+def _descend(
+    file: File,
+    address: int,
+    kind: int,
+    key: int,
+    half: int,
+    *,
+    rank: int = 0,
+    leaves: bool = True,
+    root: bytes | None = None,
+) -> Walk[tuple[npt.NDArray[np.uint64], bytes | None, npt.NDArray[np.uint64] | None]]:
+    """The children of the leaf nodes; or with `leaves=False` the leaf nodes themselves, the root if it is one, and between which keys
+    each of them must lie.
+    """
+    room, width = 2 * half, file.offset_size
+    size, begin = _node_size(file, key, room), 8 + 2 * width
+    name = "group B-tree node" if kind == 0 else "chunk B-tree node"
+    addresses = np.array([address], np.uint64)
+    bounds: npt.NDArray[np.uint64] | None = None
+    (data,) = (root,) if root is not None else (yield _asked(kind, [file.range(address, size, name)]))
+    level = data[5]
+    total = 1
+    while True:
+        used = _check(file, data, size, addresses, kind, level, room)
+        if level == 0 and not leaves:
+            return addresses, data if total == 1 else None, bounds
+        table = np.ndarray((len(addresses), room), f"<u{width}", data, begin + key, (size, key + width))
+        picked = np.arange(room) < used[:, None]
+        children = table[picked].astype(np.uint64)
+        if level == 0:
+            return children, None, None
+        if kind == 1:
+            keys = _keys(data, used, size, begin, rank, key + width)
+            if not _bracketed(keys, used, bounds):
+                file.fail("has keys out of order", int(addresses[0]), name)
+            inside = picked[:, : keys.shape[1] - 1]
+            bounds = np.stack([keys[:, :-1][inside], keys[:, 1:][inside]])
+        total += len(children)
+        # Every node is its own piece of the file: else the tree is a knot.
+        if total * size > file.size or len(np.unique(children)) != len(children):
+            file.fail("has children that are not its own", int(addresses[0]), name)
+        addresses, level = children, level - 1
+        if level == 0 and not leaves:
+            return addresses, None, bounds
+        blocks = yield _asked(kind, _ranges(file, addresses, size))
+        data = b"".join(blocks)
+
+
+def _asked(kind: int, ranges: Ranges) -> Ranges:
+    return Exact(ranges) if kind else ranges
+
+
+def _ranges(file: File, addresses: npt.NDArray[np.uint64], size: int) -> Ranges:
+    if len(addresses) and int(addresses.max()) + size + file.base > file.size:
+        file.fail("lies outside the file", min(int(addresses.max()), file.size), "B-tree node")
+    return [(place, size) for place in (addresses.astype(np.int64) + file.base).tolist()]
+
+
+def _check(
+    file: File, data: bytes, size: int, addresses: npt.NDArray[np.uint64], kind: int, level: int, room: int
+) -> npt.NDArray[np.uint16]:
+    """Raise if a node is not one, or not of this level; how many entries each has."""
+    if len(addresses) == 1:
+        used = np.array([data[6] | data[7] << 8], np.uint16)
+        good = np.array([data[:4] == b"TREE" and data[4] == kind and data[5] == level])
+    else:
+        head = np.ndarray((len(addresses),), _HEAD, data, 0, (size,))
+        used = head["used"]
+        good = (head["signature"] == b"TREE") & (head["kind"] == kind) & (head["level"] == level)
+    good &= used <= room
+    if not good.all():
+        bad = int(addresses[int(np.argmin(good))])
+        file.fail("is not a node of its tree", bad, "group B-tree node" if kind == 0 else "chunk B-tree node")
+    return used
+
+
+_HEAD = np.dtype([("signature", "S4"), ("kind", "u1"), ("level", "u1"), ("used", "<u2")])

@@ -1,0 +1,51 @@
+"""Which metadata did the writer leave in an image of its cache?
+
+A file may be closed with the library's metadata cache written as one block (H5AC, "MDCI") instead of to the places where its entries
+belong. The entries are then laid over the bytes of the file: whoever reads a structure sees what the cache had.
+"""
+
+from __future__ import annotations
+
+from insitu.formats.hdf5.structures.checksum import verify
+from insitu.formats.hdf5.structures.file import File
+from insitu.formats.parsing.scheduler import Overlay, Walk
+
+__all__ = ["read_cache_image"]
+
+ENTRY_SIZE = 14  # type, flags, ring, age, three counts of two bytes, rank
+GLOBAL_HEAP = b"GCOL"
+
+
+def read_cache_image(file: File, body: bytes) -> Walk[None]:
+    """Read the image that a message of the superblock extension names: version, address, length."""
+    width, long = file.offset_size, file.length_size
+    address = int.from_bytes(body[1 : 1 + width], "little")
+    size = int.from_bytes(body[1 + width : 1 + width + long], "little")
+    if body[0] != 0 or len(body) < 1 + width + long:
+        file.fail("is of an unknown version", address, "cache image")
+    if address == file.undefined or not size:
+        return
+    (data,) = yield [file.range(address, size, "cache image")]
+    if data[:4] != b"MDCI" or data[4] != 0:
+        file.fail("has no signature, or an unknown version", address, "cache image")
+    verify(file, data, address, "cache image")
+    count = int.from_bytes(data[6 + long : 10 + long], "little")
+    at = 10 + long
+    patches: list[tuple[int, bytes]] = []
+    for _ in range(count):
+        begin = at + ENTRY_SIZE + width + long
+        if begin > len(data) - 4:
+            file.fail("is cut off", address, "cache image")
+        parents = int.from_bytes(data[at + 8 : at + 10], "little")
+        place = int.from_bytes(data[at + ENTRY_SIZE : at + ENTRY_SIZE + width], "little")
+        length = int.from_bytes(data[at + ENTRY_SIZE + width : begin], "little")
+        begin += parents * width
+        at = begin + length
+        if at > len(data) - 4:
+            file.fail("is cut off", address, "cache image")
+        entry = data[begin:at]
+        offset, _ = file.range(place, length, "entry of the cache image")
+        if entry[:4] == GLOBAL_HEAP:
+            file.heaps_elsewhere = True
+        patches.append((offset, entry))
+    yield Overlay(patches)

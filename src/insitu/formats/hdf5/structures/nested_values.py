@@ -1,0 +1,76 @@
+"""What does an attribute say whose values of varying length are inside of others?
+
+Members of compounds, sequences of records: the elements are taken apart as those of datasets are, and what lies in heaps is read level by
+level.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.formats.hdf5.codecs.records import DEPTH_LIMIT, element_of, taken_apart
+from insitu.formats.hdf5.structures.attributes import Attribute, heap_walk
+from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.type_description import described
+from insitu.formats.parsing.scheduler import Side, Walk
+
+__all__ = ["read_deep_value", "read_elements"]
+
+
+def read_deep_value(file: File, attribute: Attribute) -> Walk[Any]:
+    """The value of an attribute, in native byte order."""
+    values = yield from read_elements(file, attribute)
+    assert attribute.datatype is not None
+    shape = attribute.space.shape + attribute.datatype.shape
+    return values[0] if values.size == 1 and len(shape) <= 1 else values.reshape(shape)
+
+
+def read_elements(file: File, attribute: Attribute) -> Walk[npt.NDArray[Any]]:
+    """The elements of an attribute, one after the other."""
+    datatype = attribute.datatype
+    assert datatype is not None
+    element = element_of(described(datatype), 8 + file.offset_size)
+    stored = np.frombuffer(attribute.data, np.uint8).reshape(-1, element.size)
+    heaps: dict[int, dict[int, bytes]] = {}
+    for _ in range(DEPTH_LIMIT):
+        lookup = _Lookup(file, heaps)
+        values = taken_apart(element, stored, lookup)
+        if not lookup.missing:
+            break
+        wanted = sorted(lookup.missing)
+        found = yield Side([heap_walk(file, address) for address in wanted])
+        heaps.update(zip(wanted, found, strict=True))
+    else:
+        file.fail(f"{attribute.name!r} is nested without end", 0, "attribute")
+    return values
+
+
+class _Lookup:
+    """Finds objects in the heaps that were read, and notes which were not: their objects are empty until then."""
+
+    __slots__ = ("file", "heaps", "missing", "total")
+
+    def __init__(self, file: File, heaps: dict[int, dict[int, bytes]]) -> None:
+        self.file, self.heaps = file, heaps
+        self.missing: set[int] = set()
+        self.total = 0
+
+    def __call__(self, references: npt.NDArray[Any]) -> list[bytes]:
+        found: list[bytes] = []
+        for length, address, number in references.tolist():
+            data = b""
+            if length and address not in (0, self.file.undefined):
+                if address not in self.heaps:
+                    self.missing.add(address)
+                else:
+                    data = self.heaps[address].get(number, b"")
+                    if not data:
+                        self.file.fail(f"has no object {number}", address, "global heap collection")
+            self.total += len(data)
+            if self.total > self.file.most_values:
+                self.file.fail("holds objects that are used again and again", address, "global heap collection")
+            found.append(data)
+        return found

@@ -1,0 +1,229 @@
+"""What do the references in an attribute point at?
+
+An object reference is the address of an object; a region reference names an object and a selection of its elements, both in a global heap: format
+specification 3.0, IV.A.2.d (class 7) and III.E. They are shown as text: the path of the object, and for regions what of it is selected, in the
+way of Python's slices. Paths are known once the tree is, so a value waits as a `Pointing` until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import FormatError, UnsupportedError
+from insitu.formats.hdf5.structures.attributes import Attribute, HeapRecord, read_heap_values
+from insitu.formats.hdf5.structures.datatype import Datatype
+from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.nested_values import read_elements
+from insitu.formats.hdf5.structures.stored_selection import Line, parse_selection
+from insitu.formats.parsing.scheduler import Walk
+
+__all__ = ["BOOKKEEPING", "Pointing", "read_pointing"]
+
+BOOKKEEPING = frozenset({"DIMENSION_LIST", "REFERENCE_LIST"})
+"""What the dimension scale library keeps for itself."""
+PIECES_LIMIT = 16
+REFERENCES_LIMIT = 1 << 16
+
+Named = Callable[[int], str]
+"""The path of the object at an address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """What one reference points at."""
+
+    address: int | None
+    """None: at nothing."""
+    part: str = ""
+    """What is selected of it; or, without an address, what there is to say."""
+
+    def text(self, named: Named) -> str:
+        """As it is shown."""
+        return self.part if self.address is None else f"{named(self.address)}{self.part}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pointing:
+    """The value of an attribute that holds references."""
+
+    datatype: Datatype
+    elements: npt.NDArray[Any]
+    """With a `Pointer` in place of each reference."""
+    scalar: bool
+
+    def addresses(self) -> set[int]:
+        """Of the objects that are pointed at."""
+        return {one.address for one in _pointers(self.elements) if one.address is not None}
+
+    def shown(self, named: Named) -> Any:
+        """As attributes show it: one text or a list of them; records as they are, with texts in them.
+
+        Parameters
+        ----------
+        named
+            The path of an object by its address.
+        """
+        told = _told(self.elements, named)
+        if self.datatype.kind in ("reference", "sequence") and not told.dtype.names:
+            texts = [one if isinstance(one, str) else ", ".join(map(str, np.ravel(one))) for one in told.reshape(-1)]
+            return texts[0] if len(texts) == 1 else texts
+        return told.reshape(-1)[0] if self.scalar else told
+
+
+def read_pointing(file: File, attribute: Attribute) -> Walk[Pointing]:
+    """The value of an attribute whose type holds references."""
+    datatype = attribute.datatype
+    assert datatype is not None
+    elements = yield from read_elements(file, attribute)
+    regions: dict[bytes, Pointer] = {}
+    count = 0
+
+    def noted(raw: bytes, note: str) -> Pointer | None:
+        nonlocal count
+        count += 1
+        if count > REFERENCES_LIMIT:
+            file.unsupported(f"an attribute of more than {REFERENCES_LIMIT} references")
+        if note == "region" and len(raw) == file.offset_size + 4:
+            regions.setdefault(raw, Pointer(None))
+        return None
+
+    _replaced(datatype, elements, noted)
+    wanted = [raw for raw in regions if int.from_bytes(raw[: file.offset_size], "little") not in (0, file.undefined)]
+    found = yield from read_heap_values(file, [_record(file, raw) for raw in wanted])
+    regions.update({raw: _region(file, data) for raw, data in zip(wanted, found, strict=True)})
+
+    def followed(raw: bytes, note: str) -> Pointer:
+        if note == "object" and len(raw) == file.offset_size:
+            address = int.from_bytes(raw, "little")
+            return Pointer(None if address in (0, file.undefined) else address)
+        return regions.get(raw, Pointer(None, f"({note} reference of {len(raw)} bytes)"))
+
+    shape = attribute.space.shape + datatype.shape
+    values = _replaced(datatype, elements, followed)
+    scalar = values.size == 1 and len(shape) <= 1
+    return Pointing(datatype, values if scalar else values.reshape(shape), scalar)
+
+
+def _record(file: File, raw: bytes) -> HeapRecord:
+    width = file.offset_size
+    return HeapRecord(1, int.from_bytes(raw[:width], "little"), int.from_bytes(raw[width:], "little"))
+
+
+def _region(file: File, data: bytes) -> Pointer:
+    """What a region in a heap selects: the address of the object, then a selection."""
+    width = file.offset_size
+    try:
+        return Pointer(int.from_bytes(data[:width], "little"), f"[{_selected(data, width)}]")
+    except (FormatError, UnsupportedError) as problem:
+        return Pointer(int.from_bytes(data[:width], "little"), f"[{problem.message}]")
+
+
+def _selected(data: bytes, at: int) -> str:
+    """A selection in the words of Python."""
+    if int.from_bytes(data[at : at + 4], "little") == 1:
+        return _points(data, at + 4)
+    picked, _ = parse_selection(data, at)
+    if picked.kind == "all":
+        return "..."
+    if picked.kind == "none":
+        return ""
+    if picked.kind == "lines":
+        return ", ".join(map(_line, picked.lines))
+    return _few([", ".join(f"{a}:{b}" for a, b in zip(*box, strict=True)) for box in picked.boxes], "] [")
+
+
+def _line(line: Line) -> str:
+    """A regular selection along one axis."""
+    if line.count is None or line.block is None:
+        return f"{line.start}:"
+    if line.count == 1 or line.stride == line.block:
+        return f"{line.start}:{line.start + line.length}"
+    end = line.start + (line.count - 1) * line.stride + line.block
+    blocks = f" (blocks of {line.block})" if line.block > 1 else ""
+    return f"{line.start}:{end}:{line.stride}{blocks}"
+
+
+def _points(data: bytes, at: int) -> str:
+    """A list of points, of version 1 or 2 (format specification 3.0, VII.C)."""
+    version = int.from_bytes(data[at : at + 4], "little")
+    at += 4
+    width = 4 if version == 1 else data[at] if at < len(data) else 0
+    at += 8 if version == 1 else 1
+    if version not in (1, 2) or width not in (2, 4, 8):
+        raise FormatError(f"selection of points of version {version}", structure="selection")
+    rank = int.from_bytes(data[at : at + 4], "little")
+    count = int.from_bytes(data[at + 4 : at + 4 + width], "little")
+    at += 4 + width
+    if not 1 <= rank <= 32 or at + rank * count * width > len(data):
+        raise FormatError("a selection is cut off", structure="selection")
+    table = np.frombuffer(data, f"<u{width}", rank * count, at).reshape(count, rank).tolist()
+    return _few([f"({', '.join(map(str, point))})" for point in table], ", ")
+
+
+def _few(pieces: list[str], between: str) -> str:
+    more = f"{between}… {len(pieces) - PIECES_LIMIT} more" if len(pieces) > PIECES_LIMIT else ""
+    return between.join(pieces[:PIECES_LIMIT]) + more
+
+
+def _replaced(datatype: Datatype, values: npt.NDArray[Any], one: Callable[[bytes, str], Any]) -> npt.NDArray[Any]:
+    """Elements with something in place of each reference."""
+    if datatype.kind == "reference":
+        raw, size = np.ascontiguousarray(values).tobytes(), values.dtype.itemsize
+        return _objects([one(raw[at : at + size], datatype.note) for at in range(0, len(raw), size)], values.shape)
+    if datatype.kind == "sequence":
+        assert datatype.base is not None
+        base = datatype.base
+        return _objects([_replaced(base, np.asarray(part), one) for part in values.reshape(-1)], values.shape)
+    if not datatype.points:
+        return values
+    made = {
+        name: _replaced(member, values[name], one) if member.points else values[name]
+        for name, _, _, member in datatype.parts
+    }
+    fields: list[Any] = [(name, part.dtype.newbyteorder("="), part.shape[values.ndim :]) for name, part in made.items()]
+    out = np.empty(values.shape, fields)
+    for name, part in made.items():
+        out[name] = part
+    return out
+
+
+def _objects(items: list[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    out = np.empty(len(items), object)
+    for number, item in enumerate(items):
+        out[number] = item
+    return out.reshape(shape)
+
+
+def _pointers(values: npt.NDArray[Any]) -> Iterator[Pointer]:
+    if values.dtype.names:
+        for name in values.dtype.names:
+            yield from _pointers(values[name])
+    elif values.dtype == object:
+        for item in values.reshape(-1):
+            if isinstance(item, Pointer):
+                yield item
+            elif isinstance(item, np.ndarray):
+                yield from _pointers(item)
+
+
+def _told(values: npt.NDArray[Any], named: Named) -> npt.NDArray[Any]:
+    """Elements with texts in place of pointers."""
+    if values.dtype.names:
+        out = values.copy()
+        for name in values.dtype.names:
+            out[name] = _told(values[name], named)
+        return out
+    if values.dtype != object:
+        return values
+    told: list[Any] = []
+    for item in values.reshape(-1):
+        if isinstance(item, Pointer):
+            told.append(item.text(named))
+        else:
+            told.append(_told(item, named) if isinstance(item, np.ndarray) else item)
+    return _objects(told, values.shape)

@@ -1,0 +1,91 @@
+"""What does a message say that is kept elsewhere?
+
+Shared messages: format specification 3.0, IV.A.2.1 ("Shared Message"). They lie in another object's header (a committed datatype)
+or in the heap of the shared message table (III.G).
+"""
+
+from __future__ import annotations
+
+from insitu.formats.hdf5.structures.checksum import verify
+from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.fractal_heap import read_heap_objects
+from insitu.formats.hdf5.structures.messages import Message
+from insitu.formats.hdf5.structures.object_header import read_object_header
+from insitu.formats.parsing.scheduler import Once, Walk
+
+__all__ = ["read_shared", "shared_in_heap", "unshared"]
+
+DEPTH_LIMIT = 8
+
+
+def unshared(file: File, message: Message) -> Walk[Message]:
+    """The message itself, wherever it is kept."""
+    if not message.shared:
+        return message
+    body = yield from read_shared(file, message.kind, message.body)
+    return Message(message.kind, message.flags & ~2, body, message.order)
+
+
+def read_shared(file: File, kind: int, body: bytes, depth: int = 0) -> Walk[bytes]:
+    """The body of a shared message of some type.
+
+    Parameters
+    ----------
+    file
+        The file.
+    kind
+        The message type.
+    body
+        What stands in its place.
+    """
+    version, where = body[0], body[1]
+    width = file.offset_size
+    if version == 1:  # two bytes, six reserved, and a symbol table entry: name offset, address
+        at, where = 8 + file.length_size, 0
+    elif version in (2, 3):
+        at = 2
+    else:
+        file.fail(f"has version {version}", 0, "shared message")
+    if version == 3 and where == 1:
+        found = yield from shared_in_heap(file, kind, (body[at : at + 8],))
+        return found[0]
+    if at + width > len(body) or depth > DEPTH_LIMIT:
+        file.fail("leads nowhere", 0, "shared message")
+    address = int.from_bytes(body[at : at + width], "little")
+    messages = yield Once(("object header", address), lambda: read_object_header(file, address))
+    for message in messages:
+        if message.kind == kind:
+            if message.shared:
+                return (yield from read_shared(file, kind, message.body, depth + 1))
+            whole: bytes = message.body
+            return whole
+    file.fail(f"leads to an object without a message of type {kind:#x}", address, "shared message")
+
+
+def shared_in_heap(file: File, kind: int, ids: tuple[bytes, ...]) -> Walk[list[bytes]]:
+    """Messages in the heap that the shared message table has for a message type."""
+    if file.shared_table is None:
+        file.fail("is in a heap, but the file has no table of them", 0, "shared message")
+    address = file.shared_table
+    heaps = yield Once(("shared message table", address), lambda: _read_table(file, address))
+    heap = next((place for types, place in heaps if types >> kind & 1), None)
+    if heap is None:
+        file.fail(f"has no heap for messages of type {kind:#x}", address, "shared message table")
+    return (yield from read_heap_objects(file, heap, ids))
+
+
+def _read_table(file: File, address: int) -> Walk[list[tuple[int, int]]]:
+    """III.G, "Shared Object Header Message Table": for each index its message types (bits) and its heap."""
+    width = file.offset_size
+    size = 14 + 2 * width
+    # The number of indexes stands in the superblock extension, next to the address; eight is the most there can be.
+    (data,) = yield [file.guess(address, 4 + 8 * size + 4, 8, "shared message table")]
+    if data[:4] != b"SMTB":
+        file.fail("has no signature", address, "shared message table")
+    count = file.shared_indexes
+    verify(file, data[: 4 + count * size + 4], address, "shared message table")
+    heaps = []
+    for at in range(4, 4 + count * size, size):
+        types = int.from_bytes(data[at + 2 : at + 4], "little")
+        heaps.append((types, int.from_bytes(data[at + 14 + width : at + 14 + 2 * width], "little")))
+    return heaps

@@ -1,0 +1,208 @@
+"""Which elements does a stored selection pick?
+
+Serialised dataspace selections (all, none, hyperslabs of versions 1 to 3, regular and irregular): format specification 3.0, VII.C
+("Dataspace selection"). A regular hyperslab is one `Line` for each axis; an irregular one a list of boxes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import FormatError, UnsupportedError
+from insitu.formats.hdf5.structures.dataspace import RANK_LIMIT
+
+__all__ = ["RUNS_LIMIT", "Box", "Line", "Picked", "parse_selection"]
+
+RUNS_LIMIT = 1 << 16
+"""Most pieces that one selection may fall into: more are damage, or want another way than one cell each."""
+
+Box = tuple[tuple[int, ...], tuple[int, ...]]
+"""First element, and one behind the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A regular selection along one axis: `count` blocks, `stride` apart; None: without end."""
+
+    start: int
+    stride: int
+    count: int | None
+    block: int | None
+
+    @property
+    def endless(self) -> bool:
+        """Whether it goes on as long as there is something."""
+        return self.count is None or self.block is None
+
+    @property
+    def length(self) -> int:
+        """Elements of a line that has an end."""
+        assert self.count is not None
+        assert self.block is not None
+        return self.count * self.block
+
+    def clipped(self, elements: int) -> Line:
+        """An endless line after so many elements, as one or more lines would be: whole blocks, and a rest that is cut."""
+        if self.block is None or self.block == self.stride:
+            return Line(self.start, max(elements, 1), 1 if elements else 0, elements)
+        whole, rest = divmod(elements, self.block)
+        if rest and whole:
+            raise UnsupportedError("an unlimited mapping that ends within a block", structure="virtual dataset")
+        return Line(self.start, self.stride, whole, self.block) if not rest else Line(self.start, rest, 1, rest)
+
+    def within(self, extent: int) -> int:
+        """How many elements of an endless line lie before `extent`."""
+        if extent <= self.start:
+            return 0
+        if self.block is None:
+            return extent - self.start
+        whole, rest = divmod(extent - self.start, self.stride)
+        return whole * self.block + min(rest, self.block)
+
+    def reach(self, elements: int) -> int:
+        """The extent that so many elements need."""
+        if not elements:
+            return 0
+        if self.block is None or self.block == self.stride:
+            return self.start + elements
+        whole, rest = divmod(elements, self.block)
+        return self.start + (whole * self.stride + rest if rest else (whole - 1) * self.stride + self.block)
+
+    def runs(self) -> list[tuple[int, int]]:
+        """First element and length of each run of neighbours."""
+        assert self.count is not None
+        assert self.block is not None
+        if self.block == self.stride or self.count <= 1:
+            return [(self.start, self.length)] if self.length else []
+        if self.count > RUNS_LIMIT:
+            raise UnsupportedError(f"a selection of {self.count} runs", structure="selection")
+        return [(self.start + i * self.stride, self.block) for i in range(self.count)]
+
+    def part(self, first: int, length: int) -> slice | npt.NDArray[np.int64]:
+        """What to index with for `length` of its elements from the `first` on."""
+        assert self.block is not None
+        if self.block == self.stride or first // self.block == (first + length - 1) // self.block:
+            at = self.start + first // self.block * self.stride + first % self.block
+            return slice(at, at + length)
+        if self.block == 1:
+            at = self.start + first * self.stride
+            return slice(at, at + (length - 1) * self.stride + 1, self.stride)
+        numbers = np.arange(first, first + length)
+        places: npt.NDArray[np.int64] = self.start + numbers // self.block * self.stride + numbers % self.block
+        return places
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """A selection."""
+
+    kind: str
+    """all, none, lines (one for each axis) or boxes."""
+    lines: tuple[Line, ...] = ()
+    boxes: tuple[Box, ...] = ()
+
+    @property
+    def endless(self) -> int | None:
+        """The axis along which it has no end."""
+        return next((axis for axis, line in enumerate(self.lines) if line.endless), None)
+
+    def on(self, shape: tuple[int, ...]) -> Picked:
+        """The same with lines where it is "all" of a shape."""
+        return self if self.kind != "all" else Picked("lines", tuple(Line(0, max(n, 1), 1, n) for n in shape))
+
+    def rows(self, rank: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The runs of neighbours along the last axis in the order of the elements: corners (n, rank) and lengths."""
+        if self.kind == "lines":
+            parts = [[(at, at + length) for at, length in line.runs()] for line in self.lines]
+            total = int(np.prod([len(part) for part in parts], dtype=object))
+            if total > RUNS_LIMIT:
+                raise UnsupportedError(f"a selection of {total} boxes", structure="selection")
+            boxes = [(tuple(s for s, _ in box), tuple(e for _, e in box)) for box in itertools.product(*parts)]
+        else:
+            boxes = list(self.boxes)
+        total = sum(int(np.prod([e - s for s, e in zip(a[:-1], b[:-1], strict=True)], dtype=object)) for a, b in boxes)
+        if total > RUNS_LIMIT:
+            raise UnsupportedError(f"a selection of {total} rows", structure="selection")
+        corners: list[npt.NDArray[np.int64]] = [np.zeros((0, rank), np.int64)]
+        lengths: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
+        for first, behind in boxes:
+            extent = [e - s for s, e in zip(first[:-1], behind[:-1], strict=True)]
+            leading = np.indices(extent, np.int64).reshape(rank - 1, -1) if rank > 1 else np.zeros((0, 1), np.int64)
+            count = leading.shape[1]
+            rows = np.concatenate([leading, np.zeros((1, count), np.int64)]).T + np.array(first, np.int64)
+            corners.append(rows)
+            lengths.append(np.full(count, behind[-1] - first[-1], np.int64))
+        places, sizes = np.concatenate(corners), np.concatenate(lengths)
+        order = np.lexsort(places.T[::-1])
+        return places[order], sizes[order]
+
+
+def parse_selection(data: bytes, at: int) -> tuple[Picked, int]:
+    """Parse a selection; where it ends, too."""
+    kind, version = _uint(data, at, 4), _uint(data, at + 4, 4)
+    if kind in (0, 3):
+        return Picked("all" if kind == 3 else "none"), at + 16
+    if kind != 2:
+        raise UnsupportedError("a selection of points", structure="selection")
+    at += 8
+    regular, width = False, 4
+    if version == 1:
+        at += 8
+    elif version == 2:
+        regular, width, at = bool(data[at] & 1), 8, at + 5
+    elif version == 3:
+        regular, width, at = bool(data[at] & 1), data[at + 1], at + 2
+    else:
+        raise FormatError(f"hyperslab selection of version {version}", structure="selection")
+    if width not in (2, 4, 8):
+        raise FormatError(f"hyperslab selection with numbers of {width} bytes", structure="selection")
+    rank = _uint(data, at, 4)
+    at += 4
+    if not 1 <= rank <= RANK_LIMIT:
+        raise FormatError(f"a selection along {rank} axes", structure="selection")
+    if regular:
+        numbers = _numbers(data, at, 4 * rank, width)
+        lines = tuple(_line(numbers[4 * axis : 4 * axis + 4], (1 << 8 * width) - 1) for axis in range(rank))
+        if sum(line.endless for line in lines) > 1:
+            raise FormatError("a selection without end along two axes", structure="selection")
+        return Picked("lines", lines), at + 4 * rank * width
+    count = _uint(data, at, width)
+    at += width
+    numbers = _numbers(data, at, 2 * rank * count, width)
+    boxes = []
+    for box in range(count):
+        first = tuple(numbers[2 * rank * box : 2 * rank * box + rank])
+        behind = tuple(n + 1 for n in numbers[2 * rank * box + rank : 2 * rank * (box + 1)])
+        if any(a >= b for a, b in zip(first, behind, strict=True)):
+            raise FormatError("a selection that ends before it begins", structure="selection")
+        boxes.append((first, behind))
+    end = at + 2 * rank * count * width
+    if count == 1:
+        first, behind = boxes[0]
+        return Picked("lines", tuple(Line(a, b - a, 1, b - a) for a, b in zip(first, behind, strict=True))), end
+    return (Picked("boxes", (), tuple(boxes)) if count else Picked("none")), end
+
+
+def _line(numbers: list[int], endless: int) -> Line:
+    start, stride, count, block = numbers
+    if not stride or (count > 1 and block > stride and block != endless) or start == endless:
+        raise FormatError(f"a selection of {count} blocks of {block}, {stride} apart", structure="selection")
+    return Line(start, stride, None if count == endless else count, None if block == endless else block)
+
+
+def _uint(data: bytes, at: int, width: int) -> int:
+    if at + width > len(data):
+        raise FormatError("a selection is cut off", structure="selection")
+    return int.from_bytes(data[at : at + width], "little")
+
+
+def _numbers(data: bytes, at: int, count: int, width: int) -> list[int]:
+    if at + count * width > len(data):
+        raise FormatError("a selection is cut off", structure="selection")
+    found: list[Any] = np.frombuffer(data, f"<u{width}", count, at).tolist()
+    return found

@@ -1,0 +1,49 @@
+"""How is a type told to the codecs that take elements apart?
+
+As a small tree that JSON can hold: see `insitu.formats.hdf5.codecs.records.element_of`, which reads it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from insitu.formats.hdf5.structures.datatype import Datatype
+
+__all__ = ["described", "in_parts"]
+
+
+def in_parts(datatype: Datatype) -> bool:
+    """Whether elements cannot be taken as they lie there, nor as one reference or one number: they must be taken apart."""
+    base = datatype.base
+    if base is not None:
+        return datatype.deep or base.dtype.names is not None or bool(base.shape) or base.number is not None
+    return bool(datatype.members)
+
+
+def described(datatype: Datatype) -> dict[str, Any]:
+    """A type as the codecs want it; the axes that an array type adds are told beside it."""
+    if datatype.kind == "text":
+        return {"kind": "text"}
+    if datatype.kind == "sequence":
+        assert datatype.base is not None
+        return {"kind": "sequence", "base": described(datatype.base), "dims": list(datatype.base.shape)}
+    if datatype.members:
+        members = [[name, offset, list(dims), described(member)] for name, offset, dims, member in datatype.members]
+        return {"kind": "compound", "size": datatype.size // math.prod(datatype.shape), "members": members}
+    if datatype.number is not None:
+        return {"kind": "number", "dtype": datatype.dtype.str, "layout": dict(datatype.number)}
+    return _plain(datatype.dtype, {offset: padding for offset, _, padding in datatype.texts})
+
+
+def _plain(dtype: np.dtype[Any], paddings: dict[int, str], at: int = 0) -> dict[str, Any]:
+    """A type of fixed size, as JSON can say it."""
+    if dtype.fields is None:
+        return {"kind": "plain", "dtype": dtype.str, **({"padding": paddings[at]} if at in paddings else {})}
+    members = []
+    for name in dtype.names or ():
+        member, offset = dtype.fields[name][:2]
+        members.append([name, offset, list(member.shape), _plain(member.base, paddings, at + offset)])
+    return {"kind": "compound", "size": dtype.itemsize, "members": members}

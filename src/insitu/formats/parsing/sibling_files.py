@@ -1,0 +1,147 @@
+"""Which other files does a file name, and how are they opened?
+
+External links, external storage and virtual datasets name files relative to the one they stand in. Each is opened once for a scan, from
+the same place as that one and with the same options: beside it on the disk, or by a URL joined to its own. A name never leads to another
+host, and never from a remote place to the disk here. Where a process reads from certain places only (`sources.gate`), so do its neighbours.
+
+A file that is not there leaves its part to the fill value, as in the library; one that may not be read does not: that is an error.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Iterable
+from contextlib import ExitStack
+from typing import Any, Protocol, runtime_checkable
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from insitu.errors import AccessError, FormatError, NotFoundError
+from insitu.formats.parsing.read_cache import Window
+from insitu.sources import open_source
+from insitu.sources.listing import local_path
+from insitu.sources.protocol import ByteSource
+from insitu.sources.threads import gather
+
+__all__ = ["FILES_LIMIT", "Neighbours", "OpensBeside", "places_beside"]
+
+FILES_LIMIT = 1 << 16
+
+
+@runtime_checkable
+class OpensBeside(Protocol):
+    """A source that opens others with its own credentials."""
+
+    def beside(self, url: str) -> ByteSource:
+        """The source at another URL of the same store."""
+
+
+class Neighbours:
+    """The files of one scan; closed together."""
+
+    __slots__ = ("_opened", "_stack", "memory")
+
+    def __init__(self, window: Window) -> None:
+        self._opened: dict[str, Window | AccessError | None] = {window.url: window}
+        self._stack = ExitStack()
+        self.memory: dict[Any, Any] = {}
+        """What was found in them, by whoever looked."""
+
+    def __enter__(self) -> Neighbours:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._stack.close()
+
+    def open_beside(self, window: Window, name: str) -> Window | None:
+        """The file of a name, seen from another; None: there is none.
+
+        Parameters
+        ----------
+        window
+            The file that names it.
+        name
+            Absolute, or relative to its folder.
+        """
+        denied: AccessError | None = None
+        for url in places_beside(window.url, name):
+            found = self._opened[url] if url in self._opened else self._open(window, url)
+            if isinstance(found, Window):
+                return found
+            denied = denied or found
+        if denied is not None:
+            raise denied
+        return None
+
+    def prepare(self, window: Window, names: Iterable[str]) -> None:
+        """Open many files at once that are far away: one after the other costs a round trip each."""
+        if window.local:
+            return
+        places = [places_beside(window.url, name) for name in dict.fromkeys(names)]
+        wanted = [found[0] for found in places if found and found[0] not in self._opened][:FILES_LIMIT]
+        if len(wanted) > 1:
+            gather(lambda url, _: self._open(window, url), wanted)
+
+    def replace(self, window: Window) -> None:
+        """Take another view of a file: the set that it is a part of."""
+        self._opened[window.url] = window
+
+    def _open(self, window: Window, url: str) -> Window | AccessError | None:
+        if len(self._opened) >= FILES_LIMIT:
+            raise FormatError(f"more than {FILES_LIMIT} other files", url=window.url, structure="file names")
+        found: Window | AccessError | None
+        try:
+            found = self._read(window, url)
+        except (NotFoundError, IsADirectoryError):
+            found = None
+        except AccessError as denied:
+            found = denied  # on the disk of somebody else an absolute path may well be: the library then looks on, too
+        return self._opened.setdefault(url, found)
+
+    def _read(self, window: Window, url: str) -> Window:
+        options = window.storage_options
+        source = window.source.beside(url) if isinstance(window.source, OpensBeside) else open_source(url, options)
+        self._stack.callback(source.close)
+        return Window(source, storage_options=options)
+
+
+def places_beside(url: str, name: str) -> list[str]:
+    """Where a file may be that another names, in the order in which HDF5 looks.
+
+    Examples
+    --------
+    >>> places_beside("https://host/a/b.h5?x=1", "../c.h5"), places_beside("s3://bucket/a/b.h5", "c.h5")
+    (['https://host/c.h5'], ['s3://bucket/a/c.h5'])
+    >>> places_beside("s3://bucket/run #1?/b.h5", "c d.h5"), places_beside("https://host/a%20b/c.h5", "c d.h5")
+    (['s3://bucket/run #1?/c d.h5'], ['https://host/a%20b/c%20d.h5'])
+    >>> places_beside("/data/b.h5", "/gone/c.h5")
+    ['/gone/c.h5', '/data/c.h5']
+    """
+    if not name or "\0" in name or "://" in name or "::" in name:
+        return []
+    folder = local_path(url)
+    if folder is None:
+        parts = urlsplit(url)
+        if not parts.scheme or "::" in url:
+            return []
+        absolute = name.startswith("/")
+        leaf = posixpath.basename(name) if absolute else name
+        # Keys of objects are not quoted (and may hold "?" and "#"); those that are no text cannot be.
+        if parts.scheme in ("http", "https"):
+            leaf = quote(leaf, errors="surrogateescape")
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(parts.path) or "/", leaf))
+            return [urlunsplit((parts.scheme, parts.netloc, path, "", ""))]
+        if not leaf.isascii() and leaf.encode("utf-8", "replace") != leaf.encode("utf-8", "surrogateescape"):
+            return []
+        scheme, _, rest = url.partition("://")
+        bucket, _, key = rest.partition("/")
+        return [f"{scheme}://{bucket}{posixpath.normpath(posixpath.join('/', posixpath.dirname(key), leaf))}"]
+    here = os.path.dirname(folder)
+    if os.path.isabs(name):
+        found = [name, os.path.join(here, os.path.basename(name))]
+    else:
+        # The last: beside what a symbolic link leads to.
+        real = os.path.dirname(os.path.realpath(folder))
+        found = [os.path.normpath(os.path.join(here, name)), os.path.abspath(name)]
+        found.append(os.path.normpath(os.path.join(real, name)))
+    return list(dict.fromkeys(found))

@@ -1,0 +1,167 @@
+"""How are the strips and tiles of a TIFF unpacked: LZW, PackBits, predictors, odd numbers of bits?
+
+By imagecodecs, whose names for them these are (tifffile and kerchunk write them into references, with the same configuration). What they leave out
+there (the shape and type of a chunk) the chain knows.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
+from insitu.codecs.libraries import Function, need
+from insitu.errors import CodecError
+
+__all__ = ["bitorder", "clipped", "complex_integers", "delta", "float24", "floatpred", "lzw", "packbits", "packints"]
+
+
+def lzw(configuration: Configuration, form: Form) -> Step:
+    """Prepare for TIFF's LZW, its old bit order too."""
+    return _expanding("imagecodecs_lzw", form, need("imagecodecs_lzw", ("imagecodecs", "lzw_decode")))
+
+
+def packbits(configuration: Configuration, form: Form) -> Step:
+    """Prepare for PackBits: runs of equal bytes. With `least`, data may end after so many bytes, and zeros follow: tiles of some writers end where the image does."""
+    decode = need("imagecodecs_packbits", ("imagecodecs", "packbits_decode"))
+    return _expanding("imagecodecs_packbits", form, decode, configuration.get("least"))
+
+
+def _expanding(name: str, form: Form, decode: Function, least: int | None = None) -> Step:
+    limit = form.limit
+
+    def run(data: Data, out: Octets | None) -> Data:
+        # Both stop in silence where the room ends, as libtiff does: what a strip holds behind its last row is nobody's.
+        room = np.empty(limit, np.uint8) if out is None else out
+        filled: Data = decode(data, out=room)
+        if least is not None and least <= len(filled) < limit:
+            room[len(filled) :] = 0
+            return room
+        return room if len(filled) == limit else filled
+
+    return Step(name, run, form.compressed(), fills=form.exact)
+
+
+def bitorder(configuration: Configuration, form: Form) -> Step:
+    """Prepare for bytes whose bits run backwards (TIFF's FillOrder 2)."""
+    reverse = need("imagecodecs_bitorder", ("imagecodecs", "bitorder_decode"))
+
+    def run(data: Data, out: Octets | None) -> Data:
+        done: Data = reverse(bytes(octets(data)))
+        return done
+
+    return Step("imagecodecs_bitorder", run, form.as_bytes())
+
+
+def packints(configuration: Configuration, form: Form) -> Step:
+    """Prepare for integers of `bitspersample` bits, every `runlen` of them filled up to a whole byte."""
+    unpack = need("imagecodecs_packints", ("imagecodecs", "packints_decode"))
+    bits, run_length = int(configuration["bitspersample"]), int(configuration.get("runlen") or 0)
+    dtype, count = np.dtype(configuration["dtype"]), form.count
+    run_length = run_length or count
+    if not 1 <= bits <= 8 * dtype.itemsize or dtype.kind not in "iu" or count % max(run_length, 1):
+        raise CodecError(f"{count} integers of {bits} bits in runs of {run_length} do not become {dtype}")
+    native = dtype.newbyteorder("=")
+    packed = count // max(run_length, 1) * -(-run_length * bits // 8)
+
+    def run(data: Data, out: Octets | None) -> Data:
+        raw = octets(data)
+        if raw.size != packed:
+            raise CodecError(f"{raw.size} bytes are not {count} integers of {bits} bits, which take {packed}")
+        values: NDArray[Any] = unpack(bytes(raw), native, bits, runlen=run_length)
+        return values.astype(dtype, copy=False)
+
+    return Step("imagecodecs_packints", run, Form(packed, form.exact))
+
+
+def delta(configuration: Configuration, form: Form) -> Step:
+    """Prepare for differences along `axis` (TIFF's predictor 2): integers that wrap around, whatever type the values have."""
+    undo = need("imagecodecs_delta", ("imagecodecs", "delta_decode"))
+    axis, distance = int(configuration.get("axis", -1)), int(configuration.get("dist", 1))
+    dtype, shape = _array(configuration, form, "imagecodecs_delta")
+    whole = np.dtype(f"u{dtype.itemsize}")
+
+    def run(data: Data, out: Octets | None) -> Data:
+        values = octets(data).view(whole).reshape(shape)
+        if not dtype.isnative:
+            return undo(values.byteswap(), axis=axis, dist=distance).byteswap().reshape(-1)  # type: ignore[no-any-return]
+        if out is None:
+            return undo(values, axis=axis, dist=distance).reshape(-1)  # type: ignore[no-any-return]
+        undo(values, axis=axis, dist=distance, out=out.view(whole).reshape(shape))
+        return out
+
+    return Step(
+        "imagecodecs_delta", run, Form(form.limit, form.exact, dtype, shape), fills=form.exact and dtype.isnative
+    )
+
+
+def floatpred(configuration: Configuration, form: Form) -> Step:
+    """Prepare for TIFF's predictor 3: along `axis` the bytes of floats by significance, as differences."""
+    undo = need("imagecodecs_floatpred", ("imagecodecs", "floatpred_decode"))
+    axis, distance = int(configuration.get("axis", -1)), int(configuration.get("dist", 1))
+    dtype, shape = _array(configuration, form, "imagecodecs_floatpred")
+    if dtype.kind != "f":
+        raise CodecError(f"predictor 3 is for floats, not for {dtype}")
+    native = dtype.newbyteorder("=")
+
+    def run(data: Data, out: Octets | None) -> Data:
+        values = undo(octets(data).view(native).reshape(shape), axis=axis, dist=distance)
+        return values.astype(dtype, copy=False).reshape(-1)  # type: ignore[no-any-return]
+
+    return Step("imagecodecs_floatpred", run, Form(form.limit, form.exact, dtype, shape))
+
+
+def _array(configuration: Configuration, form: Form, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """The type and shape of what a predictor worked on: what the configuration says, where the chunk is as large, else the chunk's own."""
+    dtype, shape = form.dtype, form.shape
+    if "dtype" in configuration and configuration.get("shape"):
+        # The axes of a chunk may have been renamed since (a band in front); those that the predictor went along have not.
+        given, extents = np.dtype(configuration["dtype"]), tuple(int(extent) for extent in configuration["shape"])
+        if dtype is None or shape is None or (given == dtype and math.prod(extents) == math.prod(shape)):
+            dtype, shape = given, extents
+    if dtype is None or shape is None:
+        raise CodecError("a predictor stands first in a chain, or says the type and shape that it works on", codec=name)
+    if math.prod(shape) * dtype.itemsize != form.limit or dtype.itemsize not in (1, 2, 4, 8) or not shape:
+        raise CodecError(f"a predictor on {dtype} of {shape} does not yield {form.limit} bytes", codec=name)
+    return dtype, shape
+
+
+def clipped(configuration: Configuration, form: Form) -> Step:
+    """Prepare for data that may go on behind what is wanted of it, up to `nbytes`: the last strip of some writers is full."""
+    limit = form.limit
+    most = max(int(configuration["nbytes"]), limit)
+
+    def run(data: Data, out: Octets | None) -> Data:
+        return octets(data)[:limit]
+
+    return Step("clipped", run, Form(most, False))
+
+
+def float24(configuration: Configuration, form: Form) -> Step:
+    """Prepare for floats of 24 bits, widened to 32, from `byteorder`."""
+    widen = need("imagecodecs_float24", ("imagecodecs", "float24_decode"))
+    order = configuration.get("byteorder") or "="
+    count = form.count
+
+    def run(data: Data, out: Octets | None) -> Data:
+        values: NDArray[Any] = widen(bytes(octets(data)), byteorder=order)
+        return values.astype(np.float32, copy=False).reshape(-1)
+
+    return Step("imagecodecs_float24", run, Form(3 * count, form.exact))
+
+
+def complex_integers(configuration: Configuration, form: Form) -> Step:
+    """Prepare for pairs of integers of type `dtype`, real and imaginary, which become complex floats as in GDAL."""
+    part = np.dtype(configuration["dtype"])
+    if part.kind not in "iu" or form.dtype is None or form.dtype.kind != "c":
+        raise CodecError(f"pairs of {part} do not become {form.dtype}")
+    dtype, count = form.dtype, form.count
+    real = np.dtype(f"f{dtype.itemsize // 2}")
+
+    def run(data: Data, out: Octets | None) -> Data:
+        return octets(data).view(part).astype(real).view(dtype)
+
+    return Step("complex_integers", run, Form(2 * count * part.itemsize, form.exact, np.dtype((part, (2,))), None))

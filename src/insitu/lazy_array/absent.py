@@ -1,0 +1,70 @@
+"""How does an array get places that no file covers? Padding and reindexing: an index of -1 is a hole with a given value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.steps import Where
+from insitu.model import ABSENT, Columns, VirtualArray
+
+__all__ = ["has_holes", "same_fill", "with_holes"]
+
+
+def with_holes(array: LazyArray, indices: Sequence[npt.NDArray[Any] | None], fill: Any) -> LazyArray:
+    """These elements along each dimension (None: all), `fill` where an index is -1."""
+    value = np.asarray(fill, array.dtype)[()] if array.dtype.kind != "O" else fill
+    plain = not array.steps and array.dtype.kind in "biufcmMSU"
+    if plain and (same_fill(_present_fill(array.array), value) or not has_holes(array.array)):
+        virtual = replace(array.array, fill_value=value)
+        for dimension, index in enumerate(indices):
+            if index is not None:
+                virtual = virtual.take(dimension, index)
+        return LazyArray(virtual, array.access)
+    # The holes are cut out afterwards: what was read there first does not matter.
+    moved = array
+    keep = np.ones((), bool)
+    for dimension, index in enumerate(indices):
+        if index is None:
+            continue
+        along = (slice(None),) * dimension
+        if not moved.shape[dimension]:
+            raise IndexError(f"cannot take elements of dimension {dimension}, which has none")
+        moved = moved[(*along, np.maximum(index, 0))]
+        keep = keep & (index >= 0).reshape([-1 if d == dimension else 1 for d in range(array.ndim)])
+    return moved.then(Where(np.broadcast_to(keep, moved.shape), value, array.dtype))
+
+
+def _present_fill(array: VirtualArray) -> Any:
+    if array.fill_value is None and array.dtype.kind in "mM":
+        return np.array("NaT", array.dtype)[()]
+    if array.fill_value is None and array.dtype.kind in "fc":
+        return array.absent_value()
+    return array.fill_value
+
+
+def same_fill(one: Any, other: Any) -> bool:
+    """Whether two fill values are the same, NaN and NaT included."""
+    if one is None or other is None:
+        return one is other
+    if one != one or other != other:
+        return bool(one != one and other != other)
+    return bool(one == other)
+
+
+def has_holes(array: VirtualArray) -> bool:
+    """Whether some place of an array is covered by no file."""
+    if sum(math.prod(tile.shape) for tile in array.tiles) < array.size:
+        return True
+    for tile in array.tiles:
+        if not isinstance(tile.chunks, Columns):
+            return True  # not known without looking at every cell
+        if (tile.chunks.source == ABSENT).any():
+            return True
+    return False

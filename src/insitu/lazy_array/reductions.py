@@ -1,0 +1,191 @@
+"""Which of NumPy's reductions stream through a virtual array, chunk by chunk, and where are they taken?
+
+xarray asks for `nanmean`, `nanmax`, … by name, and for sums and counts through small patterns: `sum(where(isnan(a), 0, a))` is a sum that
+skips missing values, `sum(~isnan(a))` a count. They are recognised here and in `patterns`; the values never exist as a whole. `statistics_of` is the one door: whatever
+else may take a statistic (a server beside the data) is asked there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import UnsupportedError
+from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.box_iteration import reduced_by_pieces
+from insitu.lazy_array.options import options
+from insitu.lazy_array.reduction_patterns import masked, of_nulls
+from insitu.lazy_array.steps import FillNull
+from insitu.reducing import METHODS as STREAMED
+from insitu.reducing import statistics
+from insitu.reducing.reductions import Rules
+
+__all__ = ["reduced", "refuse", "statistics_of", "streams"]
+
+METHODS: dict[Callable[..., Any], tuple[str, bool]] = {
+    np.sum: ("sum", False),
+    np.nansum: ("sum", True),
+    np.mean: ("mean", False),
+    np.nanmean: ("mean", True),
+    np.min: ("min", False),
+    np.amin: ("min", False),
+    np.nanmin: ("min", True),
+    np.max: ("max", False),
+    np.amax: ("max", False),
+    np.nanmax: ("max", True),
+    np.std: ("std", False),
+    np.nanstd: ("std", True),
+    np.var: ("var", False),
+    np.nanvar: ("var", True),
+    np.prod: ("prod", False),
+    np.nanprod: ("prod", True),
+    np.median: ("median", False),
+    np.nanmedian: ("median", True),
+    np.quantile: ("quantile", False),
+    np.nanquantile: ("quantile", True),
+    np.any: ("any", False),
+    np.all: ("all", False),
+    np.argmin: ("argmin", False),
+    np.nanargmin: ("argmin", True),
+    np.argmax: ("argmax", False),
+    np.nanargmax: ("argmax", True),
+}
+"""NumPy's function: the method, and whether missing values are left out."""
+
+NEUTRAL = {"sum": 0, "prod": 1}
+WHOLE = ("median", "quantile")
+"""Taken by blocks of the answer: every value that an answer depends on has to be there at once."""
+
+
+def streams(dtype: np.dtype[Any], method: str) -> bool:
+    """Whether a statistic of values of this type is taken piece by piece."""
+    return dtype.kind in ("biuf" if method in WHOLE else STREAMED[method].kinds.replace("S", "").replace("U", ""))
+
+
+def statistics_of(
+    array: LazyArray, methods: Sequence[str], axes: Sequence[int] | None, rules: Rules, *, keepdims: bool = False
+) -> dict[str, npt.NDArray[Any]]:
+    """Several statistics of an array in one pass, wherever they are best taken.
+
+    Parameters
+    ----------
+    array
+        What to reduce.
+    methods
+        Such that `streams` says yes; of an array with steps neither medians nor quantiles.
+    axes
+        Which to reduce; None: all.
+    rules
+        What counts.
+    keepdims
+        Whether reduced axes stay, with length 1.
+    """
+    if array.steps:
+        refuse(array, "a reduction of what was done to an array")
+        along = tuple(range(array.ndim)) if axes is None else tuple(axes)
+        found = reduced_by_pieces(array, methods, along, rules)
+        return found if keepdims else {name: values.squeeze(along) for name, values in found.items()}
+    active = array.access.active
+    return (statistics if active is None else active.statistics)(
+        array.array,
+        methods,
+        axes=axes,
+        skipna=rules.skipna,
+        ddof=rules.ddof,
+        min_count=rules.min_count,
+        q=rules.q,
+        edges=rules.edges,
+        keepdims=keepdims,
+        name=array.access.name,
+        storage_options=array.access.storage_options,
+    )
+
+
+def reduced(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The reduction, or NotImplemented if this is not one that streams."""
+    if func not in METHODS or not args or not isinstance(args[0], LazyArray):
+        return NotImplemented
+    method, skipna = METHODS[func]
+    given = _given(method, args, kwargs)
+    if given is None:
+        return NotImplemented
+    array: LazyArray = args[0]
+    found = _found(array, method, skipna, given)
+    if found is None and array.size:
+        refuse(array, f"{method} {'of what was done to an array' if array.steps else f'of {array.dtype}'}")
+    return NotImplemented if found is None else found
+
+
+def refuse(array: LazyArray, what: str) -> None:
+    """Say that something is not done next to the data, if it was to be: an error if it had to."""
+    if array.access.active is not None:
+        problem = UnsupportedError(
+            f"{what} is not what servers compute",
+            hint="load() first, or reduce before anything else is done to the values",
+        )
+        array.access.active.fall_back(problem, array.access.name, array.array)
+
+
+def _found(array: LazyArray, method: str, skipna: bool, given: dict[str, Any]) -> Any:
+    """The statistic; None if it does not stream."""
+    if not array.size:
+        return None
+    axes = given["axis"]
+    every = tuple(range(array.ndim))
+    along = every if axes is None else tuple(int(axis) % array.ndim for axis in np.atleast_1d(axes))
+    axes = None if axes is None else along
+    keepdims = bool(given["keepdims"])
+    rules = Rules(skipna, given["ddof"], None, given["q"])
+
+    def take(bare: LazyArray, name: str, how: Rules) -> npt.NDArray[Any]:
+        return statistics_of(bare, [name], along, how, keepdims=True)[name]
+
+    if method in NEUTRAL and array.steps == (FillNull(NEUTRAL[method], array.array.dtype),):
+        array, rules = LazyArray(array.array, array.access), replace(rules, skipna=True)
+    elif array.steps and given["dtype"] is None and array.array.dtype.kind in "fcmM":
+        pattern = of_nulls(array, method, along, take)
+        if pattern is None and array.access.active is not None:
+            pattern = masked(array, method, along, rules, skipna, take)
+        if pattern is not None:
+            return _scalar(pattern if keepdims else pattern.squeeze(along))
+    if not streams(array.dtype, method) or not _same_type(array.dtype, given["dtype"]):
+        return None
+    if array.steps and (method in WHOLE or array.nbytes <= options.block_bytes):
+        return None  # small enough to be held: NumPy itself then does it
+    if method.startswith("arg") and (len(along) != 1 if axes is not None else array.ndim != 1) and array.steps:
+        return None
+    return _scalar(statistics_of(array, [method], axes, rules, keepdims=keepdims)[method])
+
+
+def _scalar(found: Any) -> Any:
+    return found[()] if isinstance(found, np.ndarray) and found.ndim == 0 else found
+
+
+def _given(method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """The arguments by name; None if there are some that mean more than is done here."""
+    given: dict[str, Any] = {"axis": None, "dtype": None, "out": None, "keepdims": False, "ddof": 0, "q": None}
+    if method == "quantile":
+        order = ["q", "axis", "out"]
+    elif method in ("sum", "mean", "std", "var", "prod"):
+        order = ["axis", "dtype", "out"]
+    else:
+        order = ["axis", "out"]
+    if len(args) > 1 + len(order):
+        return None
+    kwargs = {name: value for name, value in kwargs.items() if value is not np._NoValue}
+    if kwargs.get("method") == "linear":  # of quantile, the default
+        del kwargs["method"]
+    if kwargs.get("overwrite_input") is False:
+        del kwargs["overwrite_input"]
+    given |= dict(zip(order, args[1:], strict=False)) | kwargs
+    known = {"axis", "dtype", "out", "keepdims", "ddof", "q"}
+    return None if set(given) - known or given["out"] is not None else given
+
+
+def _same_type(dtype: np.dtype[Any], asked: Any) -> bool:
+    """Whether the type that was asked for is the one that comes anyway."""
+    return asked is None or (np.dtype(asked) == dtype and dtype.kind == "f")

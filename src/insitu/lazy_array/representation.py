@@ -1,0 +1,158 @@
+"""What does a person see of a virtual array? That it is virtual, how it is cut, how many files and bytes lie behind it.
+
+To look costs next to nothing: chunks are counted where their table is in memory and not too long; a table that is paged in or computed is left alone.
+"""
+
+from __future__ import annotations
+
+import math
+from html import escape
+
+import numpy as np
+
+from insitu.lazy_array.array import LazyArray
+from insitu.model import Census, ChunkTable, Columns, Sparse, census
+from insitu.model.derived import Expanded, Joined, Selected
+
+__all__ = ["html", "line", "readable", "text"]
+
+MOST_CELLS = 2_000_000
+"""Chunks that are counted to be shown: more would take longer than one likes to wait for a look."""
+_MAX_LINES = 40
+"""Of the chunk picture, along each side."""
+
+
+def readable(nbytes: int) -> str:
+    """A number of bytes as people write it."""
+    size = float(nbytes)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} PB"
+
+
+def _chunk_text(array: LazyArray) -> str:
+    sizes = [cut[0] if cut else 0 for cut in array.chunks]
+    return "×".join(map(str, sizes)) or "scalar"
+
+
+def _files(array: LazyArray) -> str:
+    """How many files lie behind it; where each chunk is an object of its own, how many of these."""
+    pools = {id(tile.chunks.sources): tile.chunks.sources for tile in array.array.tiles}.values()
+    if all(isinstance(pool, tuple) for pool in pools):
+        return _many(len({source for pool in pools for source in pool}), "file")
+    return _many(sum(len(pool) for pool in pools), "object")
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' if count != 1 else ''}"
+
+
+def _counted(array: LazyArray) -> Census | None:
+    """The chunks by state; None if that would take long, or reading."""
+    tables = [tile.chunks for tile in array.array.tiles]
+    if sum(math.prod(table.shape) for table in tables) > MOST_CELLS or not all(map(_is_in_memory, tables)):
+        return None
+    return census(array.array)
+
+
+def _is_in_memory(table: ChunkTable) -> bool:
+    if isinstance(table, (Selected, Expanded)):
+        return _is_in_memory(table.table)
+    if isinstance(table, Joined):
+        return all(map(_is_in_memory, table.tables))
+    return isinstance(table, (Columns, Sparse))
+
+
+def line(array: LazyArray, max_width: int = 80) -> str:
+    """One line, in the list of a dataset's variables."""
+    whole = f"virtual, chunks {_chunk_text(array)}, {_files(array)}"
+    if len(whole) <= max_width:
+        return whole
+    short = f"virtual {_chunk_text(array)}"
+    return short if len(short) <= max_width else "virtual"[:max_width]
+
+
+def text(array: LazyArray) -> str:
+    """A few words between angle brackets."""
+    counted = _counted(array)
+    parts = [f"shape={array.shape}, dtype={array.dtype}", f"chunks={_chunk_text(array)}"]
+    if counted is None:
+        parts += [_files(array), f"{readable(array.nbytes)} virtual"]
+    else:
+        parts += [
+            f"{_many(counted.stored + counted.inline, 'chunk')} in {_files(array)}",
+            f"{readable(counted.nbytes)} stored, {readable(array.nbytes)} virtual",
+        ]
+        if counted.unwritten:
+            parts.append(f"{counted.unwritten:,} never written")
+    if len(array.array.tiles) > 1:
+        parts.append(f"{len(array.array.tiles)} tiles")
+    if array.steps:
+        parts.append("then " + ", ".join(type(step).__name__ for step in array.steps))
+    return f"<virtual array: {'; '.join(parts)}>"
+
+
+def html(array: LazyArray) -> str:
+    """A table, and a picture of how the last two dimensions are cut."""
+    counted = _counted(array)
+    cells = sum(math.prod(tile.chunks.shape) for tile in array.array.tiles)
+    stored = (
+        ("not counted", f"in {_files(array)}") if counted is None else (readable(counted.nbytes), f"in {_files(array)}")
+    )
+    written = (
+        f"{cells:,} at most"
+        if counted is None
+        else f"{counted.stored + counted.inline:,} written, {counted.unwritten:,} never written"
+    )
+    rows = [
+        ("Virtual", readable(array.nbytes), "what reading all of it gives"),
+        ("Stored", *stored),
+        ("Shape", " × ".join(map(str, array.shape)) or "scalar", str(array.dtype)),
+        ("Chunks", _chunk_text(array), written),
+        ("Tiles", f"{len(array.array.tiles):,}", "grids of chunks that are cut alike"),
+    ]
+    body = "".join(
+        f"<tr><th style='text-align:left'>{escape(name)}</th><td>{escape(value)}</td>"
+        f"<td style='opacity:.65'>{escape(note)}</td></tr>"
+        for name, value, note in rows
+    )
+    return (
+        "<div style='display:flex;gap:1.5em;align-items:center'>"
+        f"<table><tbody>{body}</tbody></table>{_picture(array)}</div>"
+    )
+
+
+def _picture(array: LazyArray) -> str:
+    """The cut of the last two dimensions, as SVG."""
+    if array.ndim < 1 or 0 in array.shape:
+        return ""
+    cuts = [_lines(array, dimension) for dimension in range(max(array.ndim - 2, 0), array.ndim)]
+    lengths = array.shape[-2:] if array.ndim > 1 else (1, array.shape[0])
+    if array.ndim == 1:
+        cuts = [np.array([0, 1]), *cuts]
+    # The longer side is 120 pixels; a very long and thin one is still shown with some width.
+    scale = np.array(lengths, float) / max(lengths)
+    height, width = (np.maximum(scale, 0.15) * 120).tolist()
+    grid = [
+        f"<line x1='0' x2='{width:.0f}' y1='{y * height / lengths[0]:.1f}' y2='{y * height / lengths[0]:.1f}'/>"
+        for y in cuts[0].tolist()
+    ] + [
+        f"<line y1='0' y2='{height:.0f}' x1='{x * width / lengths[1]:.1f}' x2='{x * width / lengths[1]:.1f}'/>"
+        for x in cuts[1].tolist()
+    ]
+    return (
+        f"<svg width='{width + 2:.0f}' height='{height + 2:.0f}' viewBox='-1 -1 {width + 2:.0f} {height + 2:.0f}' "
+        "style='stroke:currentColor;stroke-width:.7' role='img' aria-label='chunk borders of the last two dimensions'>"
+        f"<rect x='0' y='0' width='{width:.0f}' height='{height:.0f}' fill='currentColor' fill-opacity='.08'/>"
+        f"{''.join(grid)}</svg>"
+    )
+
+
+def _lines(array: LazyArray, dimension: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Where to draw: the borders of the cells, thinned out where they are many."""
+    borders = np.concatenate([[0], np.cumsum(array.aligned_chunks[dimension])])
+    if len(borders) > _MAX_LINES:
+        borders = borders[np.linspace(0, len(borders) - 1, _MAX_LINES).astype(int)]
+    return borders.astype(np.int64)

@@ -1,0 +1,387 @@
+"""How are the rows of a plan fetched and decoded?
+
+The rows are cut into batches of neighbours. A batch is one task: the bytes of a source come in as few requests as they lie together, and each chunk is decoded once. Tasks run on threads (the decoders release the GIL); a read of one batch runs where it is
+called, with no pool at all. The first error stops the rest. What becomes of a chunk is the business of a `Sink`: reading places it
+in an output, reducing folds it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, wait
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.cancellation import carry_deadline, check_deadline
+from insitu.codecs import Decoder, prepare
+from insitu.errors import InsituError, NotFoundError
+from insitu.model import ABSENT, INLINE, UNWRITTEN, Packing
+from insitu.reading.cache import ChunkCache
+from insitu.reading.distance import is_far, request_bytes
+from insitu.reading.fetch import fetch
+from insitu.reading.plan import ReadPlan
+from insitu.reading.source_pool import Opened
+from insitu.reading.tally import Tally
+from insitu.reading.thread_pools import cores, workers
+from insitu.reading.tile_plan import Alike, Grid, Position
+from insitu.sources import ByteSource
+from insitu.sources.coalesce import frugal_gap
+from insitu.sources.protocol import ReadsInto
+
+__all__ = ["Run", "Sink", "run_all"]
+
+BATCH_BYTES = 4 << 20
+"""Encoded bytes of a task: enough to make the cost of a task small beside decoding, little enough to keep memory bounded."""
+LEAST_BYTES = 256 << 10
+"""A task of less is done before another thread has woken up."""
+BATCH_ROWS = 512
+FAR_REQUESTS = 64
+"""Requests of a task when the bytes come from far away."""
+STRAIGHT_BYTES = 64 << 10
+"""Uncompressed chunks from this size on are read to their place one by one; smaller ones come together, with their neighbours."""
+UNKNOWN_BYTES = 256 << 10
+"""Taken for the size of an object whose size nothing says: a Zarr chunk."""
+
+
+class Sink(Protocol):
+    """What becomes of chunks. Called from several threads, for different cells."""
+
+    takes_many: bool
+    """Whether chunks that are wanted alike may be handed over together."""
+
+    def many(self, grid: int, alike: Alike, decoder: Decoder, data: Sequence[memoryview], source: ByteSource) -> None:
+        """The bytes of chunks of which the same box is wanted, by nobody else, and which have no packing."""
+
+    def straight(self, grid: int, alike: Alike, decoder: Decoder, offset: Sequence[int], source: ReadsInto) -> bool:
+        """Uncompressed chunks that are still in the source; False: fetch them first."""
+
+    def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
+        """A cell without bytes: every element is `value` (stored, if a packing is given)."""
+
+    def alone(
+        self,
+        grid: int,
+        position: Position,
+        decoder: Decoder,
+        data: memoryview,
+        source: ByteSource | None,
+        packing: Packing | None,
+    ) -> None:
+        """The bytes of a chunk that no other cell wants."""
+
+    def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
+        """A decoded chunk that several cells want, one axis for each of the tile."""
+
+
+class Run:
+    """One execution of a plan."""
+
+    def __init__(
+        self,
+        plan: ReadPlan,
+        grids: Sequence[Grid],
+        sink: Sink,
+        opened: Opened,
+        name: str | None,
+        tally: Tally,
+        cache: ChunkCache | None = None,
+    ) -> None:
+        self.plan = plan
+        self.grids = grids
+        self.sink = sink
+        self.opened = opened
+        self.name = name
+        self.tally = tally
+        self.cache = cache if cache is not None else opened.cache
+        self.stopped = threading.Event()
+
+    def rest(self) -> None:
+        """The rows without bytes to fetch."""
+        for number, (grid, rows) in enumerate(zip(self.grids, self.plan.resting, strict=True)):
+            located = grid.located
+            for row, position in zip(rows.tolist(), grid.positions(rows), strict=True):
+                check_deadline()
+                source = int(located.source[row])
+                encoding, packing = grid.encodings[int(located.encoding[row])], grid.packings[int(located.packing[row])]
+                if source == ABSENT:
+                    self.sink.fill(number, position, self.plan.array.absent_value(), None)
+                elif source == UNWRITTEN:
+                    self.sink.fill(number, position, encoding.fill_value(), packing)
+                elif source == INLINE:
+                    begin = int(located.offset[row])
+                    data = memoryview(located.inline)[begin : begin + int(located.length[row])]
+                    try:
+                        decoder = prepare(encoding, grid.chunk_shape(position), int(located.filter_mask[row]))
+                        self.sink.alone(number, position, decoder, data, None, packing)
+                    except InsituError as problem:
+                        touched = self.plan.tiles[number]
+                        cells = tuple(int(part.cell[i]) for part, i in zip(touched.parts, position, strict=True))
+                        raise problem.located(variable=self.name, chunk=cells) from problem.__cause__
+
+    def batch(self, begin: int, end: int) -> None:
+        """Fetch and decode some rows."""
+        pieces = [(begin, end)]
+        if len(self.plan.sources) > 1:
+            borders = (np.flatnonzero(np.diff(self.plan.source[begin:end])) + begin + 1).tolist()
+            pieces = list(zip([begin, *borders], [*borders, end], strict=True))
+        for first, last in pieces:
+            if self.stopped.is_set():
+                return
+            check_deadline()
+            about = self.plan.sources[self.plan.source[first]]
+            try:
+                with self.opened.lease(about) as source:
+                    self._decode(first, last, source)
+            except NotFoundError as problem:
+                if not about.optional:
+                    raise problem.located(
+                        variable=self.name, url=about.url, **self._whereabouts(first)
+                    ) from problem.__cause__
+                self._never_written(first, last)
+            except InsituError as problem:
+                raise problem.located(
+                    variable=self.name, url=about.url, **self._whereabouts(first)
+                ) from problem.__cause__
+
+    def _decode(self, begin: int, end: int, source: ByteSource) -> None:
+        """Fetch and decode some rows of one source."""
+        plan = self.plan
+        offset, length = plan.offset[begin:end], plan.length[begin:end]
+        at = 0
+        try:
+            if self.cache is not None:
+                self._decode_cached(begin, end, source, self.cache)
+                return
+            if self._straight(begin, end, source):
+                return
+            started = perf_counter()
+            data, requests, fetched = fetch(source, offset, length)
+            fetch_seconds = perf_counter() - started
+            shared = _shared(offset, length)
+            any_shared = any(shared)
+            decoded = 0
+            for number, here in _by_tile(plan.tile[begin:end], len(self.grids)):
+                grid, rows = self.grids[number], plan.row[begin:end][here]
+                located, last, chunk = grid.located, None, None
+                if self.sink.takes_many and not any_shared and grid.axes is not None:
+                    for alike in grid.alike(rows):
+                        check_deadline()
+                        decoder = prepare(grid.encodings[alike.encoding], alike.shape, alike.mask)
+                        decoded += decoder.nbytes * len(alike.rows)
+                        at = int(here[alike.rows[0]])
+                        mine = [data[i] for i in here[alike.rows].tolist()]
+                        try:
+                            self.sink.many(number, alike, decoder, mine, source)
+                        except InsituError as problem:
+                            at = int(here[alike.rows[problem.place.pop("number", 0)]])
+                            raise
+                    continue
+                columns = zip(
+                    here.tolist(), grid.positions(rows), located.encoding[rows].tolist(), located.filter_mask[rows].tolist(),
+                    located.packing[rows].tolist(), strict=True,
+                )  # fmt: skip
+                for at, position, encoding, mask, packing in columns:
+                    if self.stopped.is_set():
+                        return
+                    check_deadline()
+                    decoder = prepare(grid.encodings[encoding], grid.chunk_shape(position), mask)
+                    if not shared[at]:
+                        decoded += decoder.nbytes
+                        self.sink.alone(number, position, decoder, data[at], source, grid.packings[packing])
+                        continue
+                    key = (offset[at], length[at], encoding, mask, decoder.stored)
+                    if key != last or chunk is None:
+                        chunk, last = decoder(data[at], None, source.read_many), key
+                        decoded += decoder.nbytes
+                    self.sink.chunk(number, position, grid.spread(position, chunk), grid.packings[packing])
+        except InsituError as problem:
+            raise problem.located(**self._whereabouts(begin + at)) from problem.__cause__
+        self.tally.add(requests, fetched, decoded, len(offset), fetch_seconds, perf_counter() - started - fetch_seconds)
+
+    def _decode_cached(self, begin: int, end: int, source: ByteSource, cache: ChunkCache) -> None:
+        """The same with a cache: only chunks that it does not have are fetched and decoded."""
+        plan, about = self.plan, source.describe()
+        jobs = []
+        for at in range(begin, end):
+            number, row = int(plan.tile[at]), plan.row[at : at + 1]
+            grid = self.grids[number]
+            encoding, mask = int(grid.located.encoding[row][0]), int(grid.located.filter_mask[row][0])
+            (position,) = grid.positions(row)
+            decoder = prepare(grid.encodings[encoding], grid.chunk_shape(position), mask)
+            key = (about, int(plan.offset[at]), int(plan.length[at]), grid.encodings[encoding], mask, decoder.stored)
+            jobs.append((number, position, decoder, key, grid.packings[int(grid.located.packing[row][0])]))
+        missing = np.array([key not in cache for _, _, _, key, _ in jobs], bool)
+        started = perf_counter()
+        data: list[memoryview] = []
+        requests = fetched = decoded = 0
+        if missing.any():
+            data, requests, fetched = fetch(source, plan.offset[begin:end][missing], plan.length[begin:end][missing])
+        fetch_seconds = perf_counter() - started
+        here = dict(zip((np.flatnonzero(missing) + begin).tolist(), data, strict=True))
+        for at, (number, position, decoder, key, packing) in enumerate(jobs, begin):
+            if self.stopped.is_set():
+                return
+            check_deadline()
+            made = False
+
+            def make(decoder: Decoder = decoder, at: int = at) -> npt.NDArray[Any]:
+                nonlocal made
+                made = True
+                one = slice(at, at + 1)
+                # What the cache had a moment ago may have been pushed out since.
+                chunk = here[at] if at in here else fetch(source, plan.offset[one], plan.length[one])[0][0]
+                return decoder(chunk, None, source.read_many)
+
+            try:
+                chunk = cache.get(key, make)
+            except InsituError as problem:
+                raise problem.located(**self._whereabouts(at)) from problem.__cause__
+            decoded += decoder.nbytes if made else 0
+            self.sink.chunk(number, position, self.grids[number].spread(position, chunk), packing)
+        self.tally.add(requests, fetched, decoded, end - begin, fetch_seconds, perf_counter() - started - fetch_seconds)
+
+    def _straight(self, begin: int, end: int, source: ByteSource) -> bool:
+        """Read uncompressed chunks to their place without a stop between; False where that cannot be, or is not worth it."""
+        plan = self.plan
+        length = plan.length[begin:end]
+        number = int(plan.tile[begin])
+        grid = self.grids[number]
+        if (
+            grid.axes is None
+            or not any(encoding.raw for encoding in grid.encodings)  # before anything that costs more
+            or not self.sink.takes_many
+            or length.min() < STRAIGHT_BYTES
+            or not isinstance(source, ReadsInto)
+        ):
+            return False
+        if (plan.tile[begin:end] != number).any():
+            return False
+        groups = list(grid.alike(plan.row[begin:end]))
+        decoders = [prepare(grid.encodings[alike.encoding], alike.shape, alike.mask) for alike in groups]
+        if any(decoder.steps or decoder.back is not None or decoder.dtype.hasobject for decoder in decoders):
+            return False
+        if any((length[alike.rows] != decoder.nbytes).any() for alike, decoder in zip(groups, decoders, strict=True)):
+            return False  # the decoder will say what is wrong
+        started = perf_counter()
+        for alike, decoder in zip(groups, decoders, strict=True):
+            if not self.sink.straight(number, alike, decoder, plan.offset[begin:end][alike.rows].tolist(), source):
+                return False
+        self.tally.add(end - begin, int(length.sum()), int(length.sum()), end - begin, perf_counter() - started, 0.0)
+        return True
+
+    def _never_written(self, begin: int, end: int) -> None:
+        """The object of a key is not there: its chunks are Unwritten."""
+        for at in range(begin, end):
+            check_deadline()
+            number, row = int(self.plan.tile[at]), self.plan.row[at]
+            grid = self.grids[number]
+            encoding, packing = int(grid.located.encoding[row]), int(grid.located.packing[row])
+            (position,) = grid.positions(np.array([row]))
+            self.sink.fill(number, position, grid.encodings[encoding].fill_value(), grid.packings[packing])
+
+    def _whereabouts(self, at: int) -> dict[str, Any]:
+        """What an error must say beside what went wrong."""
+        plan = self.plan
+        touched, row = plan.tiles[plan.tile[at]], plan.row[at]
+        position = np.unravel_index(row, touched.grid) if touched.grid else ()
+        return {
+            "chunk": tuple(int(part.cell[i]) for part, i in zip(touched.parts, position, strict=True)),
+            "offset": int(plan.offset[at]),
+            "length": int(plan.length[at]) if plan.length[at] >= 0 else None,
+        }
+
+
+def run_all(runs: Sequence[Run]) -> None:
+    """Run the batches of some plans together; the first error, or an interrupt, ends all once what is under way has finished."""
+    tasks = []
+    for run in runs:
+        run.rest()
+        tasks += [(run, begin, end) for begin, end in batches(run.plan)]
+    if len(tasks) == 1:
+        run, begin, end = tasks[0]
+        run.batch(begin, end)
+        return
+    pending: list[Future[None]] = []
+    try:
+        pool = workers(any(is_far(run.plan.sources) for run in runs))
+        pending = [pool.submit(carry_deadline(run.batch), begin, end) for run, begin, end in tasks]
+        for future in pending:
+            future.result()
+    except BaseException:
+        for run in runs:
+            run.stopped.set()
+        for future in pending:
+            future.cancel()
+        wait(pending)  # nobody may write into an output after we have left
+        raise
+
+
+def batches(plan: ReadPlan) -> Iterator[tuple[int, int]]:
+    """Rows cut where a task is large enough; rows that share a chunk stay together."""
+    count = len(plan.row)
+    if count <= 1:
+        yield from [(0, 1)] * count
+        return
+    size = np.where(plan.length < 0, UNKNOWN_BYTES, plan.length)
+    if is_far(plan.sources):
+        yield from _far_batches(plan, size)
+        return
+    new = np.ones(count, bool)  # other bytes than the row before
+    new[1:] = (np.diff(plan.source) != 0) | (np.diff(plan.offset) != 0) | (np.diff(plan.length) != 0)
+    total = np.cumsum(np.where(new, size, 0))
+    firsts = np.append(np.flatnonzero(new), count)
+    # A short read is shared among the threads too.
+    enough = min(max(int(total[-1]) // (2 * cores()), LEAST_BYTES), BATCH_BYTES)
+    begin = 0
+    while begin < count:
+        end = int(np.searchsorted(total, total[begin] - size[begin] + enough, side="right"))
+        end = min(max(end, begin + 1), begin + BATCH_ROWS, count)
+        end = int(firsts[np.searchsorted(firsts, end)])  # not between two rows of one chunk
+        yield begin, end
+        begin = end
+
+
+def _far_batches(plan: ReadPlan, size: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Rows cut where another object begins, or where a task has enough requests or bytes.
+
+    Tasks are smaller than near by, so that those of many objects are under way at once, and chunks are decoded while others travel.
+    """
+    gap = frugal_gap(size, request_bytes(plan.sources))
+    reach = plan.offset + size
+    other = np.diff(plan.source) != 0
+    request = np.cumsum(np.append(True, other | (plan.offset[1:] > reach[:-1] + gap)))
+    total = np.cumsum(size)
+    same = np.append(~other & (np.diff(plan.offset) == 0), False)  # rows of one chunk stay together
+    borders = np.append(np.flatnonzero(other) + 1, len(size))
+    begin = 0
+    for stop in borders.tolist():
+        while begin < stop:
+            enough = np.searchsorted(total, total[begin] - size[begin] + BATCH_BYTES, side="right")
+            many = np.searchsorted(request, request[begin] + FAR_REQUESTS)
+            end = min(max(int(min(enough, many)), begin + 1), stop)
+            while same[end - 1]:
+                end += 1
+            yield begin, end
+            begin = end
+
+
+def _by_tile(tiles: npt.NDArray[np.int32], count: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    """The rows of each tile among those of a batch."""
+    if count == 1:
+        yield 0, np.arange(len(tiles))
+        return
+    for number in np.unique(tiles).tolist():
+        yield number, np.flatnonzero(tiles == number)
+
+
+def _shared(offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> list[bool]:
+    """Which rows have the same bytes as a neighbour."""
+    if len(offset) == 1:
+        return [False]
+    same = np.zeros(len(offset) + 1, bool)
+    same[1:-1] = (np.diff(offset) == 0) & (np.diff(length) == 0)
+    return [bool(flag) for flag in same[1:] | same[:-1]]

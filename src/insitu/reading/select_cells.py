@@ -1,0 +1,217 @@
+"""Which cells does a selection touch, what does it want of each, and where does that go in the output?
+
+Pure. Every axis of a tile is answered on its own, in columns; a cell's answer is the combination of its axes' rows. No look at the
+chunk table yet: that may take I/O.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.model import Axis, Selection, Stride, Tile, VirtualArray
+from insitu.model.array import within
+from insitu.model.axis import Cut, Indices
+from insitu.model.tile import SPLIT_BYTES
+from insitu.reading.similar_tiles import FEW, Kind, kinds, placed
+
+__all__ = ["Part", "Picker", "Touched", "part_of", "touched", "width"]
+
+Picker = slice | npt.NDArray[np.int64]
+"""What to take along one axis: NumPy's own two ways."""
+
+
+def width(outside: Picker) -> int:
+    """How many places of the output a picker names."""
+    return len(outside) if isinstance(outside, np.ndarray) else int(outside.stop - outside.start)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """What is wanted along one axis of a tile: a row for each touched cell."""
+
+    cell: Indices
+    """The cell of the tile's grid."""
+    inside: tuple[Picker, ...]
+    """What of the decoded chunk; a slice of one element stands for as many as the output has there."""
+    outside: tuple[Picker, ...]
+    """Where in the output."""
+    stored: Indices
+    """How many elements the chunk (or the part of it that is fetched) has, at least 1."""
+    exists: bool
+    """Whether the chunk has this axis at all."""
+    whole: npt.NDArray[np.bool_]
+    """Whether the chunk is wanted in full and in order."""
+    wanted: Indices
+    """How many of the chunk's elements are wanted."""
+    first: Indices
+    """Where in the stored chunk the fetched part begins; 0 unless cut out of an uncompressed chunk."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Touched:
+    """What is wanted of one tile."""
+
+    tile: Tile
+    parts: tuple[Part, ...]
+    """For each axis of the tile."""
+    place: tuple[int | None, ...]
+    """For each axis of the tile, the array dimension it is; None: no dimension."""
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Rows along each axis."""
+        return tuple(len(part.cell) for part in self.parts)
+
+    def window(self, out: npt.NDArray[Any], selection: Selection) -> npt.NDArray[Any]:
+        """The output with one axis for each axis of the tile, as a view: `window[outside] = chunk[inside]`."""
+        # First one axis for each dimension of the array (integers give back an axis of 1) …
+        index = tuple(None if isinstance(s, int) else slice(None) for s in selection.selectors)
+        full = out[index] if index else out
+        # … then the order of the tile's axes, and an axis of 1 for each that no dimension names.
+        order = [dimension for dimension in self.place if dimension is not None]
+        turned = full.transpose(order)
+        # The Ellipsis keeps an array without axes an array.
+        return turned[(..., *(None if dimension is None else slice(None) for dimension in self.place))]
+
+
+def touched(array: VirtualArray, selection: Selection) -> Iterator[Touched]:
+    """What is wanted of each tile; tiles that the selection misses are left out."""
+    wanted = math.prod(selection.result_shape) * array.dtype.itemsize
+    far = array.boxes()
+    near = array.origins
+    candidates = np.ones(len(array.tiles), bool)
+    for dimension, selector in enumerate(selection.selectors):
+        low, high = _bounds(selector)
+        candidates &= (near[:, dimension] <= high) & (far[:, dimension] > low)
+    numbers = np.flatnonzero(candidates).tolist()
+    if len(numbers) >= FEW:
+        alike, numbers = kinds(array, selection, numbers, wanted > 2 * SPLIT_BYTES)
+        for kind in alike:
+            yield from _gathered(array, selection, kind)
+    for number in numbers:
+        tile = array.tiles[number]
+        if wanted > 2 * SPLIT_BYTES:  # a small wish of a large uncompressed cell is cut out of it as it is
+            tile = tile.split()
+        place: list[int | None] = [None] * len(tile.axes)
+        parts: list[Part] = [_EMPTY] * len(tile.axes)
+        for dimension, axis_number in enumerate(tile.dimensions):
+            place[axis_number] = dimension
+            axis, origin = tile.axes[axis_number], int(near[number, dimension])
+            parts[axis_number] = part_of(axis, selection.selectors[dimension], origin)
+        for axis_number, axis in enumerate(tile.axes):
+            if place[axis_number] is None:
+                parts[axis_number] = _strided(axis, Stride(0, 1, 1), 0)
+        if all(len(part.cell) for part in parts):
+            yield Touched(tile, tuple(parts), tuple(place))
+
+
+def _gathered(array: VirtualArray, selection: Selection, kind: Kind) -> Iterator[Touched]:
+    """What is wanted of the tiles of one kind, as of one."""
+    along, members = kind
+    selector = selection.selectors[along]
+    assert not isinstance(selector, np.ndarray)
+    tile, cut = placed(array, kind, Stride(selector, 1, 1) if isinstance(selector, int) else selector)
+    place: list[int | None] = [None] * len(tile.axes)
+    parts: list[Part] = [_EMPTY] * len(tile.axes)
+    for dimension, number in enumerate(tile.dimensions):
+        place[number] = dimension
+        axis = tile.axes[number]
+        if dimension == along:
+            parts[number] = _wanted(axis, cut, 0) if len(cut.cell) else _EMPTY
+        else:
+            parts[number] = part_of(axis, selection.selectors[dimension], int(array.origins[members[0], dimension]))
+    for number, axis in enumerate(tile.axes):
+        if place[number] is None:
+            parts[number] = _strided(axis, Stride(0, 1, 1), 0)
+    if all(len(part.cell) for part in parts):
+        yield Touched(tile, tuple(parts), tuple(place))
+
+
+def _bounds(selector: int | Stride | Indices) -> tuple[int, int]:
+    """The lowest and highest position that a selector touches; an empty range if none."""
+    if isinstance(selector, int):
+        return selector, selector
+    if isinstance(selector, Stride):
+        if not selector.length:
+            return 0, -1
+        ends = (selector.start, selector.start + selector.step * (selector.length - 1))
+        return min(ends), max(ends)
+    return (int(selector.min()), int(selector.max())) if len(selector) else (0, -1)
+
+
+def part_of(axis: Axis, selector: int | Stride | Indices, origin: int) -> Part:
+    """What a selector wants of an axis that begins at `origin` of the array's dimension."""
+    if isinstance(selector, int):
+        selector = Stride(selector, 1, 1)
+    if isinstance(selector, Stride):
+        inner, at = within(selector, origin, axis.length)
+        return _strided(axis, inner, at) if inner.length else _EMPTY
+    return _indexed(axis, selector, origin)
+
+
+def _strided(axis: Axis, stride: Stride, at: int) -> Part:
+    """A slice: each touched cell gives one slice of its chunk to one slice of the output."""
+    return _wanted(axis, axis.cut(stride), at)
+
+
+def _wanted(axis: Axis, cut: Cut, at: int) -> Part:
+    """The rows of a cut."""
+    stored = axis.stored(cut.cell)
+    inside = tuple(map(_picked, cut.skip.tolist(), cut.step.tolist(), cut.extent.tolist()))
+    begin = (cut.out + at).tolist()
+    outside = tuple(slice(b, b + n) for b, n in zip(begin, cut.extent.tolist(), strict=True))
+    return Part(
+        cell=cut.cell,
+        inside=inside,
+        outside=outside,
+        stored=np.maximum(stored, 1),
+        exists=bool(stored[0]),
+        whole=np.where(stored == 0, cut.extent == 1, (cut.skip == 0) & (cut.step == 1) & (cut.extent == stored)),
+        wanted=np.where(cut.step == 0, 1, cut.extent),
+        first=np.zeros(len(cut.cell), np.int64),
+    )
+
+
+def _picked(skip: int, step: int, extent: int) -> slice:
+    """`extent` elements from `skip`, every `step`-th, as a slice (which must not end at -1)."""
+    if step == 0:
+        return slice(skip, skip + 1)
+    end = skip + step * extent
+    return slice(skip, end if end >= 0 else None, step)
+
+
+def _indexed(axis: Axis, index: Indices, origin: int) -> Part:
+    """An index array: each touched cell is decoded once and gives all the elements that are wanted of it."""
+    where = np.flatnonzero((index >= origin) & (index < origin + axis.length))
+    if not len(where):
+        return _EMPTY
+    position = index[where] - origin
+    cell = axis.find(position)
+    order = np.argsort(cell, kind="stable")
+    cells, begins = np.unique(cell[order], return_index=True)
+    shown = axis.show(cells)
+    groups = np.split(order, begins[1:])
+    inside, outside = [], []
+    for group, begin, skip, step in zip(groups, axis.begin(cells), shown.skip, shown.step, strict=True):
+        inside.append(skip + step * (position[group] - begin))
+        outside.append(where[group])
+    return Part(
+        cell=cells,
+        inside=tuple(inside),
+        outside=tuple(outside),
+        stored=np.maximum(shown.stored, 1),
+        exists=bool(shown.stored[0]),
+        whole=np.zeros(len(cells), bool),
+        wanted=np.array([len(group) for group in groups]),
+        first=np.zeros_like(cells),
+    )
+
+
+_NONE = np.zeros(0, np.int64)
+_EMPTY = Part(_NONE, (), (), _NONE, True, np.zeros(0, bool), _NONE, _NONE)

@@ -1,0 +1,147 @@
+"""What does the loop over a tile's rows need to know? A tile's part of a plan, unpacked.
+
+A row of the plan is a combination of one row for each axis. Chunks are often many and small, so whatever can be known for many rows at once
+is found here, in columns: the rows that want the same box of equal chunks are handed on together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.model import Located, Packing
+from insitu.reading.select_cells import Part, Touched, width
+
+__all__ = ["Alike", "Grid", "Position"]
+
+Position = tuple[int, ...]
+"""Which row of each axis' columns a row of the combination is."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alike:
+    """Rows that want the same box of chunks of one encoding, shape and filter mask."""
+
+    rows: npt.NDArray[np.int64]
+    """Positions among the rows that were asked about."""
+    encoding: int
+    mask: int
+    shape: tuple[int, ...]
+    """Of the chunks."""
+    start: tuple[int, ...]
+    """Of the box in each chunk."""
+    extent: tuple[int, ...]
+    """Of the box."""
+    at: list[tuple[int, ...]]
+    """Where the box of each chunk goes."""
+
+
+class _Axis:
+    """One axis' rows sorted into kinds: equal chunk, equal box."""
+
+    __slots__ = ("begin", "kind", "kinds")
+
+    def __init__(self, part: Part) -> None:
+        kinds: dict[tuple[int, int, int], int] = {}
+        self.begin = np.array([outside.start for outside in part.outside if isinstance(outside, slice)], np.int64)
+        self.kind = np.array(
+            [
+                kinds.setdefault((size, inside.start, width(outside)), len(kinds))
+                for size, inside, outside in zip(part.stored.tolist(), part.inside, part.outside, strict=True)
+                if isinstance(inside, slice)
+            ],
+            np.int64,
+        )
+        self.kinds = list(kinds)
+
+
+def _is_plain(part: Part) -> bool:
+    """Whether an axis wants consecutive elements of every chunk, each once."""
+    return part.exists and all(
+        isinstance(inside, slice)
+        and isinstance(outside, slice)
+        and inside.step in (None, 1)
+        and inside.stop - inside.start == width(outside)
+        for inside, outside in zip(part.inside, part.outside, strict=True)
+    )
+
+
+class Grid:
+    """One tile's part of a plan."""
+
+    __slots__ = (
+        "all_exist", "axes", "encodings", "exists", "inside", "located", "outside", "packings", "plain", "shape", "sizes",
+        "whole",
+    )  # fmt: skip
+
+    def __init__(self, touched: Touched, located: Located) -> None:
+        parts = touched.parts
+        self.located = located
+        self.shape = touched.grid
+        self.encodings = touched.tile.encodings
+        self.outside = [part.outside for part in parts]
+        self.inside = [part.inside for part in parts]
+        self.sizes = [part.stored.tolist() for part in parts]
+        self.whole = [part.whole.tolist() for part in parts]
+        self.exists = [part.exists for part in parts]
+        self.all_exist = all(self.exists)
+        self.plain = not any(isinstance(picker, np.ndarray) for part in parts for picker in part.outside)
+        used = np.unique(located.packing).tolist()
+        rows = {row: touched.tile.packings[row] for row in used}
+        self.packings: dict[int, Packing | None] = {n: None if row.identity else row for n, row in rows.items()}
+        packed = any(packing is not None for packing in self.packings.values())
+        self.axes = [_Axis(part) for part in parts] if parts and not packed and all(map(_is_plain, parts)) else None
+        """For `alike`; None where rows must be looked at one by one."""
+
+    def at(self, columns: Sequence[Sequence[Any]], position: Position) -> tuple[Any, ...]:
+        """One row of each axis' column."""
+        return tuple([column[i] for column, i in zip(columns, position, strict=True)])
+
+    def chunk_shape(self, position: Position) -> tuple[int, ...]:
+        """Shape of what the row's bytes decode to."""
+        sizes = self.at(self.sizes, position)
+        return sizes if self.all_exist else tuple(n for n, exists in zip(sizes, self.exists, strict=True) if exists)
+
+    def spread(self, position: Position, chunk: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """A decoded chunk with one axis for each of the tile: of length 1 where the chunk has none."""
+        if self.all_exist:
+            return chunk
+        sizes = self.at(self.sizes, position)
+        return chunk.reshape([n if exists else 1 for n, exists in zip(sizes, self.exists, strict=True)])
+
+    def positions(self, rows: npt.NDArray[np.int64]) -> list[Position]:
+        """Which row of each axis' columns these rows are."""
+        if not self.shape:
+            return [()] * len(rows)
+        return list(zip(*(index.tolist() for index in np.unravel_index(rows, self.shape)), strict=True))
+
+    def alike(self, rows: npt.NDArray[np.int64]) -> Iterator[Alike]:
+        """Rows in groups that want the same of equal chunks."""
+        assert self.axes is not None
+        index = np.unravel_index(rows, self.shape)
+        group = np.zeros(len(rows), np.int64)
+        for axis, i in zip(self.axes, index, strict=True):
+            group = group * len(axis.kinds) + axis.kind[i]
+        for column in (self.located.encoding, self.located.filter_mask):
+            if column.strides != (0,):  # a column of one value says nothing
+                values, number = np.unique(column[rows], return_inverse=True)
+                group = group * len(values) + number.reshape(-1)
+        begins = [axis.begin[i] for axis, i in zip(self.axes, index, strict=True)]
+        for which in np.unique(group) if (group != group[0]).any() else group[:1]:
+            mine = np.flatnonzero(group == which)
+            first = int(mine[0])
+            kinds = [axis.kinds[axis.kind[i[first]]] for axis, i in zip(self.axes, index, strict=True)]
+            shape, start, extent = (tuple(values) for values in zip(*kinds, strict=True))
+            yield Alike(
+                rows=mine,
+                encoding=int(self.located.encoding[rows[first]]),
+                mask=int(self.located.filter_mask[rows[first]]),
+                shape=shape,
+                start=start,
+                extent=extent,
+                at=list(zip(*(begin[mine].tolist() for begin in begins), strict=True)),
+            )

@@ -1,0 +1,254 @@
+"""Which repository does a URL name, which version of it, and how does the icechunk library reach it?
+
+`x.icechunk` is the tip of the branch `main`; `x.icechunk?branch=dev`, `?tag=v1` and `?snapshot=…` are others. Credentials are those of `storage_options`, as everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote
+
+from insitu.errors import InsituError, NotFoundError, SourceError, UnsupportedError
+from insitu.sources import open_source
+from insitu.sources.access_policy import ask_other, ask_path, is_guarded, may_use_environment
+from insitu.sources.address import bucket_address, scheme_of
+from insitu.sources.listing import local_path
+from insitu.sources.storage_options import options_for
+
+__all__ = [
+    "Version",
+    "container",
+    "credentials_for",
+    "exists",
+    "is_repository",
+    "library",
+    "location",
+    "prefix_of",
+    "resolved",
+    "storage",
+    "wanted",
+]
+
+_MARKS = ("repo", "refs/branch.main/ref.json")
+"""Objects that only a repository has, by version of its format: 2 and 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A repository, and which state of it."""
+
+    url: str
+    """Without the query."""
+    kind: str = "branch"
+    """branch, tag or snapshot."""
+    name: str = "main"
+
+    @property
+    def arguments(self) -> dict[str, str]:
+        """As `readonly_session` takes it."""
+        return {"snapshot_id" if self.kind == "snapshot" else self.kind: self.name}
+
+    def __str__(self) -> str:
+        return f"{self.url}?{self.kind}={self.name}"
+
+
+def library() -> Any:
+    """The icechunk library.
+
+    Raises
+    ------
+    UnsupportedError
+        If it is not installed.
+    """
+    try:
+        import icechunk
+    except ImportError:
+        raise UnsupportedError(
+            "Icechunk repositories need the icechunk library", hint="pip install 'insitu[icechunk]'"
+        ) from None
+    return icechunk
+
+
+def wanted(url: str) -> Version:
+    """The version that a URL names.
+
+    Examples
+    --------
+    >>> wanted("s3://bucket/era5.icechunk?tag=v1")
+    Version(url='s3://bucket/era5.icechunk', kind='tag', name='v1')
+    """
+    base, mark, query = url.partition("?")
+    base = local_path(base) or base.rstrip("/")
+    if not mark:
+        return Version(base)
+    rows = parse_qsl(query, keep_blank_values=True)
+    if len(rows) != 1 or rows[0][0] not in ("branch", "tag", "snapshot") or not rows[0][1]:
+        raise SourceError(
+            f"{query!r} names no version of a repository", url=base, hint="Use ?branch=NAME, ?tag=NAME or ?snapshot=ID"
+        )
+    return Version(base, *rows[0])
+
+
+def is_repository(path: str) -> bool:
+    """Whether a local directory is a repository."""
+    return any(os.path.isfile(os.path.join(path, *mark.split("/"))) for mark in _MARKS)
+
+
+def exists(url: str, storage_options: Mapping[str, Any] | None = None) -> bool:
+    """Whether a repository lies at a URL; one or two small requests where it is remote."""
+    base = wanted(url).url
+    path = local_path(base)
+    if path is not None:
+        return is_repository(path)
+    for mark in _MARKS:
+        try:
+            with open_source(f"{base}/{mark}", storage_options) as source:
+                source.size()
+            return True
+        except NotFoundError:
+            continue
+    return False
+
+
+def storage(url: str, storage_options: Mapping[str, Any] | None = None) -> Any:
+    """How icechunk reaches a repository."""
+    icechunk = library()
+    path = local_path(url)
+    if path is not None:
+        _ask_tree(path)
+        return icechunk.local_filesystem_storage(path)
+    options = options_for(url, storage_options)
+    address = bucket_address(url)
+    if address is None or address.kind != "s3":
+        ask_other(url)  # icechunk follows redirects there; Amazon's library, which it has for S3, does not
+    elif is_guarded():
+        from insitu.sources.object_store.bucket import open_bucket  # it loads obstore along
+
+        open_bucket(f"{url.rstrip('/')}/", storage_options)  # which asks the gate
+    if address is None:
+        if scheme_of(url) in ("http", "https") and hasattr(icechunk, "http_storage"):
+            return icechunk.http_storage(url)
+        raise UnsupportedError("icechunk has no way to this place", url=url, hint="Use a path, s3://, gs:// or az://")
+    prefix = address.key.rstrip("/") or None
+    if address.kind == "s3":
+        return icechunk.s3_storage(bucket=address.bucket, prefix=prefix, **_s3(options), **_s3_keys(options))
+    if address.kind == "gcs":
+        keys = {"bearer_token": options["token"]} if isinstance(options.get("token"), str) else {}
+        anonymous = {"anonymous": True} if options.get("anon") else {} if keys else {"from_env": True}
+        return icechunk.gcs_storage(bucket=address.bucket, prefix=prefix, **keys, **anonymous)
+    names = {"account_key": "access_key", "key": "access_key", "sas_token": "sas_token"}
+    keys = {theirs: options[ours] for ours, theirs in names.items() if options.get(ours)} or {"from_env": True}
+    account = address.account or options.get("account_name") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")
+    return icechunk.azure_storage(account=account, container=address.bucket, prefix=prefix or "", **keys)
+
+
+def _ask_tree(path: str) -> None:
+    """Ask a gate for a repository's folder and whatever links in it lead to: the library opens files by itself."""
+    ask_path(path)
+    if is_guarded():
+        for folder, folders, files in os.walk(path):
+            for name in (*folders, *files):
+                if os.path.islink(there := os.path.join(folder, name)):
+                    ask_path(there)
+
+
+def _s3(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Where a bucket is."""
+    nested = options.get("client_kwargs") or {}
+    endpoint = options.get("endpoint_url") or nested.get("endpoint_url") or os.environ.get("AWS_ENDPOINT_URL")
+    region = options.get("region") or nested.get("region_name") or os.environ.get("AWS_REGION")
+    said: dict[str, Any] = {"region": region or ("us-east-1" if endpoint else None)}
+    if endpoint:
+        said |= {"endpoint_url": endpoint, "allow_http": endpoint.startswith("http:"), "force_path_style": True}
+    return said
+
+
+def _s3_keys(options: Mapping[str, Any]) -> dict[str, Any]:
+    if options.get("anon"):
+        return {"anonymous": True}
+    if options.get("key"):
+        names = {"key": "access_key_id", "secret": "secret_access_key", "token": "session_token"}
+        return {theirs: options[ours] for ours, theirs in names.items() if options.get(ours)}
+    return {"from_env": True} if may_use_environment(options) else {"anonymous": True}
+
+
+_BUCKET = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://[^/]+/")
+_RESERVED = {"%": "%25", "?": "%3F", "#": "%23"}
+
+
+def location(url: str) -> str:
+    """An archive object as a virtual reference names it.
+
+    Examples
+    --------
+    >>> location("/data/a b.nc"), location("s3://bucket/x#1.nc")
+    ('file:///data/a%20b.nc', 's3://bucket/x%231.nc')
+    """
+    path = local_path(url)
+    if path is not None:
+        return "file://" + quote(os.path.abspath(path).replace(os.sep, "/"))
+    if bucket_address(url) is None:
+        return url  # a web address is written as it is
+    return re.sub("[%?#]", lambda found: _RESERVED[found[0]], url)
+
+
+def resolved(url: str) -> str:
+    """What `location` wrote, as our sources open it."""
+    path = local_path(url)
+    if path is not None:
+        return path
+    return unquote(url) if bucket_address(url) is not None else url
+
+
+def prefix_of(url: str) -> str:
+    """The container that a location belongs to: its bucket or host; of a file, its directory."""
+    if url.startswith("file://"):
+        return url[: url.rindex("/") + 1]
+    found = _BUCKET.match(url)
+    if found is None:
+        raise UnsupportedError("Icechunk has no container for this place", url=url)
+    return found[0]
+
+
+def _no_key(name: str) -> Any:
+    """How access without credentials is spelled: icechunk 2 has names for it, icechunk 1 takes None."""
+    return getattr(library().credentials, name, None)
+
+
+def credentials_for(prefix: str, storage_options: Mapping[str, Any] | None = None) -> Any:
+    """What reading from a container takes; None for one that we do not know the way to."""
+    try:
+        return container(prefix, storage_options)[1]
+    except InsituError:
+        return None
+
+
+def container(prefix: str, storage_options: Mapping[str, Any] | None = None) -> tuple[Any, Any]:
+    """The container of a prefix, and the credentials that reading from it takes (None: none, or those around)."""
+    icechunk = library()
+    options = options_for(prefix, storage_options)
+    if prefix.startswith("file://"):
+        store = icechunk.local_filesystem_store(unquote(prefix.removeprefix("file://")))
+        return icechunk.VirtualChunkContainer(prefix, store), _no_key("LocalFileSystemAccess")
+    address = bucket_address(f"{prefix}x")
+    if address is None:
+        return icechunk.VirtualChunkContainer(prefix, icechunk.http_store()), _no_key("HttpAccess")
+    if address.kind == "s3":
+        keys = _s3_keys(options)
+        store = icechunk.s3_store(**_s3(options), anonymous=bool(keys.get("anonymous")))
+        if keys.get("anonymous"):
+            credentials = icechunk.s3_anonymous_credentials()
+        elif keys.get("from_env"):
+            credentials = icechunk.s3_from_env_credentials()
+        else:
+            credentials = icechunk.s3_static_credentials(**keys)
+        return icechunk.VirtualChunkContainer(prefix, store), credentials
+    if address.kind == "gcs":
+        return icechunk.VirtualChunkContainer(prefix, icechunk.gcs_store()), icechunk.gcs_from_env_credentials()
+    raise UnsupportedError(
+        "Icechunk cannot refer to objects in Azure", url=prefix, hint="Save as *.insitu, *.json or *.parq"
+    )

@@ -1,0 +1,371 @@
+"""How are references kept as kerchunk's JSON?
+
+Version 0 is a mapping of Zarr keys to text, `[url]` or `[url, offset, length]`; version 1 wraps it and adds templates and generated references. Metadata are
+Zarr documents, V2 or V3, as text or as objects. Compressed files (zstd, gzip) are read and written too.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from insitu.errors import FormatError, InsituError, UnsupportedError
+from insitu.model import INLINE, WHOLE, ChunkTable, GroupDetails, Source, Tile, VirtualGroup
+from insitu.model.axis import Indices
+from insitu.references.kerchunk.sparse_table import listed
+from insitu.references.kerchunk.templates import Templates, generated
+from insitu.references.url_pool import Pool
+from insitu.references.urls import Base
+from insitu.references.zarr_blocks import Block, Writing
+from insitu.zarr_metadata import ArrayMetadata
+from insitu.zarr_metadata.hierarchy import DOCUMENTS, Node, consolidated, nodes_of, tree
+from insitu.zarr_metadata.to_zarr import Said
+
+__all__ = ["from_references", "looks_like_references", "parse_json", "read_json", "write_json"]
+
+_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_DOCUMENTS = frozenset(DOCUMENTS)
+_LARGEST = 1 << 33
+"""Bytes that a compressed file may unpack to."""
+
+
+def parse_json(data: bytes, url: str | None = None) -> dict[str, Any]:
+    """The document in a file, unpacked if it is compressed."""
+    kind = next((kind for magic, kind in _MAGIC.items() if data.startswith(magic)), None)
+    try:
+        if kind is not None:
+            with pa.CompressedInputStream(pa.BufferReader(data), kind) as stream:
+                data = stream.read(_LARGEST)
+        document = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError, OSError) as problem:
+        raise FormatError(f"this is not JSON: {problem}", url=url, structure="references") from None
+    if not isinstance(document, dict):
+        raise FormatError("references must be a JSON object", url=url, structure="references")
+    return document
+
+
+def looks_like_references(document: Mapping[str, Any]) -> bool:
+    """Whether a JSON object is a set of references."""
+    refs = document.get("refs") if "refs" in document else document
+    if "refs" in document or "gen" in document:
+        return isinstance(refs, Mapping)
+    return isinstance(refs, Mapping) and any(key.rpartition("/")[2] in DOCUMENTS for key in refs)
+
+
+def read_json(
+    document: Mapping[str, Any], base: Base, *, target: str | None = None, errors: str = "raise"
+) -> VirtualGroup:
+    """The tree that a document of references stands for.
+
+    Parameters
+    ----------
+    document
+        Version 0 or 1.
+    base
+        Resolves URLs.
+    target
+        What a null URL stands for.
+    errors
+        "raise", or "warn": arrays that cannot be taken are left out, their reasons in `problems`.
+    """
+    try:
+        refs, templates = _unwrapped(document)
+        return from_references(refs, templates, base, target=target, errors=errors)
+    except InsituError as problem:
+        raise problem.located(url=base.url) from None
+
+
+def _unwrapped(document: Mapping[str, Any]) -> tuple[dict[str, Any], Templates]:
+    """The references and templates of a document of either version."""
+    version = document.get("version", 0 if "refs" not in document else 1)
+    if "refs" not in document and "gen" not in document:
+        return {key: value for key, value in document.items() if key != "version"}, Templates()
+    if version != 1:
+        raise UnsupportedError(f"references of version {version!r} are not understood", structure="version")
+    refs = document.get("refs", {})
+    templates = document.get("templates") or {}
+    if not isinstance(refs, Mapping) or not isinstance(templates, Mapping):
+        raise FormatError("'refs' and 'templates' must be objects", structure="refs")
+    made = Templates(templates)
+    return {**refs, **dict(generated(document.get("gen") or [], made))}, made
+
+
+def from_references(
+    refs: Mapping[str, Any], templates: Templates, base: Base, *, target: str | None = None, errors: str = "raise"
+) -> VirtualGroup:
+    """The tree that a mapping of keys to references stands for."""
+    documents: dict[str, Any] = {}
+    folders: dict[str, tuple[list[str], list[Any]]] = {}
+    for key, value in refs.items():
+        folder, _, name = key.rpartition("/")
+        if name in _DOCUMENTS:
+            documents[key] = _document(key, value)
+        elif value is not None:
+            if folder not in folders:
+                folders[folder] = ([], [])
+            names, values = folders[folder]
+            names.append(name)
+            values.append(value)
+    if not documents:
+        raise FormatError(
+            f"there are no references: none of {len(refs)} keys is Zarr metadata, such as .zgroup or zarr.json",
+            url=base.url,
+            structure="references",
+        )
+    if ".zmetadata" in documents and ".zgroup" not in documents and "zarr.json" not in documents:
+        documents |= consolidated(_parsed(documents[".zmetadata"])) or {}
+    problems: dict[str, str] = {}
+
+    def leave_out(path: str, problem: InsituError) -> None:
+        problem.located(variable=path, url=base.url)
+        if errors == "raise":
+            raise problem
+        problems[path] = str(problem)
+
+    # A shard in references is fetched and decoded as one chunk.
+    nodes = nodes_of(documents, leave_out, open_shards=False)
+    tables = _Tables(nodes, folders, Pool(base), templates, target)
+    made = tree(nodes, tables.tile, leave_out, details=GroupDetails("kerchunk"))
+    return replace(made, problems=problems)
+
+
+def _parsed(document: Any) -> dict[str, Any]:
+    if isinstance(document, Mapping):
+        return dict(document)
+    return parse_json(document if isinstance(document, bytes) else document.encode())
+
+
+def _document(key: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, str | bytes):
+        return _bytes(key, value)
+    raise FormatError("metadata must be text or an object, not a reference to a file", structure=key)
+
+
+def _bytes(key: str, value: str | bytes) -> bytes:
+    """Text that a reference holds, as bytes."""
+    if isinstance(value, bytes):
+        return value
+    if not value.startswith("base64:"):
+        return value.encode("utf-8", "surrogateescape")
+    try:
+        return base64.b64decode(value[7:], validate=True)
+    except binascii.Error:
+        raise FormatError("the text is not base64", structure=key) from None
+
+
+class _Tables:
+    """Sorts references by array and makes their chunk tables."""
+
+    def __init__(
+        self,
+        nodes: Mapping[str, Node],
+        folders: Mapping[str, tuple[list[str], list[Any]]],
+        pool: Pool,
+        templates: Templates,
+        target: str | None,
+    ) -> None:
+        self.pool, self.templates, self.target = pool, templates, target
+        self.keys: dict[str, list[str]] = {path: [] for path, node in nodes.items() if node.array is not None}
+        self.values: dict[str, list[Any]] = {path: [] for path in self.keys}
+        for folder, (names, values) in folders.items():
+            owner = self._owner(folder)
+            if owner is not None:
+                path, between = owner
+                self.keys[path] += [between + name for name in names] if between else names
+                self.values[path] += values
+
+    def _owner(self, folder: str) -> tuple[str, str] | None:
+        """The array that a folder belongs to, and what stands between (keys with slashes)."""
+        path, between = folder, ""
+        while path not in self.keys:
+            if not path:
+                return None
+            path, _, name = path.rpartition("/")
+            between = f"{name}/{between}"
+        return path, between
+
+    def tile(self, path: str, array: ArrayMetadata) -> Tile:
+        """The tile of an array."""
+        grid = tuple(axis.count for axis in array.axes)
+        names, values = self.keys.pop(path), self.values.pop(path)
+        return Tile(array.axes, (array.encoding,), self._table(path, array, grid, names, values))
+
+    def _table(
+        self, path: str, array: ArrayMetadata, grid: tuple[int, ...], names: list[str], values: list[Any]
+    ) -> ChunkTable:
+        numbers = _numbers(path, array, grid, names)
+        count = len(values)
+        if count and set(map(type, values)) == {list} and set(map(len, values)) == {3}:  # the usual array, in one go
+            urls, begins, sizes = zip(*values, strict=True)
+            first = {url: at for at, url in reversed(list(enumerate(urls)))} if set(map(type, urls)) == {str} else None
+            if first is not None:
+                known = {url: self._number(url, path, names[at]) for url, at in first.items()}
+                every = range(count)
+                return _compact(
+                    grid, self.pool, numbers, np.fromiter(map(known.__getitem__, urls), np.int64, count),
+                    _integers(begins, "offset", path, names, every), _integers(sizes, "length", path, names, every), b"",
+                )  # fmt: skip
+        return self._mixed(path, grid, names, values, numbers)
+
+    def _mixed(
+        self, path: str, grid: tuple[int, ...], names: list[str], values: list[Any], numbers: Indices
+    ) -> ChunkTable:
+        """The table of an array whose references are of several kinds."""
+        count = len(values)
+        source = np.zeros(count, np.int64)
+        offset: npt.NDArray[np.int64] = np.zeros(count, np.int64)
+        length = np.zeros(count, np.int64)
+        inline = bytearray()
+        urls: list[int] = []
+        ranged: list[int] = []
+        begins: list[Any] = []
+        sizes: list[Any] = []
+        for at, value in enumerate(values):
+            if type(value) is list and len(value) == 3:
+                ranged.append(at)
+                begins.append(value[1])
+                sizes.append(value[2])
+                urls.append(self._number(value[0], path, names[at]))
+                continue
+            if isinstance(value, list) and len(value) == 1:
+                source[at], length[at] = self._number(value[0], path, names[at]), WHOLE
+                continue
+            if not isinstance(value, str | bytes | Mapping):
+                raise FormatError(f"{str(value)[:60]} is no reference", structure=_key(path, names[at]))
+            data = json.dumps(value).encode() if isinstance(value, Mapping) else _bytes(_key(path, names[at]), value)
+            source[at], offset[at], length[at] = INLINE, len(inline), len(data)
+            inline += data
+        if ranged:
+            source[ranged] = urls
+            offset[ranged] = _integers(begins, "offset", path, names, ranged)
+            length[ranged] = _integers(sizes, "length", path, names, ranged)
+        return _compact(grid, self.pool, numbers, source, offset, length, bytes(inline))
+
+    def _number(self, url: Any, path: str, name: str) -> int:
+        try:
+            if url is None:
+                if self.target is None:
+                    raise FormatError("a reference without URL", hint="Say what is meant by target=")
+                url = self.target
+            if not isinstance(url, str):
+                raise FormatError(f"{url!r} is no URL")
+            return self.pool.number(self.templates.render(url) if "{{" in url else url)
+        except InsituError as problem:
+            raise problem.located(structure=_key(path, name)) from None
+
+
+def _compact(
+    grid: tuple[int, ...],
+    pool: Pool,
+    numbers: Indices,
+    source: npt.NDArray[np.int64],
+    offset: npt.NDArray[np.int64],
+    length: npt.NDArray[np.int64],
+    inline: bytes,
+) -> ChunkTable:
+    """A table that knows only the sources it uses."""
+    used = np.unique(source[source >= 0])
+    sources: tuple[Source, ...] = tuple(pool.sources[int(number)] for number in used)
+    if len(used):
+        source = np.where(source >= 0, np.searchsorted(used, source), source)
+    return listed(grid, sources, numbers, source, offset, length, inline)
+
+
+def _key(path: str, name: str) -> str:
+    return f"{path}/{name}" if path else name
+
+
+def _integers(
+    values: Sequence[Any], what: str, path: str, names: list[str], at: Sequence[int]
+) -> npt.NDArray[np.int64]:
+    if set(map(type, values)) <= {int}:
+        try:
+            column = np.array(values, np.int64)
+        except OverflowError:
+            column = None
+        if column is not None and not (column < 0).any():
+            return column
+    for position, value in zip(at, values, strict=True):
+        if type(value) is not int or not 0 <= value < 2**63:
+            raise FormatError(f"{what} {value!r} is no place in a file", structure=_key(path, names[position]))
+    raise AssertionError("unreachable")
+
+
+def _numbers(path: str, array: ArrayMetadata, grid: tuple[int, ...], names: list[str]) -> Indices:
+    """The cells that keys name, as numbers."""
+    found = array.keys.cells(names, len(grid))
+    if found is not None and (found < np.array(grid, np.int64)).all():
+        return np.ravel_multi_index(tuple(found.T), grid).astype(np.int64) if grid else np.zeros(len(names), np.int64)
+    # Some key is wrong: find out which.
+    numbers = np.zeros(len(names), np.int64)
+    for at, name in enumerate(names):
+        cell = array.keys.cell(name, len(grid))
+        if cell is None:
+            raise FormatError("the key names no chunk of this array", structure=_key(path, name))
+        number = 0
+        for index, count in zip(cell, grid, strict=True):
+            if index >= count:
+                raise FormatError(f"the key lies outside of a grid of {grid}", structure=_key(path, name))
+            number = number * count + index
+        numbers[at] = number
+    return numbers
+
+
+def write_json(writing: Writing, file: IO[bytes]) -> None:
+    """Write a tree as references of version 1, block by block."""
+    file.write(b'{"version":1,"refs":{')
+    separator = ""
+    for key, value in writing.documents().items():
+        file.write(f"{separator}{json.dumps(key)}:{json.dumps(json.dumps(value))}".encode())
+        separator = ","
+    for path, array in writing.arrays.items():
+        for text in _chunk_texts(path, array, writing):
+            file.write(f",{text}".encode())
+    file.write(b"}}")
+
+
+def _chunk_texts(path: str, array: Said, writing: Writing) -> Iterator[str]:
+    """The references of an array, as pieces of JSON."""
+    before = json.dumps(f"{path}/" if path else "")[:-1]
+    third = writing.zarr_format == 3
+    for block in writing.blocks(path):
+        kept = np.flatnonzero(block.stored | block.inline)
+        if not len(kept):
+            continue
+        if array.grid:
+            index = np.unravel_index(block.begin + kept, array.grid)
+            names = _keys([axis.tolist() for axis in index], "/" if third else ".", "c/" if third else "")
+        else:
+            names = ["c" if third else "0"]
+        values = _values(block, kept)
+        yield ",".join([f'{before}{name}":{value}' for name, value in zip(names, values, strict=True)])
+
+
+def _keys(columns: list[list[int]], separator: str, mark: str) -> list[str]:
+    pattern = mark + separator.join(["%d"] * len(columns))
+    return [pattern % cell for cell in zip(*columns, strict=True)]
+
+
+def _values(block: Block, kept: Indices) -> list[str]:
+    """References as JSON: texts for inline data, lists for ranges."""
+    quoted = [json.dumps(url) for url in block.urls]
+    columns = (kept.tolist(), block.url[kept].tolist(), block.offset[kept].tolist(), block.length[kept].tolist())
+    if not block.data and (block.length[kept] >= 0).all():  # the usual block, in one go
+        return [f"[{quoted[url]},{offset},{length}]" for _, url, offset, length in zip(*columns, strict=True)]
+    texts = []
+    for row, url, offset, length in zip(*columns, strict=True):
+        if row in block.data:
+            texts.append(json.dumps("base64:" + base64.b64encode(block.data[row]).decode()))
+        else:
+            texts.append(f"[{quoted[url]},{offset},{length}]" if length >= 0 else f"[{quoted[url]}]")
+    return texts

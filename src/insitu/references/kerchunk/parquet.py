@@ -1,0 +1,372 @@
+"""How are references kept as kerchunk's Parquet directory, and read lazily?
+
+`root/.zmetadata` holds the V2 documents and `record_size`; `root/<array>/refs.<k>.parq` the rows of chunks k·N to (k+1)·N, in C order of the grid, padded
+to N: `path`, `offset`, `size`, `raw`. A file of rows is read when a cell of it is first asked for. Nothing is taken for granted: columns may be missing,
+`path` may be a dictionary or all null, and N is whatever the writer chose.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from insitu.errors import FormatError, InsituError, NotFoundError
+from insitu.model import INLINE, UNWRITTEN, WHOLE, ChunkState, GroupDetails, Located, Source, Tile, VirtualGroup
+from insitu.model.axis import Indices
+from insitu.model.chunks import state_of
+from insitu.model.derived import Expanded, Selected
+from insitu.references import arrow
+from insitu.references.atomic_write import Folder, folder, new_directory
+from insitu.references.kerchunk.sparse_table import flat
+from insitu.references.page_cache import Recent
+from insitu.references.url_pool import Pool
+from insitu.references.urls import Base
+from insitu.references.zarr_blocks import Block, Writing
+from insitu.sources import open_source, read_all
+from insitu.sources.listing import local_path
+from insitu.sources.threads import gather
+from insitu.zarr_metadata import ArrayMetadata
+from insitu.zarr_metadata.hierarchy import nodes_of, tree
+from insitu.zarr_metadata.json_fields import mapping, whole
+
+__all__ = ["Paged", "read_parquet", "write_parquet"]
+
+RECORD_SIZE = 100_000
+_CATEGORICAL = 10
+"""Rows per URL from which on URLs are a dictionary: kerchunk's habit."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Record:
+    """The rows of one file."""
+
+    source: npt.NDArray[np.int32]
+    offset: npt.NDArray[np.int64]
+    length: npt.NDArray[np.int64]
+    """Of inline rows, offset and length refer to `inline`."""
+    inline: bytes
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the rows."""
+        return 20 * len(self.source) + len(self.inline)
+
+
+def _weight(record: Record | None) -> int:
+    return 128 if record is None else record.nbytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Paged:
+    """The table of an array whose rows lie in files that are read when needed."""
+
+    url: str
+    """Of the array's directory."""
+    shape: tuple[int, ...]
+    record_size: int
+    pool: Pool = field(repr=False)
+    missing: str = "raise"
+    """What a missing file of rows means: "raise" an error, or chunks that are "unwritten"."""
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    records: Recent[Record | None] = field(default_factory=lambda: Recent(_weight), repr=False)
+
+    @property
+    def sources(self) -> Sequence[Source]:
+        """The objects met so far."""
+        return self.pool.sources
+
+    def locate(self, cells: Sequence[Indices]) -> Located:
+        """Where cells lie."""
+        number = flat(cells, self.shape)
+        record, row = np.divmod(number, self.record_size)
+        source = np.empty(len(number), np.int64)
+        offset, length = np.zeros(len(number), np.int64), np.zeros(len(number), np.int64)
+        inline = bytearray()
+        needed = np.unique(record).tolist()
+        self._load([k for k in needed if not self.records.has(k)])
+        for k in needed:
+            rows = self.records.find(k, partial(self._read, k))
+            here = slice(None) if len(needed) == 1 else record == k
+            if rows is None:
+                source[here] = UNWRITTEN
+                continue
+            index = row[here]
+            if len(index) and int(index.max()) >= len(rows.source):
+                raise FormatError(
+                    f"the file has {len(rows.source)} rows, and row {int(index.max())} is needed",
+                    structure=self._name(k),
+                )
+            source[here] = found = rows.source[index]
+            begin = rows.offset[index]
+            if rows.inline and (found == INLINE).any():
+                begin = np.where(found == INLINE, begin + len(inline), begin)
+                inline += rows.inline
+            offset[here], length[here] = begin, rows.length[index]
+        zero = np.broadcast_to(np.int64(0), number.shape)
+        return Located(source, offset, length, zero, zero, zero, bytes(inline))
+
+    def _name(self, record: int) -> str:
+        return f"{self.url}/refs.{record}.parq"
+
+    def _load(self, records: list[int]) -> None:
+        """Read several files of rows at once, where that helps."""
+        if len(records) > 1 and local_path(self.url) is None:
+            gather(lambda k, stop: self.records.find(k, partial(self._read, k)), records)
+
+    def _read(self, record: int) -> Record | None:
+        name = self._name(record)
+        try:
+            with open_source(name, self.storage_options) as source:
+                data = read_all(source)
+        except NotFoundError:
+            if self.missing == "unwritten":
+                return None
+            raise FormatError(
+                "a file of references is missing",
+                structure=name,
+                hint='Writers may leave out files in which no chunk was written: if so, open with missing="unwritten"',
+            ) from None
+        try:
+            return _record(data, self.pool)
+        except InsituError as problem:
+            raise problem.located(structure=name) from None
+
+    def take(self, axis: int, cells: Indices | slice) -> Selected:
+        """The table of these cells along one axis."""
+        return Selected.of(self, axis, cells)
+
+    def expanded(self) -> Expanded:
+        """The same table with one more axis, of one cell, at the end."""
+        return Expanded(self)
+
+    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
+        return state_of(self, cell)
+
+
+def _record(data: bytes, pool: Pool) -> Record:
+    """The rows of one file."""
+    try:
+        meta = pq.read_metadata(pa.BufferReader(data))
+        texts = ["path"] if "path" in meta.schema.names else []
+        table = pq.ParquetFile(pa.BufferReader(data), metadata=meta, read_dictionary=texts).read().combine_chunks()
+    except (pa.ArrowException, OSError, ValueError) as problem:
+        raise FormatError(f"this is no Parquet file: {problem}") from None
+    count = table.num_rows
+    source: npt.NDArray[np.int32] = np.full(count, UNWRITTEN, np.int32)
+    offset, length = (_integers(table, name, count) for name in ("offset", "size"))
+    if "path" in table.column_names:
+        numbers = _paths(_column(table, "path"), pool)
+        source = np.where(numbers >= 0, numbers, source).astype(np.int32)
+    stored = source >= 0
+    bad = stored & ((offset < 0) | (length < 0))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise FormatError(f"row {row}: offset {offset[row]}, size {length[row]} is no place in a file")
+    length[stored & (offset == 0) & (length == 0)] = WHOLE
+    inline = b""
+    if "raw" in table.column_names:
+        valid, begins, sizes, inline = _raw(_column(table, "raw"))
+        source[valid], offset[valid], length[valid] = INLINE, begins[valid], sizes[valid]
+    if "path" not in table.column_names and not (source == INLINE).any():
+        raise FormatError(f"the columns {', '.join(table.column_names)} hold no references: there is no 'path'")
+    lost = np.flatnonzero((source == UNWRITTEN) & ((offset != 0) | (length != 0)))
+    if len(lost):
+        row = int(lost[0])
+        raise FormatError(f"row {row}: offset {offset[row]} and size {length[row]}, and no path that they belong to")
+    return Record(source, offset, length, inline)
+
+
+def _column(table: Any, name: str) -> Any:
+    column = table.column(name)
+    return (
+        column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks) if column.num_chunks else column
+    )
+
+
+def _integers(table: Any, name: str, count: int) -> npt.NDArray[np.int64]:
+    if name not in table.column_names:
+        return np.zeros(count, np.int64)
+    try:
+        return arrow.to_integers(_column(table, name)).copy()
+    except TypeError as problem:
+        raise FormatError(f"column {name!r} does not hold integers: {problem}") from None
+
+
+def _is_empty(column: Any, name: str) -> bool:
+    """Whether a column holds nothing: nulls, or the NaN that fastparquet writes for them."""
+    if column.null_count == len(column) or pa.types.is_null(column.type):
+        return True
+    if not pa.types.is_floating(column.type):
+        return False
+    values = np.frombuffer(column.buffers()[1], column.type.to_pandas_dtype())[column.offset :][: len(column)]
+    if (arrow.valid(column) & ~np.isnan(values)).any():
+        raise FormatError(f"column {name!r} holds numbers")
+    return True
+
+
+def _paths(column: Any, pool: Pool) -> npt.NDArray[np.int64]:
+    """The number of each row's object; -1 for null."""
+    count = len(column)
+    if _is_empty(column, "path"):
+        return np.full(count, -1, np.int64)
+    if not isinstance(column, pa.DictionaryArray):
+        if not (
+            pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_binary(column.type)
+        ):
+            raise FormatError(f"column 'path' holds {column.type}, not text")
+        column = column.dictionary_encode()
+    try:
+        urls = column.dictionary.to_pylist()
+    except UnicodeDecodeError as problem:
+        raise FormatError(f"column 'path' is damaged: {problem}") from None
+    indices = np.where(arrow.valid(column.indices), arrow.to_integers(column.indices), -1)
+    if len(indices) and int(indices.max()) >= len(urls):
+        raise FormatError("column 'path' is damaged")
+    known = np.full(len(urls) + 1, -1, np.int64)
+    for at in np.unique(indices[indices >= 0]).tolist():
+        url = urls[at]
+        if isinstance(url, bytes):
+            url = url.decode("utf-8", "surrogateescape")
+        if url is not None and not isinstance(url, str):
+            raise FormatError(f"column 'path' holds {url!r}, not text")
+        if url:  # an empty text is VirtualiZarr's way to say: missing
+            known[at] = pool.number(url)
+    numbers: npt.NDArray[np.int64] = known[indices]
+    return numbers
+
+
+def _raw(column: Any) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64], npt.NDArray[np.int64], bytes]:
+    """Which rows have inline data, and where it lies in one run of bytes."""
+    count = len(column)
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    if _is_empty(column, "raw"):
+        none = np.zeros(count, np.int64)
+        return np.zeros(count, bool), none, none, b""
+    try:
+        ends, inline = arrow.varying(column)
+    except TypeError as problem:
+        raise FormatError(f"column 'raw' does not hold bytes: {problem}") from None
+    return arrow.valid(column), ends[:-1], np.diff(ends), inline
+
+
+def read_parquet(
+    document: Mapping[str, Any],
+    base: Base,
+    *,
+    errors: str = "raise",
+    missing: str = "raise",
+    storage_options: Mapping[str, Any] | None = None,
+) -> VirtualGroup:
+    """The tree that a directory of references stands for; rows are read when they are needed.
+
+    Parameters
+    ----------
+    document
+        The parsed `.zmetadata`.
+    base
+        Resolves URLs; its own URL is the directory's.
+    errors
+        "raise", or "warn": arrays that cannot be taken are left out, their reasons in `problems`.
+    missing
+        What a missing file of rows means: "raise", or "unwritten".
+    storage_options
+        See `insitu.sources.open_source`.
+    """
+    if missing not in ("raise", "unwritten"):
+        raise ValueError(f'missing must be "raise" or "unwritten", not {missing!r}')
+    assert base.url is not None
+    root = local_path(base.url) or base.url.rstrip("/")
+    try:
+        documents = mapping(document.get("metadata"), "metadata")
+        record_size = whole(document.get("record_size"), "record_size", least=1)
+    except InsituError as problem:
+        raise problem.located(url=root, structure=".zmetadata") from None
+    pool = Pool(Base(base.url, base.allow_local, directory=False))
+    problems: dict[str, str] = {}
+
+    def leave_out(path: str, problem: InsituError) -> None:
+        problem.located(variable=path, url=root)
+        if errors == "raise":
+            raise problem
+        problems[path] = str(problem)
+
+    def tile(path: str, array: ArrayMetadata) -> Tile:
+        grid = tuple(axis.count for axis in array.axes)
+        table = Paged(f"{root}/{path}", grid, record_size, pool, missing, storage_options)
+        return Tile(array.axes, (array.encoding,), table)
+
+    if not documents:
+        raise FormatError("the directory holds no references: 'metadata' is empty", url=root, structure=".zmetadata")
+    nodes = nodes_of(documents, leave_out, open_shards=False)
+    made = tree(nodes, tile, leave_out, details=GroupDetails("kerchunk"))
+    return replace(made, problems=problems)
+
+
+def write_parquet(
+    writing: Writing, url: str, *, record_size: int = RECORD_SIZE, storage_options: Mapping[str, Any] | None = None
+) -> None:
+    """Write a tree as a directory of references; an old one is replaced when the new one is complete."""
+    if record_size < 1:
+        raise ValueError(f"record_size must be positive, not {record_size}")
+    path = local_path(url)
+    if path is not None:
+        with new_directory(path) as to:
+            _write(writing, to, record_size)
+        return
+    to = folder(url, storage_options)
+    # Objects are replaced one by one: without metadata nobody takes new rows for old ones in the meantime.
+    to.remove([".zmetadata"])
+    _write(writing, to, record_size)
+
+
+def _write(writing: Writing, to: Folder, record_size: int) -> None:
+    for name in writing.arrays:
+        for block in writing.blocks(name, record_size):
+            with to.create(f"{name}/refs.{block.begin // record_size}.parq") as file:
+                pq.write_table(
+                    _table(block, record_size),
+                    file,
+                    compression="zstd",
+                    write_statistics=["offset", "size"],
+                    use_dictionary=["path"],
+                )
+    with to.create(".zmetadata") as file:
+        file.write(json.dumps({"metadata": writing.documents(), "record_size": record_size}).encode())
+
+
+def _table(block: Block, record_size: int) -> Any:
+    """The rows of one file, padded."""
+    count = len(block.url)
+    padding = record_size - count
+    url = np.where(block.stored, block.url, -1)
+    used, at = np.unique(url[url >= 0], return_inverse=True)
+    indices = np.full(count, -1, np.int64)
+    indices[url >= 0] = at.reshape(-1)
+    missing = np.append(indices < 0, np.ones(padding, bool))
+    paths: Any = pa.DictionaryArray.from_arrays(
+        arrow.numbers(np.append(np.maximum(indices, 0), np.zeros(padding, np.int64)), np.int32, missing),
+        arrow.texts([block.urls[int(n)] for n in used]),
+    )
+    if int((indices >= 0).sum()) <= _CATEGORICAL * max(len(used), 1):
+        paths = paths.dictionary_decode()
+    # 0 and 0: the whole file.
+    known = block.stored & (block.length >= 0)
+    offset = np.append(np.where(known, block.offset, 0), np.zeros(padding, np.int64))
+    size = np.append(np.where(known, block.length, 0), np.zeros(padding, np.int64))
+    raw: Any = pa.nulls(record_size, pa.binary())
+    if block.data:
+        raw = arrow.binaries([block.data.get(row) for row in range(record_size)], pa.binary())
+    columns = [paths, arrow.numbers(offset), arrow.numbers(size), raw]
+    # Numbers that may be null (or without statistics that say there are none) are floats to fastparquet, and no offsets to fsspec.
+    numbers = [pa.field(name, pa.int64(), nullable=False) for name in ("offset", "size")]
+    schema = pa.schema([pa.field("path", paths.type), *numbers, pa.field("raw", pa.binary())])
+    return pa.Table.from_arrays(columns, schema=schema)

@@ -1,0 +1,393 @@
+"""How is a store opened?
+
+The root, and the small tables of irregular axes and packings: at most three requests, however many chunks there are. Rows are fetched when a cell is
+asked for, sources when one is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import FormatError, InsituError, ModelError, NotFoundError
+from insitu.model import (
+    ABSENT,
+    IDENTITY,
+    UNWRITTEN,
+    ArrayDetails,
+    Axis,
+    ChunkTable,
+    Columns,
+    Encoding,
+    GroupDetails,
+    Packings,
+    Source,
+    Tile,
+    VirtualArray,
+    VirtualGroup,
+)
+from insitu.model.axis import Indices
+from insitu.references.page_cache import Recent
+from insitu.references.store import root
+from insitu.references.store.json_values import dtype_from, unpack
+from insitu.references.store.row_file import GROUP, Part
+from insitu.references.store.row_tables import Page, Rows, SparseRows, Stacked, Stored, page_cache
+from insitu.references.store.small_tables import read_axes, read_packings
+from insitu.references.store.validation import (
+    RowRanges,
+    check_boxes,
+    check_constants,
+    check_fields,
+    check_layout,
+    check_starts,
+)
+from insitu.references.urls import Base, is_relative
+from insitu.sources import open_source, read_all
+from insitu.sources.listing import local_path
+from insitu.zarr_metadata.json_fields import field as needed
+from insitu.zarr_metadata.json_fields import integers as numbers_of
+from insitu.zarr_metadata.json_fields import mapping, text, whole
+
+__all__ = ["Opened", "StoredSources", "open_store"]
+
+NAME_LISTS = ("coordinates", "unindexed", "unlimited")
+_SOURCE_COLUMNS = ("url", "size", "etag", "modified", "optional")
+
+
+def _weight(page: Mapping[str, Any]) -> int:
+    return sum(int(column.nbytes) for column in page.values())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredSources(Sequence[Source]):
+    """The sources of a store, fetched in groups when they are named."""
+
+    parts: tuple[Part, ...]
+    base: Base
+    starts: Indices
+    """Number of the first source in each part, and of all."""
+    pages: Recent[Mapping[str, Any]] = field(default_factory=lambda: Recent(_weight), repr=False)
+
+    @classmethod
+    def of(cls, parts: Sequence[Part], base: Base) -> StoredSources:
+        """The sources in these files."""
+        starts = np.concatenate([[0], np.cumsum([part.rows for part in parts])]).astype(np.int64)
+        return cls(tuple(parts), base, starts)
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    @overload
+    def __getitem__(self, number: int) -> Source: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Source]: ...
+    def __getitem__(self, number: int | slice) -> Source | Sequence[Source]:
+        if isinstance(number, slice):
+            return [self[n] for n in range(*number.indices(len(self)))]
+        count = len(self)
+        if not -count <= number < count:
+            raise IndexError(f"source {number} of {count}")
+        number %= count
+        which = int(np.searchsorted(self.starts, number, side="right")) - 1
+        group, row = divmod(number - int(self.starts[which]), GROUP)
+        return self._source(self._page(which, group), row)
+
+    def is_relative(self) -> bool:
+        """Return whether the first source is named relative to the store."""
+        if not any(part.rows for part in self.parts):
+            return False
+        which = next(number for number, part in enumerate(self.parts) if part.rows)
+        return is_relative(str(self._page(which, 0)["url"][0].as_py()))
+
+    def _page(self, which: int, group: int) -> Mapping[str, Any]:
+        return self.pages.find((which, group), partial(self.parts[which].columns, group, _SOURCE_COLUMNS))
+
+    def _source(self, page: Mapping[str, Any], row: int) -> Source:
+        url, size, etag, modified, optional = (page[name][row].as_py() for name in _SOURCE_COLUMNS)
+        return Source(self.base.resolve(url), size, etag, modified, bool(optional))
+
+    def __iter__(self) -> Iterator[Source]:
+        for which, part in enumerate(self.parts):
+            for group in range(-(-part.rows // GROUP)):
+                page = self._page(which, group)
+                # By columns: one value at a time costs thirty times as much.
+                for row in zip(*(page[name].to_pylist() for name in _SOURCE_COLUMNS), strict=True):
+                    yield Source(self.base.resolve(row[0]), row[1], row[2], row[3], bool(row[4]))
+
+
+@dataclass(slots=True, eq=False)
+class Opened:
+    """A store whose root was read."""
+
+    url: str
+    document: dict[str, Any]
+    data: bytes
+    """The root as it lay there."""
+    sources: StoredSources
+    chunks: tuple[Part, ...]
+    encodings: tuple[Encoding, ...]
+    packings: Packings
+    axes: Mapping[str, npt.NDArray[np.int64]]
+    pages: Recent[Page] = field(default_factory=page_cache)
+    used: RowRanges = field(default_factory=RowRanges, repr=False)
+    """The rows of chunks and axes that the tree has named so far."""
+
+    def group(self) -> VirtualGroup:
+        """The tree."""
+        self.used = RowRanges()
+        try:
+            tree = self._group(mapping(needed(self.document, "tree"), "tree"), "")
+            self.used.check({_AXES: len(self.axes["extent"])})
+            return tree
+        except ModelError as problem:
+            raise FormatError(f"the tree is damaged: {problem}", url=self.url, structure=root.NAME) from None
+        except InsituError as problem:
+            raise problem.located(url=self.url, structure=root.NAME) from None
+        except (TypeError, ValueError, IndexError, KeyError, AttributeError) as problem:
+            raise FormatError(f"the tree is damaged: {problem}", url=self.url, structure=root.NAME) from None
+
+    def _group(self, row: Mapping[str, Any], path: str) -> VirtualGroup:
+        check_fields(row, _GROUP_FIELDS, "a group")
+        arrays = {}
+        for name, array in mapping(row["arrays"], "arrays").items():
+            try:
+                arrays[name] = self._array(mapping(array, name))
+            except InsituError as problem:
+                raise problem.located(variable=f"{path}/{name}".lstrip("/")) from None
+        groups = mapping(row["groups"], "groups")
+        return VirtualGroup(
+            arrays,
+            {name: self._group(mapping(group, name), f"{path}/{name}") for name, group in groups.items()},
+            _mapping(row["attributes"], "attributes"),
+            GroupDetails.from_document(_mapping(row["details"], "details")),
+            {name: text(reason, "problems") for name, reason in mapping(row["problems"], "problems").items()},
+            **{key: tuple(text(name, key) for name in row[key]) for key in NAME_LISTS},
+        )
+
+    def _array(self, row: Mapping[str, Any]) -> VirtualArray:
+        check_fields(row, _ARRAY_FIELDS, "an array")
+        shape = numbers_of(row["shape"], "shape")
+        tiles = [mapping(tile, "tile") for tile in row["tiles"]]
+        layouts = {len(numbers_of(needed(tile, "layout"), "layout")) for tile in tiles}
+        if layouts - {len(shape)}:
+            raise FormatError(f"an array of {len(shape)} dimensions has a tile of {max(layouts)}")
+        origins = np.array([numbers_of(needed(tile, "origin"), "origin", count=len(shape)) for tile in tiles], np.int64)
+        dtype = dtype_from(row["dtype"])
+        made = tuple(self._tile(tile) for tile in tiles)
+        origins = origins.reshape(len(tiles), len(shape))
+        check_boxes(shape, origins, np.array([tile.shape for tile in made], np.int64).reshape(origins.shape))
+        for tile in made:
+            if tile.packings.identity and any(_foreign(encoding.dtype, dtype) for encoding in tile.encodings):
+                raise FormatError(f"values stored as {tile.encodings[0].dtype} are said to be {dtype}")
+        return VirtualArray(
+            shape=shape,
+            dtype=dtype,
+            dims=tuple(text(dim, "dims") for dim in row["dims"]),
+            tiles=made,
+            origins=origins,
+            attributes=_mapping(row["attributes"], "attributes"),
+            fill_value=unpack(row["fill_value"]),
+            details=ArrayDetails.from_document(_mapping(row["details"], "details")),
+            encoding=_mapping(row["encoding"], "encoding"),
+        )
+
+    def _tile(self, row: Mapping[str, Any]) -> Tile:
+        check_fields(row, _TILE_FIELDS, "a tile")
+        chosen = [whole(number, "encodings") for number in row["encodings"]]
+        encoding_map = _inverse(chosen, len(self.encodings), "encodings")
+        packing = _numbers(row["packings"])
+        packing_map = _inverse(packing, len(self.packings), "packings")
+        packings = (
+            IDENTITY if len(packing) == 1 and self.packings[packing[0]].identity else _chosen(self.packings, packing)
+        )
+        axes = tuple(self._axis(mapping(axis, "axis")) for axis in row["axes"])
+        layout = numbers_of(row["layout"], "layout")
+        check_layout(layout, [axis.length for axis in axes])
+        encodings = tuple(self.encodings[number] for number in chosen)
+        if any(len(encoding.order or ()) > len(axes) for encoding in encodings):
+            raise FormatError(f"an encoding orders more than the {len(axes)} axes of its tile")
+        return Tile(
+            axes=axes,
+            encodings=encodings,
+            chunks=self._table(mapping(row["chunks"], "chunks"), encoding_map, packing_map),
+            packings=packings,
+            layout=layout,
+        )
+
+    def _axis(self, row: Mapping[str, Any]) -> Axis:
+        if "rows" not in row:
+            check_fields(row, ("length", "size", "padded"), "an axis")
+            if not isinstance(row["padded"], bool):
+                raise FormatError("'padded' must be true or false")
+            return Axis.regular(whole(row["length"], "length"), whole(row["size"], "size", least=1), row["padded"])
+        check_fields(row, ("rows",), "an axis")
+        first, count = numbers_of(row["rows"], "rows", count=2)
+        self.used.add(_AXES, first, count)
+        if first + count > len(self.axes["extent"]):
+            raise FormatError(f"rows {first} to {first + count} of an axis are not there")
+        columns = [self.axes[name][first : first + count] for name in ("extent", "skip", "step", "stored")]
+        return Axis.irregular(*columns)
+
+    def _table(self, row: Mapping[str, Any], encoding_map: Indices, packing_map: Indices) -> ChunkTable:
+        kind = needed(row, "kind")
+        check_fields(row, _TABLE_FIELDS.get(kind if isinstance(kind, str) else "", ()), f"a table of kind {kind!r}")
+        if kind == "joined":
+            tables = [self._table(mapping(item, "table"), encoding_map, packing_map) for item in row["tables"]]
+            axis = whole(row["axis"], "axis")
+            others = {(*table.shape[:axis], *table.shape[axis + 1 :]) for table in tables}
+            if len(others) != 1 or axis >= len(tables[0].shape):
+                raise FormatError(f"tables of the shapes {[table.shape for table in tables]} side by side along {axis}")
+            starts = np.concatenate([[0], np.cumsum([table.shape[axis] for table in tables])]).astype(np.int64)
+            return Stacked(tuple(tables), axis, starts, self.sources)
+        shape = numbers_of(row["shape"], "shape")
+        if kind == "constant":
+            state = row["source"]
+            if state not in (ABSENT, UNWRITTEN):
+                raise FormatError(f"{state!r} is no state of cells")
+            return Columns.absent(shape) if state == ABSENT else Columns.unwritten(shape)
+        number = whole(row["part"], "part")
+        if number >= len(self.chunks):
+            raise FormatError(f"part {number} of {len(self.chunks)}")
+        part = self.chunks[number]
+        first, count = whole(row["row"], "row"), whole(row["count"], "count")
+        if first + count > part.rows:
+            raise FormatError(f"rows {first} to {first + count} of {part.rows}")
+        self.used.add(part.url, first, count)
+        constant = {name: _long(value, name) for name, value in mapping(row["constant"], "constant").items()}
+        check_constants(constant, len(self.sources))
+        stored = Stored(part, number, first, count, constant, self.pages, encoding_map, packing_map, len(self.sources))
+        cells = int(np.prod(shape, dtype=object))
+        if kind == "sparse":
+            starts = np.array([whole(start, "starts") for start in row["starts"]], np.int64)
+            check_starts(starts, first, count, cells)
+            return SparseRows(shape, self.sources, stored, starts)
+        if count != cells:
+            raise FormatError(f"a table of kind {kind!r} with {count} rows for a grid of {shape}")
+        return Rows(shape, self.sources, stored)
+
+
+_AXES = "axes"
+_GROUP_FIELDS = ("attributes", "details", "problems", "arrays", "groups", *NAME_LISTS)
+_ARRAY_FIELDS = ("shape", "dtype", "dims", "attributes", "encoding", "fill_value", "details", "tiles")
+_TILE_FIELDS = ("origin", "layout", "axes", "encodings", "packings", "chunks")
+_ROWS = ("kind", "shape", "part", "row", "count", "constant")
+_TABLE_FIELDS = {
+    "joined": ("kind", "axis", "tables"),
+    "constant": ("kind", "shape", "source"),
+    "rows": _ROWS,
+    "sparse": (*_ROWS, "starts"),
+}
+
+
+def _mapping(value: Any, name: str) -> dict[str, Any]:
+    """Attributes or details, as they were before they were packed."""
+    found = unpack(mapping(value, name))
+    if not isinstance(found, dict):
+        raise FormatError(f"{name!r} must be an object")
+    return found
+
+
+def _foreign(stored: np.dtype[Any], meant: np.dtype[Any]) -> bool:
+    """Whether stored values cannot become meant ones without a packing: text and records are no numbers."""
+    return (stored.kind in "SUV") != (meant.kind in "SUV") and not (stored.hasobject or meant.hasobject)
+
+
+def _long(value: Any, name: str) -> int:
+    if type(value) is not int or not -(2**63) <= value < 2**63:
+        raise FormatError(f"{name!r} must be a number of 64 bits, not {str(value)[:60]}")
+    return value
+
+
+def _inverse(chosen: Sequence[int], count: int, name: str) -> Indices:
+    """Where each number of the store's pool is in the tile's."""
+    if not chosen or max(chosen) >= count:
+        raise FormatError(f"{name!r} names what is not there")
+    inverse = np.full(count, -1, np.int64)
+    inverse[np.asarray(chosen)] = np.arange(len(chosen))
+    return inverse
+
+
+def _numbers(value: Any) -> list[int]:
+    """Numbers as a list, or as a run: `{"first": 0, "count": 3}`."""
+    if isinstance(value, Mapping):
+        first = whole(needed(value, "first"), "first")
+        count = whole(needed(value, "count"), "count")
+        if count > 1 << 28:
+            raise FormatError(f"{count} packings")
+        return list(range(first, first + count))
+    return [whole(number, "packings") for number in value]
+
+
+def _chosen(packings: Packings, rows: Sequence[int]) -> Packings:
+    """Some rows of a table of packings."""
+    columns = {}
+    for column in fields(Packings):
+        value = getattr(packings, column.name)
+        columns[column.name] = value[np.asarray(rows)] if isinstance(value, np.ndarray) else value
+    return Packings(**columns)
+
+
+def open_store(
+    url: str, *, allow_local: bool = False, storage_options: Mapping[str, Any] | None = None, data: bytes | None = None
+) -> Opened:
+    """Read the root of a store.
+
+    Parameters
+    ----------
+    url
+        Of the directory.
+    allow_local
+        Whether a remote store may name files of this machine.
+    storage_options
+        See `insitu.sources.open_source`.
+    data
+        The root document, if it was read already.
+    """
+    url = (local_path(url) or url).rstrip("/")
+    if data is not None:
+        return _opened(data, url, allow_local, storage_options)
+    data = _root(url, storage_options)
+    while True:
+        try:
+            return _opened(data, url, allow_local, storage_options)
+        except NotFoundError:
+            # A writer may have put another root in place in between, and removed what only the old one named.
+            before, data = data, _root(url, storage_options)
+            if data == before:
+                raise
+
+
+def _root(url: str, storage_options: Mapping[str, Any] | None) -> bytes:
+    try:
+        with open_source(f"{url}/{root.NAME}", storage_options) as source:
+            return read_all(source)
+    except NotFoundError as problem:
+        raise problem.located(structure=root.NAME) from None
+
+
+def _opened(data: bytes, url: str, allow_local: bool, storage_options: Mapping[str, Any] | None) -> Opened:
+    document = root.parse(data, url)
+    try:
+        sources = [root.part_from(row, url, storage_options) for row in needed(document, "sources")]
+        chunks = [root.part_from(row, url, storage_options) for row in needed(document, "chunks")]
+        return Opened(
+            url,
+            document,
+            data,
+            StoredSources.of(sources, Base(url, allow_local)),
+            tuple(chunks),
+            tuple(root.encoding_from(row) for row in needed(document, "encodings")),
+            read_packings(mapping(needed(document, "packings"), "packings"), url, storage_options),
+            read_axes(document["axes"], url, storage_options),
+        )
+    except ModelError as problem:
+        raise FormatError(f"the root is damaged: {problem}", url=url, structure=root.NAME) from None
+    except InsituError as problem:
+        raise problem.located(url=url, structure=root.NAME) from None
+    except (TypeError, ValueError, KeyError) as problem:
+        raise FormatError(f"the root is damaged: {problem}", url=url, structure=root.NAME) from None

@@ -1,0 +1,71 @@
+"""Readers of the two small tables of an insitu store that are loaded when it is opened: irregular axes and packings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import FormatError
+from insitu.model import IDENTITY, Kind, Packings
+from insitu.model.packing import PLAIN
+from insitu.references import arrow
+from insitu.references.store import root
+from insitu.references.store.json_values import dtype_from, unpack
+from insitu.references.store.validation import check_cells, check_fields
+from insitu.zarr_metadata.json_fields import field as needed
+from insitu.zarr_metadata.json_fields import mapping, text, whole
+
+__all__ = ["read_axes", "read_packings"]
+
+_NOT_PLAIN = ("kinds", "missing_types", "missing", "missing_type")
+_AXIS_COLUMNS = ("extent", "skip", "step", "stored")
+
+
+def read_axes(row: Any, url: str, options: Mapping[str, Any] | None) -> dict[str, npt.NDArray[np.int64]]:
+    """Return the columns of the irregular axes, checked."""
+    if row is None:
+        return {name: np.zeros(0, np.int64) for name in _AXIS_COLUMNS}
+    found = root.part_from(row, url, options).whole(_AXIS_COLUMNS)
+    columns = {name: arrow.to_integers(found[name]) for name in _AXIS_COLUMNS}
+    check_cells(columns)
+    return columns
+
+
+def read_packings(row: Mapping[str, Any], url: str, options: Mapping[str, Any] | None) -> Packings:
+    """Return the table of packings, checked: numbers in a file, what is no number in the root."""
+    if "part" not in row:
+        check_fields(row, ("rows",), "'packings'")
+        if whole(row["rows"], "rows") > 1:
+            raise FormatError(f"{row['rows']} packings, and no file that holds them")
+        return IDENTITY
+    check_fields(row, ("rows", "width", "kinds", "missing_types", "part"), "'packings'")
+    kinds = tuple(Kind(**unpack(mapping(kind, "kind"))) for kind in needed(row, "kinds"))
+    part = root.part_from(row["part"], url, options)
+    width = whole(row["width"], "width")
+    if whole(row["rows"], "rows") != part.rows:
+        raise FormatError(f"{row['rows']} packings in a file of {part.rows} rows")
+    wide = ("missing", "missing_type") if width else ()
+    plain = [column.name for column in fields(Packings) if column.name not in _NOT_PLAIN]
+    columns: dict[str, Any] = {
+        "missing": np.zeros((part.rows, 0), np.uint64), "missing_type": np.zeros((part.rows, 0), np.int32)
+    }  # fmt: skip
+    for name, column in part.whole([*plain, *wide]).items():
+        inner = column.values if name in wide else column
+        kind = inner.type.to_pandas_dtype()
+        flat = np.frombuffer(inner.buffers()[1], kind)[inner.offset : inner.offset + len(inner)]
+        columns[name] = flat.reshape(part.rows, width) if name in wide else flat
+    types = tuple(text(name, "missing_types") for name in row["missing_types"])
+    if bool(width) != bool(types):
+        raise FormatError(f"{width} missing values of {len(types)} types")
+    for name in [*types, *(name for kind in kinds for name in (kind.dtype, kind.masked, kind.scaled) if name)]:
+        if name not in PLAIN:
+            dtype_from(name)
+    for name, pool in (("kind", kinds), ("missing_type", types)):
+        column = columns[name]
+        if column.size and not (0 if name == "kind" else -1) <= int(column.min()) <= int(column.max()) < len(pool):
+            raise FormatError(f"a packing names a {name} that is not there")
+    return Packings(kinds=kinds, missing_types=types, **columns)

@@ -1,0 +1,431 @@
+"""How is a tree saved?
+
+Rows go into new files, block by block in bounded memory; then the root that names them takes the old one's place in one atomic step. A crash before leaves
+the old state; a second writer that comes later is told so and its files are removed.
+"""
+
+from __future__ import annotations
+
+import uuid
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from insitu.errors import InsituError, InsituWarning, NotFoundError, SourceError, UnsupportedError
+from insitu.model import (
+    ABSENT,
+    INLINE,
+    UNWRITTEN,
+    ChunkTable,
+    Columns,
+    Located,
+    Source,
+    Sparse,
+    Tile,
+    VirtualArray,
+    VirtualGroup,
+)
+from insitu.model.axis import Indices
+from insitu.model.chunks import COLUMN_NAMES
+from insitu.model.derived import Joined
+from insitu.references import arrow
+from insitu.references.atomic_write import Folder, folder
+from insitu.references.kerchunk.sparse_table import Listed
+from insitu.references.store import root
+from insitu.references.store.json_values import dtype_to, pack
+from insitu.references.store.pools import AXES, SOURCES, Pools
+from insitu.references.store.read import Opened
+from insitu.references.store.row_file import GROUP, Writer, describe_file
+from insitu.references.store.row_tables import Rows, SparseRows, Stacked
+
+__all__ = ["ConflictError", "StoreUpdate", "restore_previous", "write_store"]
+
+_LARGEST = 1 << 34
+"""Cells of a grid that are written one by one; what is larger must be sparse."""
+_CHUNKS = pa.schema([
+    ("tile", pa.int32()), ("cell", pa.int64()), ("source", pa.int32()), ("offset", pa.int64()), ("length", pa.int64()),
+    ("filter_mask", pa.int64()), ("encoding", pa.int32()), ("packing", pa.int32()), ("inline", pa.large_binary()),
+])  # fmt: skip
+_WIDTHS: dict[str, type[Any]] = {
+    "source": np.int32, "offset": np.int64, "length": np.int64, "filter_mask": np.int64, "encoding": np.int32, "packing": np.int32,
+}  # fmt: skip
+Named = Callable[[str], str]
+
+
+class ConflictError(SourceError):
+    """Another writer has changed the store in the meantime."""
+
+
+def write_store(
+    group: VirtualGroup,
+    url: str,
+    *,
+    named: Named | None = None,
+    mode: str = "w",
+    recipe: Mapping[str, Any] | None = None,
+    expected: bytes | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
+    """Save a tree.
+
+    Parameters
+    ----------
+    group
+        The tree.
+    url
+        Of the directory.
+    named
+        How a source's URL is written.
+    mode
+        "w": an old store is replaced. "x": there must be none.
+    recipe
+        How files were combined into the tree.
+    expected
+        The root that is replaced; None: whatever lies there.
+    storage_options
+        See `insitu.sources.open_source`.
+
+    Raises
+    ------
+    SourceError
+        If another writer has changed the store in the meantime; nothing was changed.
+    """
+    to = folder(url, storage_options)
+    before = to.read(root.NAME) if expected is None else expected
+    if before is not None and mode == "x":
+        raise SourceError("there is a store already", url=url, hint='Use mode="w" to replace it, or append')
+    if not _Saving(to, before, None, named, recipe).try_save(group):
+        raise ConflictError(
+            "another writer has changed the store in the meantime; nothing of this save was kept",
+            url=url,
+            hint="Open it again and repeat what you did",
+        )
+
+
+@dataclass(slots=True, eq=False)
+class StoreUpdate:
+    """A change of a store that was read: its replacement keeps the rows that are there."""
+
+    opened: Opened
+    storage_options: Mapping[str, Any] | None = None
+
+    def is_relative(self) -> bool:
+        """Return whether sources are named relative to the store."""
+        return self.opened.sources.is_relative()
+
+    def replace(self, group: VirtualGroup, named: Named | None = None) -> bool:
+        """Put another tree in place; False if the store was changed since it was read, and nothing was done."""
+        to = folder(self.opened.url, self.storage_options)
+        return _Saving(to, self.opened.data, self.opened, named, self.opened.document.get("recipe")).try_save(group)
+
+
+def restore_previous(url: str, *, storage_options: Mapping[str, Any] | None = None) -> None:
+    """Exchange the root of a store and the one before it."""
+    to = folder(url, storage_options)
+    now, before = to.read(root.NAME), to.read(root.PREVIOUS)
+    if now is None:
+        raise NotFoundError("there is no insitu store", url=url)
+    if before is None:
+        raise UnsupportedError("the store has no previous state: it was saved once", url=url)
+    root.parse(before, url)
+    if not to.swap(root.PREVIOUS, now, before) or not to.swap(root.NAME, before, now):
+        raise SourceError("another writer has changed the store in the meantime", url=url, hint="Try again")
+
+
+class _Saving:
+    """One save."""
+
+    def __init__(
+        self,
+        to: Folder,
+        before: bytes | None,
+        opened: Opened | None,
+        named: Named | None,
+        recipe: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.to, self.before, self.opened, self.recipe = to, before, opened, recipe
+        self.older: bytes | None = None
+        self.remarks: list[str] = []
+        """What went wrong after a step had its effect: told once all is done."""
+        self.mark = uuid.uuid4().hex[:12]
+        self.made: list[str] = []
+        self.pools = Pools(opened, named or (lambda url: url))
+        document = opened.document if opened is not None else {}
+        self.tiles = int(document.get("tiles", 0))
+        self.chunk_parts: list[dict[str, Any]] = list(document.get("chunks", ()))
+        self.source_parts: list[dict[str, Any]] = list(document.get("sources", ()))
+
+    def try_save(self, group: VirtualGroup) -> bool:
+        """Write the files, then the root; False if another writer changed the store in the meantime."""
+        ours = None
+        try:
+            document = self._document(group)
+            ours = root.serialised(document)
+            if self.before is not None:
+                self._keep_previous()
+            if not self._swapped(root.NAME, ours, self.before):
+                self._undo(None)
+                return False
+        except BaseException:
+            self._undo(ours)
+            raise
+        self._tidy(document)
+        for remark in self.remarks:
+            warnings.warn(f"saved, but {remark}", InsituWarning, stacklevel=2)
+        return True
+
+    def _keep_previous(self) -> None:
+        """Keep the root that will be replaced, for a rollback."""
+        self.older = self.to.read(root.PREVIOUS)
+        if self.older != self.before and self.before is not None:
+            self._swapped(root.PREVIOUS, self.before, self.older)
+
+    def _swapped(self, name: str, ours: bytes, before: bytes | None) -> bool:
+        """Put a root in place; whether it is there now, whatever the answer was."""
+        try:
+            # A store that took the root but whose answer was lost says no when it is asked once more.
+            return self.to.swap(name, ours, before) or self.to.read(name) == ours
+        except SourceError as problem:
+            if self.to.read(name) != ours:
+                raise
+            # It was committed: an error would have the caller do the same again.
+            self.remarks.append(f"a step after that failed: {problem}")
+            return True
+
+    def _undo(self, ours: bytes | None) -> None:
+        """Remove the files of a save that failed; not if its root is in place all the same, for then they are the store."""
+        if ours is None or self.to.read(root.NAME) != ours:
+            self.to.remove(self.made)
+            if self.older is None and self.before is not None and self.to.read(root.PREVIOUS) == self.before:
+                self.to.remove([root.PREVIOUS])
+
+    def _document(self, group: VirtualGroup) -> dict[str, Any]:
+        name = f"chunks-{self.mark}.parquet"
+        with ExitStack() as stack:
+            file = stack.enter_context(self.to.create(name))
+            self.made.append(name)
+            self.writer = Writer(file, _CHUNKS, ("cell", "source", "offset", "length"))
+            stack.callback(self.writer.abandon)
+            self.part = len(self.chunk_parts)
+            tree = self._group(group)
+            self.writer.close()
+            about = describe_file(file)
+        self.chunk_parts.append({"file": name, "rows": self.writer.rows, **about})
+        pools = self.pools
+        if pools.sources:
+            self.source_parts.append(self._write("sources", SOURCES, pools.source_columns(), ("size",)))
+        axes = self._write("axes", AXES, pools.axis_columns(), AXES.names) if pools.axis_rows else None
+        return {
+            "id": self.mark,
+            "tiles": self.tiles,
+            "encodings": [root.encoding_to(encoding) for encoding in pools.encodings],
+            "packings": pools.packing_document(self._write),
+            "axes": axes,
+            "sources": self.source_parts,
+            "chunks": self.chunk_parts,
+            "tree": tree,
+            **({"recipe": dict(self.recipe)} if self.recipe is not None else {}),
+        }
+
+    def _write(self, kind: str, schema: Any, columns: Mapping[str, Any], delta: Sequence[str] = ()) -> dict[str, Any]:
+        name = f"{kind}-{self.mark}.parquet"
+        with self.to.create(name) as file:
+            self.made.append(name)
+            writer = Writer(file, schema, delta)
+            writer.add(columns)
+            writer.close()
+            about = describe_file(file)
+        return {"file": name, "rows": writer.rows, **about}
+
+    def _tidy(self, document: Mapping[str, Any]) -> None:
+        """Remove files that neither the new root nor the one before it names."""
+        if self.older is None or self.before is None:
+            return
+        try:
+            oldest, old = root.parse(self.older, self.to.url), root.parse(self.before, self.to.url)
+        except InsituError:
+            return  # of another version, or damaged: nothing that we may touch
+        try:
+            self.to.remove(sorted(_files(oldest) - _files(old) - _files(document)))
+        except SourceError as problem:
+            self.remarks.append(f"files that are not needed any more could not be removed: {problem}")
+
+    def _group(self, group: VirtualGroup) -> dict[str, Any]:
+        return {
+            "attributes": pack(dict(group.attributes)),
+            "details": pack(group.details.to_document()),
+            "problems": dict(group.problems),
+            "coordinates": list(group.coordinates),
+            "unindexed": list(group.unindexed),
+            "unlimited": list(group.unlimited),
+            "arrays": {name: self._array(name, array) for name, array in group.arrays.items()},
+            "groups": {name: self._group(inner) for name, inner in group.groups.items()},
+        }
+
+    def _array(self, name: str, array: VirtualArray) -> dict[str, Any]:
+        try:
+            return {
+                "shape": list(array.shape),
+                "dtype": dtype_to(array.dtype),
+                "dims": list(array.dims),
+                "attributes": pack(dict(array.attributes)),
+                "fill_value": pack(array.fill_value),
+                "encoding": pack(dict(array.encoding)),
+                "details": pack(array.details.to_document()),
+                "tiles": [
+                    {"origin": origin, **self._tile(tile)}
+                    for origin, tile in zip(array.origins.tolist(), array.tiles, strict=True)
+                ],
+            }
+        except InsituError as problem:
+            raise problem.located(variable=name) from None
+
+    def _tile(self, tile: Tile) -> dict[str, Any]:
+        encodings = [self.pools.encoding(encoding) for encoding in tile.encodings]
+        packings = [self.pools.packing(tile.packings[row]) for row in range(len(tile.packings))]
+        run = packings == list(range(packings[0], packings[0] + len(packings)))
+        return {
+            "layout": list(tile.dimensions),
+            "axes": [self.pools.axis(axis) for axis in tile.axes],
+            "encodings": encodings,
+            "packings": {"first": packings[0], "count": len(packings)} if run else packings,
+            "chunks": self._table(tile.chunks, np.array(encodings), np.array(packings)),
+        }
+
+    def _table(self, table: ChunkTable, encodings: Indices, packings: Indices) -> dict[str, Any]:
+        """A chunk table as the root describes it; rows that the store does not have yet are written."""
+        known = self._known(table)
+        if known is not None:
+            return known
+        if isinstance(table, Joined):
+            parts = zip(table.tables, table.encoding_maps, table.packing_maps, strict=True)
+            rows = [self._table(part, encodings[one], packings[other]) for part, one, other in parts]
+            return _flattened(table.axis, rows)
+        if isinstance(table, Columns) and table.source.size == 1 and int(table.source.flat[0]) in (ABSENT, UNWRITTEN):
+            return {"kind": "constant", "shape": list(table.shape), "source": int(table.source.flat[0])}
+        if isinstance(table, Sparse | Listed):
+            return self._sparse(table, encodings, packings)
+        return self._dense(table, encodings, packings)
+
+    def _known(self, table: ChunkTable) -> dict[str, Any] | None:
+        """What the root says of a table that is in the store already."""
+        if self.opened is None:
+            return None
+        if isinstance(table, Stacked):
+            inner = [self._known(part) for part in table.tables]
+            found = [row for row in inner if row is not None]
+            return {"kind": "joined", "axis": table.axis, "tables": found} if len(found) == len(inner) else None
+        if isinstance(table, Rows | SparseRows) and table.sources is self.opened.sources:
+            stored = table.stored
+            row = {"kind": "rows", "shape": list(table.shape), "part": stored.number, "row": stored.first,
+                   "count": stored.count, "constant": dict(stored.constant)}  # fmt: skip
+            return {**row, "kind": "sparse", "starts": table.starts.tolist()} if isinstance(table, SparseRows) else row
+        return None
+
+    def _dense(self, table: ChunkTable, encodings: Indices, packings: Indices) -> dict[str, Any]:
+        total = int(np.prod(table.shape, dtype=object))
+        if total > _LARGEST:
+            raise UnsupportedError(f"a selection of {total} cells of a sparse grid cannot be saved")
+        first, constant = self.writer.rows, _Constants()
+        known: dict[int, int] = {}
+        for begin in range(0, total, GROUP):
+            numbers = np.arange(begin, min(begin + GROUP, total))
+            rows = table.locate(list(np.unravel_index(numbers, table.shape)) if table.shape else [])
+            self._add(numbers, rows, table.sources, known, encodings, packings, constant)
+        self.tiles += 1
+        row = {"kind": "rows", "shape": list(table.shape), "part": self.part, "row": first, "count": total}
+        return {**row, "constant": constant.found()}
+
+    def _sparse(self, table: Sparse | Listed, encodings: Indices, packings: Indices) -> dict[str, Any]:
+        total = len(table.number)
+        first, constant = self.writer.rows, _Constants()
+        known: dict[int, int] = {}
+        for begin in range(0, total, GROUP):
+            numbers = table.number[begin : begin + GROUP]
+            rows = table.locate(list(np.unravel_index(numbers, table.shape)))
+            self._add(numbers, rows, table.sources, known, encodings, packings, constant)
+        # The first cell in each group of rows, as they will lie in the file.
+        cuts = [first, *range((first // GROUP + 1) * GROUP, first + total, GROUP)]
+        self.tiles += 1
+        return {
+            "kind": "sparse", "shape": list(table.shape), "part": self.part, "row": first, "count": total,
+            "constant": constant.found(), "starts": [int(table.number[cut - first]) for cut in cuts],
+        }  # fmt: skip
+
+    def _add(
+        self,
+        numbers: Indices,
+        rows: Located,
+        sources: Sequence[Source],
+        known: dict[int, int],
+        encodings: Indices,
+        packings: Indices,
+        constant: _Constants,
+    ) -> None:
+        """Write some rows."""
+        source = np.array(rows.source, np.int64)
+        stored = source >= 0
+        if stored.any():
+            used, at = np.unique(source[stored], return_inverse=True)
+            for number in used.tolist():
+                if number not in known:
+                    known[number] = self.pools.source(sources[number])
+            source[stored] = np.array([known[number] for number in used.tolist()])[at.reshape(-1)]
+        inline = np.flatnonzero(source == INLINE)
+        offset = np.where(stored, rows.offset, 0)
+        length = np.where(stored, rows.length, 0)
+        raw: Any = pa.nulls(len(numbers), pa.large_binary())
+        if len(inline):
+            texts: list[bytes | None] = [None] * len(numbers)
+            for row, begin, size in zip(
+                inline, rows.offset[inline].tolist(), rows.length[inline].tolist(), strict=True
+            ):
+                texts[row] = rows.inline[begin : begin + size]
+            raw = arrow.binaries(texts, pa.large_binary())
+        columns = {
+            "source": source, "offset": offset, "length": length, "filter_mask": np.asarray(rows.filter_mask, np.int64),
+            "encoding": encodings[rows.encoding], "packing": packings[rows.packing],
+        }  # fmt: skip
+        constant.look(columns)
+        wide = {name: arrow.numbers(np.asarray(column), _WIDTHS[name]) for name, column in columns.items()}
+        tile = arrow.numbers(np.full(len(numbers), self.tiles), np.int32)
+        self.writer.add({**wide, "tile": tile, "cell": arrow.numbers(numbers, np.int64), "inline": raw})
+
+
+class _Constants:
+    """Which columns have one value in all rows?"""
+
+    def __init__(self) -> None:
+        self._values: dict[str, int | None] = {}
+
+    def look(self, columns: Mapping[str, Any]) -> None:
+        for name, column in columns.items():
+            if not len(column) or self._values.get(name, 0) is None:
+                continue
+            value = int(column[0])
+            same = self._values.get(name, value) == value and bool((np.asarray(column) == value).all())
+            self._values[name] = value if same else None
+
+    def found(self) -> dict[str, int]:
+        return {name: value for name in COLUMN_NAMES if (value := self._values.get(name)) is not None}
+
+
+def _flattened(axis: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Tables side by side; those that are so along the same axis already are taken apart, so that appending stays flat."""
+    tables: list[dict[str, Any]] = []
+    for row in rows:
+        tables += row["tables"] if row["kind"] == "joined" and row["axis"] == axis else [row]
+    return {"kind": "joined", "axis": axis, "tables": tables}
+
+
+def _files(document: Mapping[str, Any]) -> set[str]:
+    """The files that a root names."""
+    rows = [*document.get("sources", ()), *document.get("chunks", ())]
+    packings = document.get("packings") or {}
+    rows += [row for row in (document.get("axes"), packings.get("part")) if row]
+    return {row["file"] for row in rows if isinstance(row, Mapping) and isinstance(row.get("file"), str)}

@@ -1,0 +1,271 @@
+"""What of a tree is written in Zarr's terms, and how do its cells come, block by block?
+
+kerchunk's formats hold Zarr arrays. Every array is looked at before anything is written: if one cannot be said, the error names all that cannot, the files
+that differ, and what to do. Then cells come in blocks: a URL, an offset and a length for each, or its bytes, where they are kept inline.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.codecs import decode
+from insitu.errors import InsituError, TruncatedError, UnsupportedError
+from insitu.model import INLINE, UNWRITTEN, Located, VirtualGroup
+from insitu.model.axis import Indices
+from insitu.references.to_standard_codecs import portable
+from insitu.sources import open_source
+from insitu.zarr_metadata import naming, to_documents
+from insitu.zarr_metadata.to_zarr import Said, said
+
+__all__ = ["Block", "Writing", "fill_chunk"]
+
+_LARGEST_FILL = 1 << 15
+"""Bytes of an encoded chunk of fill values that is written out for each never-written cell."""
+_LARGEST_FILLS = 1 << 24
+"""Bytes of all of them together."""
+_LARGEST_FILL_CHUNK = 1 << 28
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Some neighbouring cells of one array."""
+
+    begin: int
+    """Number of the first, in C order of the grid."""
+    urls: list[str]
+    """What `url` refers to."""
+    url: Indices
+    """-1: none."""
+    offset: npt.NDArray[np.int64]
+    length: npt.NDArray[np.int64]
+    """-1: the whole object."""
+    stored: npt.NDArray[np.bool_]
+    inline: npt.NDArray[np.bool_]
+    data: Mapping[int, bytes]
+    """The bytes of inline cells, by row."""
+
+
+@dataclass(slots=True, eq=False)
+class Writing:
+    """A tree that is being written."""
+
+    group: VirtualGroup
+    arrays: dict[str, Said]
+    zarr_format: int
+    array_documents: dict[str, Any]
+    """Of the arrays, by key."""
+    inline_threshold: int = 0
+    """Chunks of up to so many bytes are kept inline."""
+    named: Callable[[str], str] = field(default=lambda url: url)
+    """How a URL is written."""
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    filled: Mapping[str, bytes] = field(default_factory=dict)
+    """Arrays whose never-written chunks are written out inline, with those bytes: V2 would mask what they hold."""
+
+    @classmethod
+    def of(
+        cls,
+        group: VirtualGroup,
+        *,
+        what: str,
+        formats: tuple[int, ...] = (2, 3),
+        inline_threshold: int = 0,
+        named: Callable[[str], str] | None = None,
+        rectilinear: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> Writing:
+        """Look at a tree.
+
+        Parameters
+        ----------
+        group
+            The tree.
+        what
+            The format that is written, for messages.
+        formats
+            Versions of Zarr metadata that will do, the best first.
+        inline_threshold, named, storage_options
+            See the fields.
+        rectilinear
+            Whether chunks may have different lengths along a dimension.
+
+        Raises
+        ------
+        UnsupportedError
+            If some array cannot be said.
+        """
+        arrays: dict[str, Said] = {}
+        reasons: dict[str, str] = {}
+        filled: dict[str, bytes]
+        documents: dict[str, Any]
+        for path, array in group.all_arrays():
+            try:
+                known = said(portable(array, storage_options), rectilinear=rectilinear)
+                for _ in known.blocks():
+                    pass
+                arrays[path] = known
+            except UnsupportedError as problem:
+                reasons[path] = problem.message
+        attempts: list[dict[str, str]] = []
+        for number in formats:
+            worse, documents, filled = dict(reasons), {}, {}
+            for path, known in arrays.items():
+                try:
+                    documents |= {f"{path}/{name}": value for name, value in _documents(known, number).items()}
+                except UnsupportedError as problem:
+                    spelled = _spelled_out(known, number)
+                    if spelled is None:
+                        worse[path] = problem.message
+                        continue
+                    documents |= {f"{path}/{name}": value for name, value in spelled[0].items()}
+                    filled[path] = spelled[1]
+            if not worse:
+                name = named or (lambda url: url)
+                return cls(group, arrays, number, documents, inline_threshold, name, storage_options, filled)
+            attempts.append(worse)
+        # What the version that can say most cannot say, and why none of them can.
+        every = {path: [worse[path] for worse in attempts if path in worse] for path in min(attempts, key=len)}
+        raise _refused({path: "; ".join(dict.fromkeys(why)) for path, why in every.items()}, what)
+
+    def documents(self) -> dict[str, Any]:
+        """The Zarr documents of the tree, by key."""
+        documents: dict[str, Any] = {}
+        for path, node in self.group.walk():
+            key = f"{path}/" if path else ""
+            if self.zarr_format == 3:
+                documents[f"{key}zarr.json"] = to_documents.group_v3(node.attributes)
+            else:
+                documents |= {f"{key}{name}": value for name, value in to_documents.group_v2(node.attributes).items()}
+        return documents | self.array_documents
+
+    def blocks(self, path: str, size: int = 1 << 16) -> Iterator[Block]:
+        """The cells of an array."""
+        array, fill = self.arrays[path], self.filled.get(path)
+        names: dict[int, int] = {}
+        urls: list[str] = []
+        for begin, rows in array.blocks(size):
+            source = np.asarray(rows.source)
+            stored = source >= 0
+            used, at = np.unique(source[stored], return_inverse=True)
+            for number in used.tolist():
+                if number not in names:
+                    names[number] = len(urls)
+                    urls.append(self.named(_url(array.tile.chunks.sources[number].url)))
+            url = np.full(len(source), -1, np.int64)
+            known = np.array([names[number] for number in used.tolist()] or [0], np.int64)
+            url[stored] = known[at.reshape(-1)]
+            offset, length = np.array(rows.offset, np.int64), np.array(rows.length, np.int64)
+            self._measured(array, source, offset, length)
+            data = self._inlined(array, rows, source, offset, length)
+            if fill is not None:
+                data |= dict.fromkeys(np.flatnonzero(source == UNWRITTEN).tolist(), fill)
+            inline = np.zeros(len(source), bool)
+            inline[list(data)] = True
+            yield Block(begin, urls, url, offset, length, stored & ~inline, inline, data)
+
+    def _measured(
+        self, array: Said, source: Indices, offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]
+    ) -> None:
+        """References say "the whole object" or a range: "from here to the end" needs the object's size."""
+        for row in np.flatnonzero((source >= 0) & (length < 0) & (offset > 0)).tolist():
+            with open_source(array.tile.chunks.sources[int(source[row])].url, self.storage_options) as opened:
+                length[row] = opened.size() - offset[row]
+
+    def _inlined(
+        self,
+        array: Said,
+        rows: Located,
+        source: Indices,
+        offset: npt.NDArray[np.int64],
+        length: npt.NDArray[np.int64],
+    ) -> dict[int, bytes]:
+        """The bytes of the cells that are kept inline."""
+        data: dict[int, bytes] = {}
+        for row in np.flatnonzero(source == INLINE).tolist():
+            data[row] = rows.inline[offset[row] : offset[row] + length[row]]
+        if self.inline_threshold <= 0:
+            return data
+        small = np.flatnonzero((source >= 0) & (length >= 0) & (length <= self.inline_threshold))
+        for number in np.unique(source[small]).tolist():
+            mine = small[source[small] == number]
+            about = array.tile.chunks.sources[number]
+            with open_source(about.url, self.storage_options) as opened:
+                ranges = list(zip(offset[mine].tolist(), length[mine].tolist(), strict=True))
+                for row, (begin, size), found in zip(mine.tolist(), ranges, opened.read_many(ranges), strict=True):
+                    if len(found) != size:
+                        raise TruncatedError(
+                            "the object ends before the chunk does", url=about.url, offset=begin, length=size
+                        )
+                    data[row] = found
+        return data
+
+
+def _documents(array: Said, zarr_format: int) -> dict[str, Any]:
+    return {"zarr.json": to_documents.array_v3(array)} if zarr_format == 3 else to_documents.array_v2(array)
+
+
+def _spelled_out(array: Said, zarr_format: int) -> tuple[dict[str, Any], bytes] | None:
+    """The documents of an array whose never-written chunks are written out, and what they hold; None if that is no way."""
+    if not array.unwritten or array.absent:
+        return None
+    many, array.unwritten = array.unwritten, 0
+    try:
+        chunk = fill_chunk(array)
+        if chunk is None or len(chunk) * many > _LARGEST_FILLS:
+            return None
+        return _documents(array, zarr_format), chunk
+    except UnsupportedError:
+        return None
+    finally:
+        array.unwritten = many
+
+
+def fill_chunk(array: Said) -> bytes | None:
+    """A chunk of nothing but the fill value, encoded; None if that is large, or if nobody here can encode it."""
+    from numcodecs.registry import get_codec
+
+    encoding = array.encoding
+    if encoding.dtype.hasobject:
+        return None
+    filters, compressor = naming.to_v2(encoding)
+    data: Any = np.full(array.chunks, encoding.fill_value(), encoding.dtype)
+    if data.nbytes > _LARGEST_FILL_CHUNK:
+        return None
+    try:
+        for row in (*(filters or ()), *([compressor] if compressor else [])):
+            data = get_codec(dict(row)).encode(data)
+    except (ValueError, TypeError, ImportError, NotImplementedError):
+        return None
+    data = data.tobytes() if isinstance(data, np.ndarray) else bytes(data)
+    return data if len(data) <= _LARGEST_FILL and _says(data, array) else None
+
+
+def _says(data: bytes, array: Said) -> bool:
+    """Whether an encoded chunk decodes to the fill value everywhere: some codecs cannot encode, and pass on what they are given."""
+    encoding = array.encoding
+    try:
+        found = decode(data, encoding, array.chunks)
+    except InsituError:
+        return False
+    return found.tobytes() == np.full(array.chunks, encoding.fill_value(), encoding.dtype).tobytes()
+
+
+def _url(url: str) -> str:
+    # fsspec takes a path with or without scheme; a Windows path only without.
+    return url.replace(os.sep, "/") if "://" not in url and os.sep != "/" else url
+
+
+def _refused(reasons: Mapping[str, str], what: str) -> InsituError:
+    shown = "; ".join(f"{path}: {reason}" for path, reason in list(reasons.items())[:8])
+    more = f" (and {len(reasons) - 8} more)" if len(reasons) > 8 else ""
+    return UnsupportedError(
+        f"{what} cannot hold {len(reasons)} of the arrays: {shown}{more}",
+        variable=", ".join(list(reasons)[:8]),
+        hint="Save as *.insitu, which holds every mosaic, or drop these variables; small ones of a dataset can be kept as values: inline_threshold=",
+    )

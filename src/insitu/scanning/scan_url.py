@@ -1,0 +1,211 @@
+"""From a URL to the stored arrays of whatever lies there: a file of any format, a Zarr store, saved references.
+
+The only place that knows both how archives are found (`formats`, `references`) and how they are read (`reading`). What stored values mean is decided
+above, by `combining.scanning`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from os import PathLike
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import SelectionError
+from insitu.formats import scan_format
+from insitu.formats.containers import names_member, open_place
+from insitu.model import Selection, VirtualArray, VirtualGroup
+from insitu.reading import ChunkCache, Tally, read_array, read_points
+from insitu.sources import ByteSource, detach_secrets
+
+__all__ = ["Verify", "is_saved_tree", "may_be_many", "read_selection", "scan_stored", "trusted"]
+
+Location = str | PathLike[str] | ByteSource | Mapping[str, Any]
+Errors = Literal["raise", "warn", "skip"]
+Verify = Literal["open", "read", "never"]
+
+
+def scan_stored(
+    url: Location,
+    *,
+    group: str | None = None,
+    variables: Collection[str] | None = None,
+    errors: Errors = "raise",
+    format: str | None = None,
+    verify: Verify = "read",
+    allow_local: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> VirtualGroup:
+    """Find where every chunk of an archive lies and how it is encoded. Reads metadata only, and decodes nothing.
+
+    Of a store that insitu saved, whose arrays are decoded, see `is_saved_tree`.
+
+    Parameters
+    ----------
+    url
+        A path, a URL (`http://`, `https://`, `s3://`, `gs://`, `az://`), or an open source of bytes: an archive file, a Zarr store
+        (directory, prefix, zip), a saved set of references, or a member of a zip or tar archive (`runs.zip::2024/jan.nc`).
+    group
+        Scan this group only.
+    variables
+        Scan only these variables, and the dimension scales that they refer to.
+    errors
+        `"raise"`: a variable that cannot be taken is an error. `"warn"`: it is left out, with a warning, and its reason is kept in
+        `problems`.
+    format
+        The format of a file by name, if its first bytes should not decide.
+    verify
+        When to find out whether sources still are what was scanned. `"read"`: when one is opened to read from it, which costs no request
+        more. `"open"`: now too; a set of references asks every source that it names. `"never"`: never. A source that changed raises
+        `StaleSourceError`.
+    allow_local
+        Whether references from elsewhere may name files of this machine.
+    storage_options
+        Credentials and endpoints: `anon`, `key`, `secret`, `token`, `endpoint_url`, `region`, `headers`; or a mapping of URL prefix →
+        such options.
+
+    Returns
+    -------
+    VirtualGroup
+        The tree of arrays, with attributes.
+    """
+    if errors not in ("raise", "warn", "skip"):
+        raise ValueError(f'errors must be "raise", "warn" or "skip", not {errors!r}')
+    if verify not in ("open", "read", "never"):
+        raise ValueError(f'verify must be "open", "read" or "never", not {verify!r}')
+    at_format = "keep" if errors == "skip" else errors
+    if isinstance(variables, str):
+        variables = [variables]
+    if isinstance(url, Mapping):
+        from insitu import references
+        from insitu.formats.variable_filter import below, picked
+
+        tree = references.read_document(url, errors=at_format)
+        return picked(below(tree, group, url="references in memory"), variables, url="references in memory")
+    if isinstance(url, PathLike):
+        url = os.fspath(url)
+    if isinstance(url, str):
+        # A signed URL is a secret: what identifies the file must not carry it.
+        url, storage_options = detach_secrets(url, storage_options)
+        if format is None and may_be_many(url):
+            found = _many(url, group, variables, at_format, verify, allow_local, storage_options)
+            if found is not None:
+                return found
+    with _source(url, storage_options) as source:
+        whole = scan_format(
+            source, group=group, variables=variables, errors=at_format, format=format, storage_options=storage_options
+        )
+        return trusted(whole, verify)
+
+
+def trusted(group: VirtualGroup, verify: Verify) -> VirtualGroup:
+    """The tree; if nobody wants to know whether its sources are what they were, it does not know what they were."""
+    if verify != "never":
+        return group
+    from insitu.references import unverified
+
+    return unverified(group)
+
+
+# Names of things that are more than one file of one format: reference sets and Zarr stores.
+_COLLECTED = re.compile(r"(\.(json|parq|parquet|insitu|icechunk|zarr|zip)(\.(zst|gz))?|/)$", re.IGNORECASE)
+_COLLECTING = re.compile(r"(reference\+json|reference\+parquet|virtualizarr)://", re.IGNORECASE)
+
+
+def may_be_many(url: str) -> bool:
+    """Whether a reference set or a Zarr store may lie at a URL: by its name, and on this machine by a look."""
+    found = bool(_COLLECTED.search(url.partition("?")[0]) or _COLLECTING.match(url)) or os.path.isdir(url)
+    return found and names_member(url) is None
+
+
+def is_saved_tree(url: Any) -> bool:
+    """Return whether an insitu store lies at a URL: its arrays are decoded already."""
+    if not isinstance(url, (str, PathLike)) or not may_be_many(os.fspath(url)):
+        return False
+    from insitu import references
+
+    return references.is_store(os.fspath(url))
+
+
+def _many(
+    url: str,
+    group: str | None,
+    variables: Collection[str] | None,
+    errors: str,
+    verify: Verify,
+    allow_local: bool,
+    storage_options: Mapping[str, Any] | None,
+) -> VirtualGroup | None:
+    """The reference set or the Zarr store at a URL; None if there is none."""
+    from insitu import references  # not at the top: Arrow takes longer to import than a file to scan
+    from insitu.formats import zarr
+    from insitu.formats.variable_filter import below, picked
+
+    if references.matches(url):
+        found = references.open_references(url, errors=errors, allow_local=allow_local, storage_options=storage_options)
+        if found is not None:
+            found = picked(below(found, group, url=url), variables, url=url)
+            if verify == "open":
+                references.check(found, storage_options=storage_options).raise_stale()
+            return trusted(found, verify)
+    if zarr.matches(url):
+        stored = zarr.open_zarr(url, group=group, variables=variables, errors=errors, storage_options=storage_options)
+        if stored is not None:
+            return stored
+    if url.endswith("/") and references.is_repository(url, storage_options):
+        found = references.open_references(
+            url, format="icechunk", errors=errors, allow_local=allow_local, storage_options=storage_options
+        )
+        return None if found is None else picked(below(found, group, url=url), variables, url=url)
+    return None
+
+
+@contextmanager
+def _source(url: Location, storage_options: Mapping[str, Any] | None) -> Iterator[ByteSource]:
+    """An open source; one that the caller opened stays open."""
+    # A text first: to ask a protocol takes longer than to open a file.
+    if not isinstance(url, str) and isinstance(url, ByteSource):
+        yield url
+        return
+    with open_place(url, storage_options) as source:
+        yield source
+
+
+def read_selection(
+    array: VirtualArray,
+    selection: Any = ...,
+    *,
+    start: Sequence[int] | None = None,
+    count: Sequence[int] | None = None,
+    points: Sequence[Any] | None = None,
+    out: npt.NDArray[Any] | None = None,
+    name: str | None = None,
+    cache: ChunkCache | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    tally: Tally | None = None,
+) -> npt.NDArray[Any]:
+    """Return a part of an array, selected in one of the ways that `insitu.read` takes."""
+    if start is not None or count is not None:
+        if selection is not Ellipsis:
+            raise SelectionError("give either a selection or start and count")
+        selection = _box(array, start, count)
+    if points is not None:
+        if selection is not Ellipsis or out is not None:
+            raise SelectionError("points go with neither a selection nor an output")
+        return read_points(array, points, name=name, storage_options=storage_options, tally=tally)
+    return read_array(array, selection, out=out, name=name, storage_options=storage_options, tally=tally, cache=cache)
+
+
+def _box(array: VirtualArray, start: Sequence[int] | None, count: Sequence[int] | None) -> Selection:
+    corner = [0] * array.ndim if start is None else [int(number) for number in np.atleast_1d(start)]
+    if len(corner) != array.ndim:
+        raise SelectionError(f"start {corner} must have {array.ndim} numbers")
+    extent = (
+        [n - s for n, s in zip(array.shape, corner, strict=True)] if count is None else np.atleast_1d(count).tolist()
+    )
+    return Selection.box(corner, extent, array.shape)

@@ -1,0 +1,159 @@
+"""Which routes does the server have? A list for each capability, put together here, behind one layer that looks at every answer."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from insitu.formats.grib.codecs.subprocess_decoder import allow_in_process
+from insitu.server.batch import batch_routes
+from insitu.server.credentials import TokenError, credentials_of
+from insitu.server.error_responses import failure, problem
+from insitu.server.openapi import document
+from insitu.server.reductionist.routes import compatible_routes
+from insitu.server.scan_route import scan_routes
+from insitu.server.settings import Settings
+from insitu.server.worker import Worker
+from insitu.server.zarr_view import zarr_routes
+from insitu.sources.access_policy import set_gate
+
+__all__ = ["ROUTES", "create_app", "from_environment"]
+
+log = logging.getLogger("insitu.access")
+errors = logging.getLogger("insitu.serve")
+
+ROUTES: list[Callable[[Worker], Sequence[BaseRoute]]] = [compatible_routes, batch_routes, scan_routes, zarr_routes]
+"""Each makes the routes of one capability; append to add another."""
+
+
+def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
+    """The server as an ASGI application. From its start on, this process reads from the roots only.
+
+    Parameters
+    ----------
+    settings
+        What it may do.
+    worker
+        Its state, if somebody wants to look at it; made if not given.
+    """
+    state = worker if worker is not None else Worker(settings)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        set_gate(state.allowed)
+        allow_in_process(False)
+        try:
+            yield
+        finally:
+            state.close()
+            set_gate(None)
+            allow_in_process(True)
+
+    routes = [*_own_routes(state), *(route for make in ROUTES for route in make(state))]
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _refused, Exception: _broken})
+    app.router.redirect_slashes = False
+    return Observed(app, state)
+
+
+def from_environment() -> ASGIApp:
+    """The application of a worker process."""
+    return create_app(Settings.from_environment())
+
+
+def _own_routes(worker: Worker) -> list[BaseRoute]:
+    async def health(request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def ready(request: Request) -> Response:
+        full = worker.admission.waiting >= worker.limits.queue
+        status = {"ready": not (worker.closing or full), "waiting": worker.admission.waiting}
+        return JSONResponse(status, 200 if status["ready"] else 503)
+
+    async def metrics(request: Request) -> Response:
+        try:
+            credentials_of(request.headers, worker.tokens.accepted())
+        except TokenError as error:
+            return failure(error)
+        worker.gauges()
+        return PlainTextResponse(worker.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    async def openapi(request: Request) -> Response:
+        return JSONResponse(document())
+
+    return [
+        Route("/health", health),
+        Route("/ready", ready),
+        Route("/metrics", metrics),
+        Route("/openapi.json", openapi),
+        Route("/.well-known/reductionist-schema", openapi),
+    ]
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return problem(error.status_code, str(error.detail), headers=dict(error.headers or {}))
+
+
+async def _broken(request: Request, error: Exception) -> Response:
+    return problem(500, "something went wrong in the server")
+
+
+class Observed:
+    """Every request is timed, counted and logged, without its headers and its query; what goes wrong unexpectedly is a plain 500."""
+
+    def __init__(self, app: ASGIApp, worker: Worker) -> None:
+        self.app, self.worker = app, worker
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        path = _normal(scope["path"])
+        scope = {**scope, "path": path, "raw_path": path.encode("utf-8", "replace")}
+        began, status, sent = time.perf_counter(), 0, 0
+
+        async def watched(message: Message) -> None:
+            nonlocal status, sent
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            elif message["type"] == "http.response.body":
+                sent += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched)
+        except Exception:
+            errors.exception("unexpected, in %s %s", scope["method"], path)
+            if status != 500:
+                raise  # the answer has begun: end the connection, so that the client sees that it is not whole
+        finally:
+            seconds = time.perf_counter() - began
+            self.worker.metrics.served(_route(path), status, seconds, sent)
+            self.worker.gauges()  # another worker may be the one that is asked for them
+            client = (scope.get("client") or ("-",))[0]
+            shown = "".join(letter if letter.isprintable() else "?" for letter in path[:200])
+            log.info("%s %s %s %d %d bytes %.4f s", client, scope["method"], shown, status, sent, seconds)
+
+
+def _normal(path: str) -> str:
+    """One slash in front, none behind: clients join addresses by hand."""
+    rest = path.lstrip("/")
+    return "/" + (rest if rest.startswith("zarr") else rest.rstrip("/"))
+
+
+def _route(path: str) -> str:
+    parts = path.strip("/").split("/")
+    if parts[0] == "keepdims":
+        parts = parts[1:]
+    name = "/".join(parts[:2]) if parts and parts[0] == "v2" else (parts[0] if parts else "")
+    return "openapi" if name == "openapi.json" else name

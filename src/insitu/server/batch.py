@@ -1,0 +1,343 @@
+"""How are many reductions, or many reads, answered in one go?
+
+A batch is prepared first (metadata scanned, every source checked against the roots, its cost estimated), then waits for its turn, then
+streams: a sequence of CBOR items, one for each array, the last one saying that all is there. An error on the way is an item too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+import cbor2
+import numpy as np
+import numpy.typing as npt
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from insitu.active.grouped import grouped, weighted
+from insitu.active.wire import dtype_to, values_to
+from insitu.archive import axes_of
+from insitu.cancellation import check_deadline
+from insitu.errors import InsituError, StaleSourceError
+from insitu.model import Selection, VirtualArray
+from insitu.model.selection import Stride
+from insitu.reading import ChunkCache, Tally, execute, plan
+from insitu.reducing import Reduction
+from insitu.reducing.reduce import answers, normalised
+from insitu.reducing.stream import fold
+from insitu.server.body import body_of
+from insitu.server.client_cache import Portion, is_small
+from insitu.server.credentials import Credentials, credentials_of
+from insitu.server.declared_cost import BLOCK, PREPARING, SMALL_BODY, block_bytes, body_cost, declared_cost, job_cost
+from insitu.server.error_responses import failure, public_text
+from insitu.server.jobs import Batch, Job, batch_of
+from insitu.server.roots import refers_outside
+from insitu.server.source_pool import Deadline, Leased
+from insitu.server.worker import Worker
+from insitu.sources.access_policy import RefusedError
+from insitu.sources.address import scheme_of
+from insitu.sources.http.login import basic
+
+__all__ = ["add_login", "batch_routes", "storage_options"]
+
+PIECE = 1 << 20
+"""Bytes sent at a time."""
+MEDIA = "application/cbor-seq"
+
+Produce = Callable[["Ready", Deadline], Iterator[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A job whose array is known."""
+
+    job: Job
+    array: VirtualArray
+    selection: Selection
+    cost: int
+    kept: bool
+    """Whether its decoded chunks are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A batch that can begin."""
+
+    tasks: tuple[Task, ...]
+    options: dict[str, Any] = field(repr=False)
+    cache: ChunkCache | None
+
+    @property
+    def cost(self) -> int:
+        """Bytes: jobs run one after the other."""
+        return max(task.cost for task in self.tasks)
+
+
+def batch_routes(worker: Worker) -> list[BaseRoute]:
+    """`/reduce` and `/read`."""
+
+    def route(reducing: bool, produce: Produce) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            try:
+                who = credentials_of(request.headers, worker.tokens.accepted())
+                body = await body_of(request, worker)
+                kind = request.headers.get("content-type", "")
+
+                cost = await _body_cost(worker, body, kind)
+
+                async def begin() -> AsyncIterator[bytes]:
+                    batch, ready = await worker.run(
+                        cost, lambda deadline: _begin(worker, batch_of(body, kind, reducing=reducing), who, reducing)
+                    )
+                    if ready is None:  # what it declares is more than was counted so far
+                        more = cost + declared_cost(batch, worker.limits)
+                        ready = await worker.run(more, lambda deadline: _prepare(worker, batch, who, reducing))
+                    return await worker.stream(ready.cost, lambda deadline: _told(produce(ready, deadline)))
+
+                try:
+                    pieces = await begin()
+                except StaleSourceError:
+                    worker.scans.forget()  # an archive changed since it was scanned here: once more, from its metadata on
+                    pieces = await begin()
+            except InsituError as error:
+                return failure(error)
+            return StreamingResponse(pieces, media_type=MEDIA)
+
+        return answer
+
+    return [
+        Route("/reduce", route(True, lambda ready, deadline: _reduce(worker, ready, deadline)), methods=["POST"]),
+        Route("/read", route(False, lambda ready, deadline: _read(worker, ready, deadline)), methods=["POST"]),
+    ]
+
+
+async def _body_cost(worker: Worker, body: bytes, kind: str) -> int:
+    """What a body costs; a large one is looked through on a thread."""
+    if len(body) <= SMALL_BODY:
+        return body_cost(body, kind, worker.limits)
+    return await worker.run(PREPARING, lambda deadline: body_cost(body, kind, worker.limits))
+
+
+def storage_options(worker: Worker, batch: Batch, who: Credentials) -> dict[str, Any]:
+    """How sources are opened: the server's own options for their places, else the client's credentials, else none."""
+    options: dict[str, Any] = {**worker.settings.storage_options, **batch.options}
+    if who.name is not None:
+        options |= {"key": who.name, "secret": who.secret}
+        options.pop("anon", None)
+    else:
+        options["anon"] = True
+    return options
+
+
+def add_login(options: dict[str, Any], url: str, who: Credentials) -> None:
+    """Add a client's credentials for the web server that it names itself; a server that references lead to does not get them."""
+    if who.name is not None and scheme_of(url) in ("http", "https"):
+        parts = urlsplit(url)
+        login = {"headers": {"Authorization": basic(who.name, who.secret or "")}}
+        options.setdefault(f"{parts.scheme}://{parts.netloc}/", login)
+
+
+def _begin(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> tuple[Batch, Ready | None]:
+    """A batch, and what is prepared of it, if it declares so little that its body's cost covers it."""
+    small = declared_cost(batch, worker.limits) <= PREPARING
+    return batch, _prepare(worker, batch, who, reducing) if small else None
+
+
+def _prepare(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> Ready:
+    options = storage_options(worker, batch, who)
+    tasks = []
+    for job in batch.jobs:
+        check_deadline()
+        if job.table is None:
+            assert job.url is not None
+            assert job.variable is not None
+            worker.allowed.check(job.url, options)
+            add_login(options, job.url, who)
+            place, whose = worker.allowed.near(job.url), f"{who.digest} {sorted(batch.options.items())}"
+            array = worker.scans.array(place, job.variable, decoded=job.decode, options=options, who=whose)
+        else:
+            array = job.array()
+            for source in (source for tile in array.tiles for source in _named(tile.chunks.sources)):
+                add_login(options, source.url, who)
+        for url in {source.url for tile in array.tiles for source in _named(tile.chunks.sources)}:
+            with _naming_archive(job):
+                worker.allowed.check(url, options)
+        selection = job.chosen(array)
+        if job.dim is not None:
+            axes = axes_of(array, selection, job.dim, None)
+            assert not isinstance(axes, int)
+            job = replace(job, axes=None if axes is None else tuple(axes))
+        part = None if reducing else next(_parts(array, selection), selection)
+        cost = job_cost(worker.limits, job, array, selection, part)
+        tasks.append(Task(job, array, selection, cost, is_small(array, selection, worker.cache.max_bytes // 2)))
+    return Ready(tuple(tasks), options, Portion(worker.cache, who, batch.options) if batch.cache else None)
+
+
+@contextmanager
+def _naming_archive(job: Job) -> Iterator[None]:
+    """Have a refusal name the archive that the client named, not what that refers to."""
+    try:
+        yield
+    except RefusedError:
+        if job.url is None:
+            raise
+        raise refers_outside(job.url) from None
+
+
+def _named(sources: Any) -> Any:
+    """Sources that can be listed; those of Zarr keys are computed, and find the gate when they are opened."""
+    return sources if isinstance(sources, (tuple, list)) else ()
+
+
+def _told(items: Iterator[bytes]) -> Generator[bytes, None, None]:
+    """The pieces; an error after the first one as an item, because the status has been sent."""
+    begun = False
+    try:
+        for item in items:
+            for start in range(0, len(item), PIECE):
+                begun = True
+                yield item[start : start + PIECE]
+    except InsituError as error:
+        if not begun:
+            raise
+        yield cbor2.dumps({"error": {"kind": error.kind, "message": public_text(error)}})
+
+
+def _done(tally: Tally, count: int) -> bytes:
+    """The last item."""
+    return cbor2.dumps(
+        {
+            "done": count,
+            "chunks": tally.chunks,
+            "requests": tally.requests,
+            "bytes_fetched": tally.bytes_fetched,
+            "bytes_decoded": tally.bytes_decoded,
+        }
+    )
+
+
+def _reduce(worker: Worker, ready: Ready, deadline: Deadline) -> Iterator[bytes]:
+    tally = Tally()
+    try:
+        with Leased(ready.options, deadline, worker.allowed.near, worker.limits.fresh) as opened:
+            for number, task in enumerate(ready.tasks):
+                opened.cache = ready.cache if task.kept else None
+                with _naming_archive(task.job):
+                    found = _reduced(worker, task, opened, tally)
+                name = "partial" if task.job.partial else "values"
+                yield cbor2.dumps({"job": number, name: {key: values_to(np.asarray(v)) for key, v in found.items()}})
+        yield _done(tally, len(ready.tasks))
+    finally:
+        worker.counted(tally)
+
+
+def _reduced(worker: Worker, task: Task, opened: Leased, tally: Tally) -> dict[str, npt.NDArray[Any]]:
+    job, array, name = task.job, task.array, task.job.variable
+    along = normalised(job.axes, len(task.selection.result_shape))
+    if job.weights is not None:
+        return weighted(
+            array, job.methods, job.weights, opened, axes=along, selection=task.selection, rules=job.rules, keepdims=job.keepdims,
+            name=name, tally=tally,
+        )  # fmt: skip
+    if job.groups is not None:
+        axes = None if job.axes is None else along
+        return grouped(
+            array, job.methods, job.groups, opened, axes=axes, selection=task.selection, rules=job.rules, name=name, tally=tally
+        )  # fmt: skip
+    if job.partial:
+        reduction = Reduction(job.methods, array.dtype, job.rules)
+        return dict(fold(array, task.selection, along, reduction, opened, name=name, tally=tally))
+    return answers(
+        array, job.methods, job.axes, task.selection, job.rules, opened, keepdims=job.keepdims, name=name, tally=tally,
+        block_bytes=block_bytes(worker.limits),
+    )  # fmt: skip
+
+
+def _read(worker: Worker, ready: Ready, deadline: Deadline) -> Iterator[bytes]:
+    tally = Tally()
+    try:
+        with Leased(ready.options, deadline, worker.allowed.near, worker.limits.fresh) as opened:
+            for number, task in enumerate(ready.tasks):
+                opened.cache = ready.cache if task.kept else None
+                shape = list(task.selection.result_shape)
+                head = cbor2.dumps({"job": number, "dtype": dtype_to(_little(task.array.dtype)), "shape": shape})
+                with _naming_archive(task.job):
+                    for values in _blocks(task, opened, tally):
+                        deadline.check()
+                        # Not before there is a first block: what goes wrong until then can still be a status.
+                        yield head + cbor2.dumps(_payload(values)) if head else cbor2.dumps(_payload(values))
+                        head = b""
+                yield head + cbor2.dumps({"job": number, "end": True})
+        yield _done(tally, len(ready.tasks))
+    finally:
+        worker.counted(tally)
+
+
+def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype.newbyteorder("<")
+
+
+def _payload(values: npt.NDArray[Any]) -> Any:
+    """A block: bytes in C order, little-endian; a list of objects."""
+    if values.dtype.hasobject:
+        return values_to(values)["items"]
+    return np.ascontiguousarray(values).astype(_little(values.dtype), copy=False).tobytes()
+
+
+def _blocks(task: Task, opened: Leased, tally: Tally) -> Iterator[npt.NDArray[Any]]:
+    """The values in C order, part by part, so that no more than a few blocks are ever held."""
+    whole = math.prod(task.selection.result_shape)
+    cache: ChunkCache | None = None
+    for part in _parts(task.array, task.selection):
+        if cache is None and opened.cache is None and math.prod(part.result_shape) < whole:
+            cache = ChunkCache(2 * BLOCK)  # for chunks that a border of two parts cuts
+        out = np.empty(part.result_shape, task.array.dtype)
+        execute(plan(task.array, part), out, opened, task.job.variable, tally, cache)
+        yield out
+
+
+def _parts(array: VirtualArray, selection: Selection) -> Iterator[Selection]:
+    """A selection in parts, in C order: slabs along an axis whose rows are small enough."""
+    shape = selection.result_shape
+    if 0 in shape:
+        return
+    if not shape:
+        yield selection
+        return
+    numbers = [i for i, s in enumerate(selection.selectors) if not isinstance(s, int)]
+    rows = [math.prod(shape[axis + 1 :]) * array.dtype.itemsize for axis in range(len(shape))]
+    axis = next(axis for axis, row in enumerate(rows) if row <= BLOCK or axis == len(rows) - 1)
+    number, length = numbers[axis], shape[axis]
+    step = _aligned(max(BLOCK // max(rows[axis], 1), 1), array, number, rows[axis])
+    for place in np.ndindex(shape[:axis]):
+        outer = selection
+        for leading, at in zip(numbers, place, strict=False):
+            outer = _slab(outer, leading, at, at + 1)
+        for begin in range(0, length, step):
+            yield _slab(outer, number, begin, min(begin + step, length))
+
+
+def _aligned(step: int, array: VirtualArray, dimension: int, row: int) -> int:
+    """A step that ends where chunks do, if such slabs are not too large: then every chunk is decoded once."""
+    cut = array.tiles[0].axis_of(dimension) if array.tiles else None
+    if cut is None or not cut.is_regular:
+        return step
+    if step < cut.size:
+        return cut.size if cut.size * row <= 4 * BLOCK else step
+    return step // cut.size * cut.size
+
+
+def _slab(selection: Selection, number: int, begin: int, end: int) -> Selection:
+    chosen = selection.selectors[number]
+    if isinstance(chosen, Stride):
+        part: Any = Stride(chosen.start + chosen.step * begin, chosen.step, end - begin)
+    else:
+        assert isinstance(chosen, np.ndarray)
+        part = chosen[begin:end]
+    return Selection(selection.shape, (*selection.selectors[:number], part, *selection.selectors[number + 1 :]))

@@ -1,0 +1,140 @@
+"""What does the server say when something is wrong? One table: from the kind of an error to a status; one form for all of them.
+
+`{"error": {"message": …, "caused_by": […]}}`, as Reductionist does, without secrets: messages show URLs redacted, and paths only if they lie
+under the roots.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from starlette.responses import Response
+
+from insitu.errors import InsituError, SourceError
+from insitu.server.roots import local_path
+from insitu.sources.access_policy import is_inside, without_outside_paths
+from insitu.sources.redaction import redacted
+
+__all__ = ["STATUS", "BusyError", "RequestError", "SlowError", "TooLargeError", "failure", "problem", "public_text"]
+
+
+MOST_LETTERS = 4000
+"""Of a message."""
+
+
+class RequestError(InsituError, ValueError):
+    """The request is not what the protocol says; `why` is told as the cause."""
+
+    kind = "request"
+
+    def __init__(self, message: str, *, why: str | None = None) -> None:
+        super().__init__(message)
+        self.why = why
+
+
+class TooLargeError(InsituError, ValueError):
+    """The request asks for more than one request may have."""
+
+    kind = "too-large"
+
+
+class SlowError(InsituError):
+    """The client takes too long to send its request."""
+
+    kind = "slow"
+
+
+class BusyError(InsituError):
+    """The server has too much to do."""
+
+    kind = "busy"
+
+    def __init__(self, message: str, after: int) -> None:
+        super().__init__(message)
+        self.after = after
+
+
+STATUS = {
+    "request": 400,
+    "slow": 408,
+    "too-large": 413,
+    "busy": 429,
+    "refused": 403,
+    "token": 401,
+    "not-found": 404,
+    "access": 401,
+    "variable": 404,
+    "group": 404,
+    "selection": 400,
+    "selection-size": 413,
+    "model": 400,
+    "codec": 422,
+    "unknown-codec": 422,
+    "checksum": 422,
+    "format": 422,
+    "unsupported": 422,
+    "truncated": 422,
+    "stale": 409,
+    "timeout": 504,
+    "late": 503,
+    "source": 502,
+    "error": 500,
+}
+"""Of the routes that are ours; the compatible ones know fewer."""
+
+
+def public_text(error: BaseException) -> str:
+    """Return what a client may be told of an error: no secrets, and no path that lies outside the roots.
+
+    The name of an object is left out as a whole where it is such a path. Texts about storage, and those of other libraries, are
+    searched for paths too; other texts of ours name variables and groups, which look like paths.
+    """
+    # Cut first: an error may quote a request of many megabytes, and looking through those for secrets takes seconds.
+    if not isinstance(error, InsituError):
+        return without_outside_paths(redacted(str(error)[:MOST_LETTERS]))
+    place = {name: value for name, value in error.place.items() if not _is_outside(value)}
+    message, hint = error.message[:MOST_LETTERS], error.hint
+    if isinstance(error, SourceError):
+        message, hint = without_outside_paths(message), hint and without_outside_paths(hint)
+    return redacted(str(InsituError(message, hint=hint, **place)))
+
+
+def _is_outside(value: object) -> bool:
+    path = local_path(value) if isinstance(value, str) else None
+    return path is not None and path.startswith("/") and not is_inside(path)
+
+
+def failure(error: InsituError, status: int | None = None) -> Response:
+    """An error of ours as an answer."""
+    causes: list[str] = [error.why] if isinstance(error, RequestError) and error.why else []
+    cause = error.__cause__
+    while cause is not None and len(causes) < 4:
+        causes.append(public_text(cause)[:500])
+        cause = cause.__cause__
+    headers = {}
+    if isinstance(error, BusyError):
+        headers["Retry-After"] = str(error.after)
+    code = status if status is not None else STATUS.get(error.kind, 500)
+    if isinstance(error, (BusyError, SlowError, TooLargeError)):
+        headers["Connection"] = "close"  # there may be more of the request, which nobody will read
+    if code == 401:
+        headers["WWW-Authenticate"] = "Basic, Bearer"
+    return problem(code, public_text(error), causes, headers, kind=error.kind)
+
+
+def problem(
+    status: int,
+    message: str,
+    caused_by: Sequence[str] = (),
+    headers: dict[str, str] | None = None,
+    kind: str | None = None,
+) -> Response:
+    """An error as an answer."""
+    body: dict[str, object] = {"message": message}
+    if caused_by:
+        body["caused_by"] = list(caused_by)
+    extra = dict(headers or {})
+    if kind is not None:
+        extra["X-Insitu-Error"] = kind  # what it was, for a client that wants to raise the same
+    return Response(json.dumps({"error": body}), status, extra, "application/json")

@@ -1,0 +1,289 @@
+"""What does a batch request ask for? Arrays, by URL and variable or chunk by chunk, and what to do with each."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import cbor2
+import numpy as np
+import numpy.typing as npt
+
+from insitu.active.grouped import WEIGHTED, Groups, Weights
+from insitu.active.wire import declared_elements, selection_from, values_from
+from insitu.active.wire_array import array_from
+from insitu.codecs.registry import ALIASES, OUTSIDE_VALUES, TABLE
+from insitu.errors import CodecError, InsituError
+from insitu.model import Selection, VirtualArray
+from insitu.reducing.reductions import STREAMED, Rules
+from insitu.reducing.sketches import checked_edges
+from insitu.server.error_responses import RequestError
+
+__all__ = ["BLOCKWISE", "Batch", "Job", "batch_of", "is_json", "scan_of"]
+
+MOST_JOBS = 10_000
+MOST_LETTERS = 16 << 10
+"""Of a URL or a name: scans are kept by them."""
+MOST_GROUPS = 1 << 24
+BLOCKWISE = ("median", "quantile")
+CLIENT_OPTIONS = ("anon", "endpoint_url", "region")
+"""What a client may say about storage; secrets travel in the Authorization header."""
+FIELDS = {
+    "url", "variable", "decode", "array", "selection", "axes", "dim", "methods", "skipna", "ddof", "min_count", "q", "edges", "keepdims", "weights", "groups",
+    "answer",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One array and what is wanted of it."""
+
+    url: str | None
+    variable: str | None
+    decode: bool
+    table: Any
+    """The array as it travels, if it is given chunk by chunk."""
+    selection: Any
+    methods: tuple[str, ...]
+    axes: tuple[int, ...] | None
+    dim: tuple[str, ...] | None
+    """Dimensions by name, in place of axes."""
+    rules: Rules
+    keepdims: bool
+    weights: Weights | None
+    groups: Groups | None
+    partial: bool
+    """Whether partials are wanted, to be merged with others; else values."""
+
+    def array(self) -> VirtualArray:
+        """The array of a table that travelled here."""
+        array = array_from(self.table)
+        for tile in array.tiles:
+            for encoding in tile.encodings:
+                for codec in encoding.codecs:
+                    name = codec.name.removeprefix("numcodecs.")
+                    # Only what insitu decodes itself: a class that some package registered may do anything with what it is told.
+                    if ALIASES.get(name, name) not in TABLE and name not in OUTSIDE_VALUES:
+                        raise CodecError(f"this server does not decode codec {codec.name!r}", codec=codec.name)
+        return array
+
+    def chosen(self, array: VirtualArray) -> Selection:
+        """What of the array is wanted."""
+        return selection_from(self.selection, array.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """All that one request asks for."""
+
+    jobs: tuple[Job, ...]
+    options: dict[str, Any] = field(default_factory=dict)
+    cache: bool = True
+    """Whether decoded chunks may be kept, and kept ones given."""
+    declared: int = 0
+    """Numbers that its tables and selections would have if they were spelled out."""
+
+
+def batch_of(body: bytes, content_type: str, *, reducing: bool) -> Batch:
+    """A batch from a request's body.
+
+    Parameters
+    ----------
+    body, content_type
+        CBOR, or JSON if it says so.
+    reducing
+        Whether methods are needed.
+    """
+    data = _decoded(body, content_type)
+    if not isinstance(data, dict):
+        raise RequestError("the request is not a map")
+    jobs, options = data.get("jobs"), data.get("options") or {}
+    if set(data) - {"jobs", "options", "cache"} or not isinstance(jobs, list) or not isinstance(options, dict):
+        raise RequestError("a request is a map of jobs (a list), and perhaps options (a map) and cache (true or false)")
+    if not 1 <= len(jobs) <= MOST_JOBS:
+        raise RequestError(f"a request has 1 to {MOST_JOBS} jobs")
+    cache = True if data.get("cache") is None else _flag(data, "cache")
+    return Batch(tuple(_job(job, reducing) for job in jobs), _options(options), cache, declared_elements(jobs))
+
+
+def scan_of(body: bytes, content_type: str) -> tuple[str, str | None, dict[str, Any]]:
+    """What a request for metadata asks for: a URL, a group of it, options."""
+    data = _decoded(body, content_type)
+    if not isinstance(data, dict) or set(data) - {"url", "group", "options"} or not isinstance(data.get("url"), str):
+        raise RequestError("a request is a map of url, and perhaps group and options")
+    group, options = data.get("group"), data.get("options") or {}
+    if not isinstance(group, (str, type(None))) or not isinstance(options, dict):
+        raise RequestError("a group is a text, options are a map")
+    if len(data["url"]) > MOST_LETTERS or len(group or "") > MOST_LETTERS:
+        raise RequestError(f"a URL or a group has more than {MOST_LETTERS} letters")
+    return data["url"], group, _options(options)
+
+
+def _options(options: dict[Any, Any]) -> dict[str, Any]:
+    for name, value in options.items():
+        if (
+            name not in CLIENT_OPTIONS
+            or not isinstance(value, (str, bool, type(None)))
+            or len(str(value)) > MOST_LETTERS
+        ):
+            raise RequestError(f"options are {', '.join(CLIENT_OPTIONS)}, not {str(name)[:60]!r}")
+    return dict(options)
+
+
+def is_json(content_type: str) -> bool:
+    """Whether a request says that its body is JSON; CBOR if not."""
+    return content_type.partition(";")[0].strip().lower() == "application/json"
+
+
+def _decoded(body: bytes, content_type: str) -> Any:
+    try:
+        return json.loads(body) if is_json(content_type) else cbor2.loads(body)
+    except (cbor2.CBORDecodeError, ValueError, RecursionError, ArithmeticError, MemoryError, TypeError) as problem:
+        raise RequestError(f"the request cannot be decoded: {str(problem)[:200]}") from None
+
+
+def _job(data: Any, reducing: bool) -> Job:
+    if not isinstance(data, dict) or set(data) - FIELDS:
+        unknown = sorted(str(name)[:60] for name in set(data) - FIELDS) if isinstance(data, dict) else []
+        raise RequestError(f"a job is a map of {', '.join(sorted(FIELDS))}{'; not ' + unknown[0] if unknown else ''}")
+    url, variable, table = data.get("url"), data.get("variable"), data.get("array")
+    if table is None and not (isinstance(url, str) and isinstance(variable, str)):
+        raise RequestError("a job names a url and a variable, or brings an array")
+    if any(isinstance(text, str) and len(text) > MOST_LETTERS for text in (url, variable)):
+        raise RequestError(f"a URL or the name of a variable has more than {MOST_LETTERS} letters")
+    if table is not None and (url is not None or variable is not None):
+        raise RequestError("a job names a url and a variable, or brings an array, not both")
+    weights, groups = _weights(data.get("weights")), _groups(data.get("groups"))
+    if weights is not None and groups is not None:
+        raise RequestError("weights and groups do not go together")
+    methods = _methods(data.get("methods"), weights is not None) if reducing else ()
+    for method, rule in (("histogram", "edges"), ("tdigest", "q")):
+        if method in methods and (data.get(rule) is None or groups is not None):
+            raise RequestError(f"a {method} needs {rule}, and knows no groups")
+    answer = data.get("answer", "values")
+    if answer not in ("values", "partial"):
+        raise RequestError("an answer is values or partial")
+    partial = answer == "partial"
+    if partial and (weights is not None or groups is not None or any(m in BLOCKWISE for m in methods)):
+        raise RequestError("weights, groups, medians and quantiles have no partials")
+    return Job(
+        url=url,
+        variable=variable,
+        decode=_flag(data, "decode", default=True),
+        table=table,
+        selection=data.get("selection"),
+        methods=methods,
+        axes=_axes(data.get("axes")),
+        dim=_dim(data),
+        rules=_rules(data),
+        keepdims=_flag(data, "keepdims"),
+        weights=weights,
+        groups=groups,
+        partial=partial,
+    )
+
+
+def _methods(data: Any, weighted: bool) -> tuple[str, ...]:
+    known = WEIGHTED if weighted else (*STREAMED, *BLOCKWISE)
+    if not isinstance(data, list) or not data or len(set(map(str, data))) != len(data) or any(m not in known for m in map(str, data)):  # fmt: skip
+        raise RequestError(f"methods are a list of {', '.join(sorted(known))}")
+    return tuple(data)
+
+
+def _axes(data: Any) -> tuple[int, ...] | None:
+    if data is None:
+        return None
+    axes = data if isinstance(data, list) else [data]
+    if any(not isinstance(axis, int) or isinstance(axis, bool) for axis in axes):
+        raise RequestError("axes are integers")
+    return tuple(axes)
+
+
+def _dim(data: Mapping[str, Any]) -> tuple[str, ...] | None:
+    dim = data.get("dim")
+    if dim is None:
+        return None
+    names = [dim] if isinstance(dim, str) else dim
+    if not isinstance(names, list) or any(not isinstance(name, str) for name in names):
+        raise RequestError("dim is a name, or a list of names")
+    if data.get("axes") is not None:
+        raise RequestError("give either dim or axes")
+    if data.get("array") is not None:
+        raise RequestError("an array that is given chunk by chunk has no names of dimensions: give axes")
+    return tuple(names)
+
+
+def _flag(data: Mapping[str, Any], name: str, *, default: bool = False) -> bool:
+    value = data.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise RequestError(f"{name} is true or false")
+    return default if value is None else value
+
+
+def _rules(data: Mapping[str, Any]) -> Rules:
+    skipna, ddof, min_count = data.get("skipna"), data.get("ddof"), data.get("min_count")
+    if skipna is not None and not isinstance(skipna, bool):
+        raise RequestError("skipna is true, false or null")
+    for name, value in (("ddof", ddof), ("min_count", min_count)):
+        if value is not None and not _is_number(value):
+            raise RequestError(f"{name} is a number")
+    q = data.get("q")
+    if q is not None:
+        numbers = _numbers(q, "q")
+        if not ((numbers >= 0) & (numbers <= 1)).all():
+            raise RequestError("q lies between 0 and 1")
+        q = numbers if isinstance(q, (list, dict)) else float(numbers[()])
+    edges = data.get("edges")
+    known = None if edges is None else checked_edges(_numbers(edges, "edges"))
+    return Rules(skipna, ddof or 0, None if min_count is None else int(min_count), q, known)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether something is a number that fits 64 bits."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -(1 << 63) <= value < 1 << 63
+
+
+def _numbers(data: Any, name: str) -> npt.NDArray[np.float64]:
+    """Numbers as a list, or as an array that travels."""
+    try:
+        values = values_from(data) if isinstance(data, dict) else np.asarray(data)
+        if values.dtype.kind not in "biuf":
+            raise RequestError(f"{name} are numbers")
+        return values.astype(np.float64)
+    except InsituError:
+        raise
+    except (TypeError, ValueError, OverflowError) as problem:
+        raise RequestError(f"{name} are numbers: {str(problem)[:100]}") from None
+
+
+def _weights(data: Any) -> dict[int | tuple[int, ...], npt.NDArray[np.float64]] | None:
+    if data is None:
+        return None
+    if not isinstance(data, dict) or not data:
+        raise RequestError("weights are a map of axis to numbers")
+    found: dict[int | tuple[int, ...], npt.NDArray[np.float64]] = {}
+    for axis, numbers in data.items():
+        axes = [part.strip() for part in str(axis)[:200].split(",")]  # "0", or "0,1" for both together
+        if not all(re.fullmatch(r"-?[0-9]{1,3}", part) for part in axes):
+            raise RequestError("weights are a map of axis to numbers")
+        key = tuple(int(part) for part in axes)
+        found[key if len(key) > 1 else key[0]] = _numbers(numbers, "weights")
+    return found
+
+
+def _groups(data: Any) -> Groups | None:
+    if data is None:
+        return None
+    if not isinstance(data, dict) or set(data) != {"axis", "codes", "count"}:
+        raise RequestError("groups are a map of axis, codes and count")
+    axis, count = data["axis"], data["count"]
+    whole = all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= MOST_GROUPS for n in (axis, count))
+    if not whole:
+        raise RequestError(f"groups have an axis and a count, both integers of up to {MOST_GROUPS}")
+    codes = _numbers(data["codes"], "codes")
+    if codes.ndim != 1 or (codes != np.floor(codes)).any():
+        raise RequestError("codes are integers, one for each element along the axis")
+    return Groups(axis, codes.astype(np.int64), count)

@@ -1,0 +1,276 @@
+"""What can be asked, and how? The OpenAPI document of all routes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from insitu import __version__
+from insitu.reducing.reductions import STREAMED
+from insitu.server.jobs import BLOCKWISE
+from insitu.server.reductionist.operations import OPERATIONS
+from insitu.server.reductionist.request import DTYPES
+
+__all__ = ["document"]
+
+Schema = dict[str, Any]
+
+ERROR: Schema = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message"],
+            "properties": {"message": {"type": "string"}, "caused_by": {"type": "array", "items": {"type": "string"}}},
+        }
+    },
+}
+
+
+def _maybe(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _whole(minimum: int = 0) -> Schema:
+    return {"type": "integer", "minimum": minimum, "maximum": 2**63 - 1}
+
+
+NUMBER: Schema = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
+
+CHUNK: Schema = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["interface_type", "url", "dtype"],
+    "properties": {
+        "interface_type": {"enum": ["s3", "http", "https", "file"]},
+        "url": {"type": "string", "description": "S3: endpoint/bucket/key; else a web address or a file URL."},
+        "dtype": {"enum": list(DTYPES)},
+        "byte_order": _maybe({"enum": ["big", "little"]}),
+        "offset": _maybe(_whole()),
+        "size": _maybe(_whole(1)),
+        "shape": _maybe({"type": "array", "items": _whole(1), "minItems": 1, "maxItems": 32}),
+        "axis": _maybe({"anyOf": [_whole(), {"type": "array", "items": _whole(), "uniqueItems": True}]}),
+        "order": _maybe({"enum": ["C", "F"]}),
+        "selection": _maybe(
+            {"type": "array", "minItems": 1, "items": {"type": "array", "items": NUMBER, "minItems": 3, "maxItems": 3}}
+        ),
+        "compression": _maybe({"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}}),
+        "filters": _maybe(
+            {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["id"],
+                    "properties": {"id": {"type": "string"}, "element_size": _whole(1)},
+                },
+            }
+        ),
+        "missing": _maybe(
+            {
+                "type": "object",
+                "additionalProperties": False,
+                "minProperties": 1,
+                "maxProperties": 1,
+                "properties": {
+                    "missing_value": {"type": "number"},
+                    "missing_values": {"type": "array", "items": {"type": "number"}},
+                    "valid_min": {"type": "number"},
+                    "valid_max": {"type": "number"},
+                    "valid_range": {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
+                },
+            }
+        ),
+        "option_disable_chunk_cache": _maybe({"type": "boolean"}),
+        "option_shape_as_bytes": _maybe({"type": "boolean"}),
+        "option_count_as_bytes": _maybe({"type": "boolean"}),
+    },
+}
+
+ENTRY: Schema = {
+    "anyOf": [
+        NUMBER,
+        {"type": "array", "items": NUMBER, "minItems": 3, "maxItems": 3, "description": "start, step, length"},
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "minProperties": 1,
+            "maxProperties": 1,
+            "properties": {
+                "slice": {"type": "array", "items": _maybe(NUMBER), "minItems": 1, "maxItems": 3},
+                "index": {"type": "array", "items": NUMBER},
+            },
+        },
+    ]
+}
+
+
+def _job(reducing: bool) -> Schema:
+    properties: Schema = {
+        "url": {"type": "string", "description": "An archive, a Zarr store, or a set of references."},
+        "variable": {"type": "string", "description": "Groups before slashes."},
+        "decode": {
+            "type": "boolean",
+            "default": True,
+            "description": "Whether values are those that xarray shows; false: as they are stored.",
+        },
+        "array": {"type": "object", "description": "Instead of url and variable: where every chunk lies."},
+        "selection": _maybe({"type": "array", "items": ENTRY, "description": "One entry for each dimension."}),
+    }
+    if reducing:
+        properties |= {
+            "methods": {
+                "type": "array",
+                "items": {"enum": [*STREAMED, *BLOCKWISE, "sum_of_weights"]},
+                "minItems": 1,
+                "uniqueItems": True,
+            },
+            "axes": _maybe({"anyOf": [NUMBER, {"type": "array", "items": NUMBER}]}),
+            "dim": _maybe({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+            "skipna": _maybe({"type": "boolean"}),
+            "ddof": {"type": "number"},
+            "min_count": _maybe(_whole()),
+            "q": {
+                "anyOf": [
+                    {"type": "number", "minimum": 0, "maximum": 1},
+                    {"type": "array", "items": {"type": "number"}},
+                ]
+            },
+            "edges": _maybe({"type": "array", "items": {"type": "number"}, "minItems": 2}),
+            "keepdims": {"type": "boolean"},
+            "weights": _maybe(
+                {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "number"}}}
+            ),
+            "groups": _maybe(
+                {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "required": ["axis", "codes", "count"],
+                    "properties": {"axis": _whole(), "codes": {"type": "array", "items": NUMBER}, "count": _whole()},
+                }
+            ),
+            "answer": {"enum": ["values", "partial"]},
+        }
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _batch(reducing: bool) -> Schema:
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["jobs"],
+        "properties": {
+            "jobs": {"type": "array", "items": _job(reducing), "minItems": 1, "maxItems": 10_000},
+            "cache": {"type": ["boolean", "null"], "default": True},
+            "options": {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {
+                    "anon": {"type": "boolean"},
+                    "endpoint_url": {"type": "string"},
+                    "region": {"type": "string"},
+                },
+            },
+        },
+    }
+
+
+SCAN: Schema = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["url"],
+    "properties": {
+        "url": {"type": "string"},
+        "group": _maybe({"type": "string"}),
+        "options": _batch(True)["properties"]["options"],
+    },
+}
+
+
+def _failures(*codes: int) -> Schema:
+    said = {
+        400: "The request is not valid.", 401: "Credentials are missing or bad.", 403: "The URL is not under a root.",
+        404: "There is no such thing.", 409: "An object changed since it was scanned.", 413: "More than one request may ask for.",
+        422: "The archive cannot be read.", 429: "Too busy: come again after Retry-After seconds.",
+        502: "The storage failed.", 503: "It took too long.", 504: "The storage did not answer.",
+    }  # fmt: skip
+    answers: Schema = {}
+    for code in codes:
+        answers[str(code)] = {"description": said[code], "content": {"application/json": {"schema": ERROR}}}
+    if "429" in answers:
+        answers["429"]["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
+    return answers
+
+
+def _answer(about: str, media: str, schema: Schema | None = None) -> Schema:
+    return {"200": {"description": about, "content": {media: {"schema": schema or {}}}}}
+
+
+def document() -> Schema:
+    """The document."""
+    chunk = _failures(400, 401, 403, 413, 429, 503)
+    batch = _failures(400, 401, 403, 404, 409, 413, 422, 429, 502, 503, 504)
+    paths: Schema = {}
+    for prefix in ("", "/keepdims"):
+        for operation in OPERATIONS:
+            paths[f"{prefix}/v2/{operation}"] = {
+                "post": {
+                    "summary": f"{operation} of one chunk" + (", reduced dimensions kept" if prefix else ""),
+                    "requestBody": {"required": True, "content": {"application/json": {"schema": CHUNK}}},
+                    "responses": {**_answer("A map, CBOR.", "application/cbor"), **chunk},
+                }
+            }
+    for name, reducing in (("reduce", True), ("read", False)):
+        content = {"application/json": {"schema": _batch(reducing)}, "application/cbor": {"schema": {}}}
+        paths[f"/{name}"] = {
+            "post": {
+                "summary": f"{name} many arrays at once",
+                "requestBody": {"required": True, "content": content},
+                "responses": {**_answer("A sequence of CBOR items.", "application/cbor-seq"), **batch},
+            }
+        }
+    paths["/scan"] = {
+        "post": {
+            "summary": "Where the chunks of an archive lie",
+            "requestBody": {
+                "required": True,
+                "content": {"application/json": {"schema": SCAN}, "application/cbor": {"schema": {}}},
+            },
+            "responses": {**_answer("A sequence of CBOR items.", "application/cbor-seq"), **batch},
+        }
+    }
+    plain = {"type": "object"}
+    paths["/health"] = {"get": {"summary": "Is it alive?", "responses": _answer("Yes.", "application/json", plain)}}
+    paths["/ready"] = {
+        "get": {
+            "summary": "Does it take requests?",
+            "responses": {
+                **_answer("Yes.", "application/json", plain),
+                "503": {"description": "Not now.", "content": {"application/json": {"schema": plain}}},
+            },
+        }
+    }
+    paths["/metrics"] = {
+        "get": {
+            "summary": "Counters for Prometheus",
+            "responses": {**_answer("Text.", "text/plain; version=0.0.4"), **_failures(401)},
+        }
+    }
+    paths["/openapi.json"] = {
+        "get": {"summary": "This document", "responses": _answer("It.", "application/json", plain)}
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "insitu serve",
+            "version": __version__,
+            "description": "Decodes and reduces arrays next to the data.",
+        },
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "basic": {"type": "http", "scheme": "basic"},
+            }
+        },
+        "security": [{}, {"bearer": []}, {"basic": []}],
+    }

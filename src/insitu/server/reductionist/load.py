@@ -1,0 +1,137 @@
+"""How does the chunk of a request become an array? Fetched by range, decoded, kept for the next request that wants it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.codecs import decode
+from insitu.errors import TruncatedError
+from insitu.model import Encoding, Source
+from insitu.reading import ChunkCache
+from insitu.reducing.chunk_storage import inflated
+from insitu.server.credentials import Credentials
+from insitu.server.error_responses import RequestError
+from insitu.server.metrics import Metrics
+from insitu.server.reductionist.request import ChunkRequest, invalid
+from insitu.server.settings import Limits
+from insitu.server.source_pool import Shelf
+from insitu.sources import ByteSource
+from insitu.sources.address import is_remote
+
+__all__ = ["Loader", "options_of"]
+
+Array = npt.NDArray[Any]
+
+
+def options_of(request: ChunkRequest, who: Credentials) -> dict[str, Any]:
+    """How the object is opened: with the client's credentials, or with none at all."""
+    if request.place.interface == "s3":
+        keys = {"anon": True} if who.name is None else {"key": who.name, "secret": who.secret}
+        return {**request.place.options, **keys}
+    if request.place.interface in ("http", "https") and who.name is not None:
+        from insitu.sources.http.login import basic
+
+        return {"headers": {"Authorization": basic(who.name, who.secret or "")}}
+    return {}
+
+
+class Loader:
+    """Loads chunks.
+
+    Parameters
+    ----------
+    shelf
+        Open objects.
+    cache
+        Decoded chunks.
+    limits
+        How large a chunk may be.
+    near
+        Where a URL is read from.
+    metrics
+        Counts what was fetched and decoded.
+    """
+
+    def __init__(
+        self, shelf: Shelf, cache: ChunkCache, limits: Limits, near: Callable[[str], str], metrics: Metrics
+    ) -> None:
+        self.shelf, self.cache, self.limits, self.near, self.metrics = shelf, cache, limits, near, metrics
+
+    def cost(self, request: ChunkRequest) -> int:
+        """About how much memory the request takes, as far as it tells."""
+        decoded = None if request.shape is None else math.prod(request.shape) * request.dtype.itemsize
+        stored = request.size or 0
+        if decoded is None:
+            decoded = stored if not request.codecs else min(8 * stored, self.limits.chunk)
+        if max(decoded, stored) > self.limits.chunk:
+            raise RequestError(f"Insufficient memory to process request ({max(decoded, stored)} > {self.limits.chunk})")
+        return stored + 2 * decoded
+
+    def load(self, request: ChunkRequest, who: Credentials) -> Array:
+        """The decoded chunk, in the machine's byte order; not to be written to."""
+        options = options_of(request, who)
+        return self.shelf.again(who, options, lambda: self._load(request, who, options))
+
+    def _load(self, request: ChunkRequest, who: Credentials, options: dict[str, Any]) -> Array:
+        source = Source(request.place.url)
+        with self.shelf.drawer(who, options).lease(source) as found:
+            if not request.cached or not self.cache.max_bytes:
+                return self._decoded(request, found)
+            version: Any
+            if is_remote(self.near(request.place.url)):
+                version = int(time.monotonic() / max(self.limits.fresh, 1e-3))
+            else:
+                version = found.describe().etag
+            encoding = (request.dtype.str, request.codecs, request.shape, request.order)
+            place = (request.place.given, request.offset, request.size)
+            key = (who.digest, place, encoding, version)
+            return self.cache.get(key, lambda: self._decoded(request, found))
+
+    def _decoded(self, request: ChunkRequest, source: ByteSource) -> Array:
+        data = self._bytes(request, source)
+        values = self._values(request, data)
+        self.metrics.add("insitu_bytes_fetched_total", len(data))
+        self.metrics.add("insitu_bytes_decoded_total", values.nbytes)
+        self.metrics.add("insitu_chunks_total", 1)
+        return values
+
+    def _values(self, request: ChunkRequest, data: bytes) -> Array:
+        dtype, shape = request.dtype, request.shape
+        if shape is None:
+            raw = inflated(data, request.codecs, self.limits.chunk) if request.codecs else np.frombuffer(data, np.uint8)
+            if raw.size % dtype.itemsize:
+                raise invalid(
+                    f"raw data size ({raw.size}) must be a multiple of dtype size in bytes ({dtype.itemsize})"
+                )
+            if not raw.size:
+                raise RequestError("failed to create array from shape: there are no elements")
+            values = raw.view(dtype)
+        else:
+            order = tuple(reversed(range(len(shape)))) if request.order == "F" else None
+            values = decode(data, Encoding(dtype, request.codecs, order), shape)
+        return values.astype(dtype.newbyteorder("="), copy=False)
+
+    def _bytes(self, request: ChunkRequest, source: ByteSource) -> bytes:
+        offset, size = request.offset, request.size
+        if size is None:
+            size = max(source.size() - offset, 0)
+            if size > self.limits.chunk:
+                raise RequestError(f"Insufficient memory to process request ({size} > {self.limits.chunk})")
+            if not request.codecs and request.shape is not None:
+                whole = math.prod(request.shape) * request.dtype.itemsize
+                if size != whole:
+                    raise invalid(
+                        f"raw data size ({size}) does not equal the product of shape and dtype size in bytes ({whole})"
+                    )
+        data = source.read(offset, size)
+        if len(data) != size:
+            raise TruncatedError(
+                f"the object ends before the range does: {len(data)} of {size} bytes", offset=offset, length=size
+            )
+        return data

@@ -1,0 +1,158 @@
+"""What is the count, the extreme, the sum of the selected part of a chunk, as the protocol wants it on the wire?
+
+As NumPy's masked arrays do it: missing values are left out, NaN is a value like others and shows. Sums are taken in 64 bits and come in the
+type of the data, unless they do not fit it: then in a wider one, which the answer names. Where every value is missing the count is 0. An extreme
+then is infinite, which changes no other: PyActiveStorage puts the extremes of chunks together without a look at their counts. Integers have no
+infinity (and PyActiveStorage cannot say which of them are missing): there it is a missing value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cbor2
+import numpy as np
+import numpy.typing as npt
+
+from insitu.reducing.block_facts import Part, accumulator
+from insitu.server.error_responses import RequestError
+from insitu.server.reductionist.request import ChunkRequest
+
+__all__ = ["OPERATIONS", "Result", "encoded", "operate"]
+
+OPERATIONS = ("count", "max", "min", "select", "sum")
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What an operation found."""
+
+    values: Array
+    """Flat, in the order of the wire."""
+    shape: tuple[int, ...]
+    count: Array
+    """Flat as well, or nested where dimensions are kept."""
+
+
+def operate(operation: str, request: ChunkRequest, chunk: Array, keep_dims: bool = False) -> Result:
+    """An operation on a decoded chunk."""
+    part = chunk if request.selection is None else chunk[request.selection]
+    mask = None if request.missing is None else request.missing.mask(part)
+    whole = part.size if mask is None else part.size - int(np.count_nonzero(mask))
+    fortran = request.order == "F"
+    if operation == "select":
+        return Result(part.ravel("F" if fortran else "C"), part.shape, np.array([whole], np.int64))
+    axes = tuple(range(part.ndim)) if request.axis is None else request.axis
+    if not axes and request.axis is not None:
+        return _untouched(operation, part, mask, fortran)
+    measured = Part(part, axes, mask is not None)
+    measured.__dict__["skipped"] = mask
+    count = np.asarray(measured.count)
+    if operation == "count":
+        values = count
+    elif operation == "sum":
+        values = _sum(measured)
+    else:
+        values = _extreme(operation, measured, [part.shape[axis] for axis in axes])
+        if part.dtype.kind in "iub" and request.missing is not None and not keep_dims and not count.all():
+            values = np.where(count == 0, request.missing.stand_in(values.dtype), values)
+    if keep_dims:
+        return Result(values.ravel(), values.shape, count)
+    shape = tuple(length for axis, length in enumerate(values.shape) if axis not in axes)
+    return Result(values.ravel(), shape, count.ravel())
+
+
+def _untouched(operation: str, part: Array, mask: Array | None, fortran: bool) -> Result:
+    """No axis is reduced: every value is its own statistic."""
+    order: Any = "F" if fortran and operation != "count" else "C"
+    count = np.ones(part.shape, np.int64) if mask is None else (~mask).astype(np.int64)
+    values = count if operation == "count" else part
+    return Result(values.ravel(order), part.shape, count.ravel(order))
+
+
+def _extreme(operation: str, part: Part, lengths: Sequence[int]) -> Array:
+    if 0 in lengths:
+        raise RequestError(f"cannot perform {operation} on empty array or selection")
+    ufunc = np.maximum if operation == "max" else np.minimum
+    dtype = part.values.dtype
+    if part.skipped is None:
+        return part.reduced(ufunc)
+    worst = _worst(operation, dtype.newbyteorder("="))
+    return part.reduced(ufunc, np.where(part.skipped, worst, part.values))
+
+
+def _worst(operation: str, dtype: np.dtype[Any]) -> Any:
+    """What changes no extreme."""
+    if dtype.kind == "b":
+        return dtype.type(operation == "min")
+    if dtype.kind in "iu":
+        return dtype.type(np.iinfo(dtype).min if operation == "max" else np.iinfo(dtype).max)
+    edge = -np.inf if operation == "max" else np.inf
+    return dtype.type(complex(edge, edge)) if dtype.kind == "c" else dtype.type(edge)
+
+
+def _sum(part: Part) -> Array:
+    dtype = part.values.dtype.newbyteorder("=")
+    with np.errstate(all="ignore"):
+        if dtype.kind in "fc":
+            wide = part.total
+            narrow = wide.astype(dtype)
+            lost = np.isfinite(wide) & ~np.isfinite(narrow)
+            return wide if lost.any() else narrow
+        values = part.filled(0)
+        wide = part.reduced(np.add, values, accumulator(dtype, integers=True))
+        if dtype.itemsize == 8 and not _safe(values, part.size):
+            exact = _exact(part, values)
+            if exact is not None:
+                return exact
+        if dtype.kind == "b":
+            return wide
+        info = np.iinfo(dtype)
+        fits = not wide.size or (int(wide.min()) >= info.min and int(wide.max()) <= info.max)
+        return wide.astype(dtype) if fits else wide
+
+
+def _safe(values: Array, size: int) -> bool:
+    """Whether a sum of so many 64-bit integers cannot leave 64 bits."""
+    if not values.size:
+        return True
+    largest = max(abs(int(values.min())), abs(int(values.max())))
+    return largest * size <= np.iinfo(values.dtype.newbyteorder("=")).max
+
+
+def _exact(part: Part, values: Array) -> Array | None:
+    """The sums as floats where one leaves 64 bits; None if none does. Halves of 32 bits each add up exactly."""
+    high = part.reduced(np.add, values >> values.dtype.type(32))
+    low = part.reduced(np.add, values & values.dtype.type(0xFFFFFFFF))
+    info = np.iinfo(values.dtype.newbyteorder("="))
+    totals = [(int(top) << 32) + int(rest) for top, rest in zip(high.ravel(), low.ravel(), strict=True)]
+    if all(info.min <= total <= info.max for total in totals):
+        return None
+    return np.array([float(total) for total in totals]).reshape(high.shape)
+
+
+def encoded(result: Result, request: ChunkRequest, keep_dims: bool = False) -> bytes:
+    """The answer: CBOR, little-endian whatever the machine, because clients do not look at `byte_order`."""
+    values = result.values.astype(result.values.dtype.newbyteorder("<"), copy=False)
+    count = result.count.astype("<i8", copy=False)
+    return cbor2.dumps(
+        {
+            "bytes": values.tobytes(),
+            "dtype": result.values.dtype.name,
+            "shape": [] if request.shape_as_bytes else list(result.shape),
+            "shape_as_bytes": np.array(result.shape, "<u8").tobytes() if request.shape_as_bytes else b"",
+            "count": [] if request.count_as_bytes else _listed(count, keep_dims),
+            "count_as_bytes": count.tobytes() if request.count_as_bytes else b"",
+            "byte_order": "little",
+        }
+    )
+
+
+def _listed(count: Array, nested: bool) -> Any:
+    """Counts as a flat list. Nested as the values are where dimensions are kept; one number then is a bare one: PyActiveStorage compares it with 0."""
+    if nested and count.size == 1:
+        return int(count.ravel()[0])
+    return count.tolist()

@@ -1,0 +1,116 @@
+"""What is known about an archive already? Its metadata, kept between requests for as long as the archive is the same."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from insitu.archive import Archive
+from insitu.cancellation import check_deadline
+from insitu.model import VirtualArray
+from insitu.server.keyed_locks import KeyedLocks
+from insitu.server.metrics import Metrics
+from insitu.server.roots import local_path
+
+__all__ = ["Scans"]
+
+
+@dataclass(slots=True)
+class _Kept:
+    found: Any
+    version: Any
+    checked: float
+
+
+class Scans:
+    """Arrays of archives, the ones used last.
+
+    Parameters
+    ----------
+    most
+        How many are kept.
+    fresh
+        Seconds for which a remote archive is believed to be the same.
+    metrics
+        Counts scans.
+    """
+
+    def __init__(self, most: int, fresh: float, metrics: Metrics) -> None:
+        self.most, self.fresh, self.metrics = most, fresh, metrics
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self._making = KeyedLocks()
+
+    def array(self, url: str, variable: str, *, decoded: bool, options: Mapping[str, Any], who: str) -> VirtualArray:
+        """A variable of an archive.
+
+        Parameters
+        ----------
+        url, variable
+            Which; groups before slashes.
+        decoded
+            Whether the CF conventions are applied: scale, offset, missing values, times.
+        options
+            How to open it.
+        who
+            For whom: what one client may see another may not.
+        """
+
+        def make() -> VirtualArray:
+            return scan_array(url, variable, options, decode=decoded)
+
+        found: VirtualArray = self.get((who, url, variable, decoded), url, make)
+        return found
+
+    def get(self, key: Any, url: str, make: Callable[[], Any]) -> Any:
+        """What is known by a key about the archive at a URL; made anew when that has changed."""
+        key = repr(key)
+        version = _version(url)
+        with self._making.hold(key):  # of several requests for one archive, one scans
+            with self._lock:
+                kept = self._kept.get(key)
+                if kept is not None and kept.version == version and self._believed(kept, url):
+                    self._kept.move_to_end(key)
+                    return kept.found
+            self.metrics.add("insitu_scans_total", 1)
+            found = make()
+            check_deadline()  # a scan that was cut off may have left out what it did not come to
+            with self._lock:
+                self._kept[key] = _Kept(found, version, time.monotonic())
+                while len(self._kept) > self.most:
+                    self._kept.popitem(last=False)
+            return found
+
+    def forget(self) -> None:
+        """Believe nothing that was not seen just now: an archive turned out to have changed."""
+        with self._lock:
+            for kept in self._kept.values():
+                kept.checked, kept.version = -self.fresh, object()
+
+    def _believed(self, kept: _Kept, url: str) -> bool:
+        path = local_path(url)
+        return (path is not None and os.path.isfile(path)) or time.monotonic() - kept.checked < self.fresh
+
+
+def _version(url: str) -> Any:
+    """What identifies the present content, where a look costs nothing."""
+    path = local_path(url)
+    if path is None:
+        return None
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return None
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
+def scan_array(url: str, variable: str, options: Mapping[str, Any], *, decode: bool) -> VirtualArray:
+    """Return a variable as xarray would show it, or as it is stored."""
+    group, _, name = variable.strip("/").rpartition("/")
+    archive = Archive.open(url, many=False, group=group or None, variables=[name], storage_options=options)
+    return archive.array(name, decode=decode)

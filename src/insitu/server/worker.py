@@ -1,0 +1,189 @@
+"""What does one worker process hold, and how does it do the work of a request? On threads, within its turn and its time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterator, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from insitu.cancellation import Deadline, LateError, deadline_scope
+from insitu.reading import ChunkCache, Tally
+from insitu.server.admission import Admission
+from insitu.server.credentials import Tokens
+from insitu.server.error_responses import TooLargeError
+from insitu.server.metrics import Metrics
+from insitu.server.reductionist.load import Loader
+from insitu.server.roots import Allowed
+from insitu.server.scan_cache import Scans
+from insitu.server.settings import Settings
+from insitu.server.source_pool import Shelf
+
+__all__ = ["Worker"]
+
+log = logging.getLogger("insitu.serve")
+Answer = TypeVar("Answer")
+THREADS_FOR_CORE = 8
+"""Most of a request's time may be spent waiting for storage."""
+ENDING = 10.0
+"""Seconds that cancelled work gets to notice it when the server stops."""
+AHEAD = 4
+"""Pieces of a streamed answer that wait to be sent."""
+
+
+class Worker:
+    """The state of a worker process."""
+
+    def __init__(self, settings: Settings) -> None:
+        limits = settings.limits
+        self.settings, self.limits = settings, limits
+        self.allowed = Allowed(settings.roots)
+        self.tokens = Tokens(settings.tokens, settings.token_file)
+        self.shelf = Shelf(self.allowed.near)
+        self.cache = ChunkCache(limits.cache)
+        self.metrics = Metrics(settings.metrics)
+        self.loader = Loader(self.shelf, self.cache, limits, self.allowed.near, self.metrics)
+        self.scans = Scans(limits.scans, limits.fresh, self.metrics)
+        threads = settings.threads or THREADS_FOR_CORE * (os.cpu_count() or 1)
+        self.admission = Admission(limits.memory, limits.queue, limits.wait, threads)
+        self.pool = ThreadPoolExecutor(threads, thread_name_prefix="insitu-serve")
+        self._deadlines: weakref.WeakSet[Deadline] = weakref.WeakSet()
+        """Of the work under way."""
+        self.incoming = 0
+        """Bytes of bodies that are not complete yet."""
+        self.closing = False
+
+    def close(self) -> None:
+        """Stop what is under way, then give everything back."""
+        self.closing = True
+        for deadline in list(self._deadlines):
+            deadline.cancelled = True
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        until = time.monotonic() + ENDING
+        for thread in list(self.pool._threads):
+            thread.join(max(until - time.monotonic(), 0.0))
+        if any(thread.is_alive() for thread in self.pool._threads):
+            log.error("some work did not stop within %g s and is abandoned", ENDING)
+        self.shelf.close()
+        self.metrics.close()
+
+    def counted(self, tally: Tally) -> None:
+        """Note what was read."""
+        self.metrics.add("insitu_bytes_fetched_total", tally.bytes_fetched)
+        self.metrics.add("insitu_bytes_decoded_total", tally.bytes_decoded)
+        self.metrics.add("insitu_chunks_total", tally.chunks)
+
+    def gauges(self) -> None:
+        """Note what is under way, and what the cache did."""
+        self.metrics.set("insitu_memory_bytes", self.admission.used)
+        self.metrics.set("insitu_running", self.admission.running)
+        self.metrics.set("insitu_waiting", self.admission.waiting)
+        self.metrics.set("insitu_cache_bytes", self.cache.nbytes)
+        self.metrics.set("insitu_cache_hits_total", self.cache.hits)
+        self.metrics.set("insitu_cache_misses_total", self.cache.misses)
+
+    def _deadline(self) -> Deadline:
+        """Return the deadline of a request that begins now."""
+        deadline = Deadline.after(self.limits.seconds)
+        deadline.cancelled = self.closing
+        self._deadlines.add(deadline)
+        return deadline
+
+    async def run(self, cost: int, work: Callable[[Deadline], Answer]) -> Answer:
+        """The result of some work.
+
+        Parameters
+        ----------
+        cost
+            Bytes that it holds.
+        work
+            Called on a thread, with the time when it has to be done.
+        """
+        leave = await self.admission.enter(cost)
+        loop = asyncio.get_running_loop()
+        deadline = self._deadline()
+        future = loop.run_in_executor(self.pool, _within, deadline, lambda: work(deadline))
+        # Memory is given back when the thread is done, even if nobody waits for it any more.
+        future.add_done_callback(lambda done: (leave(), done.cancelled() or done.exception())[0])
+        try:
+            return await asyncio.wait_for(asyncio.shield(future), self.limits.seconds)
+        except TimeoutError:
+            if future.done():
+                return future.result()  # it was done just now; or the error is the work's own
+            raise LateError("the request took longer than this server allows") from None
+        finally:
+            deadline.cancelled = True
+
+    async def stream(self, cost: int, work: Callable[[Deadline], Generator[bytes, None, None]]) -> AsyncIterator[bytes]:
+        """The pieces of some work, as they are made: an iterator that has its first piece already, so that an early error is raised here."""
+        leave = await self.admission.enter(cost)
+        loop = asyncio.get_running_loop()
+        deadline = self._deadline()
+        room = threading.Semaphore(AHEAD)
+        pieces: asyncio.Queue[Any] = asyncio.Queue()
+
+        def produce() -> None:
+            making = work(deadline)
+            for piece in making:
+                try:
+                    while not room.acquire(timeout=0.5):
+                        deadline.check()
+                    deadline.check()
+                except LateError as late:
+                    with suppress(LateError):  # it has said so itself already, with this piece
+                        piece = making.throw(late)
+                    loop.call_soon_threadsafe(pieces.put_nowait, piece)
+                    return
+                loop.call_soon_threadsafe(pieces.put_nowait, piece)
+
+        def ended(done: asyncio.Future[None]) -> None:
+            leave()
+            pieces.put_nowait(_End(None if done.cancelled() else done.exception()))
+
+        loop.run_in_executor(self.pool, _within, deadline, produce).add_done_callback(ended)
+        try:
+            first = await pieces.get()
+        except BaseException:
+            deadline.cancelled = True
+            raise
+        if isinstance(first, _End) and first.error is not None:
+            raise first.error
+
+        async def rest() -> AsyncIterator[bytes]:
+            piece = first
+            try:
+                while not isinstance(piece, _End):
+                    room.release()
+                    yield piece
+                    piece = await pieces.get()
+                if piece.error is not None:
+                    raise piece.error
+            finally:
+                deadline.cancelled = True
+
+        return rest()
+
+
+def _within(deadline: Deadline, work: Callable[[], Answer]) -> Answer:
+    """Do some work under its deadline; that there is no memory for it is no reason to fail as a whole."""
+    try:
+        with deadline_scope(deadline):
+            deadline.check()
+            return work()
+    except MemoryError:
+        raise TooLargeError("there is not enough memory for this request") from None
+
+
+class _End:
+    """No more pieces."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException | None) -> None:
+        self.error = error

@@ -1,0 +1,265 @@
+"""How is any archive under the server's roots read by any Zarr client? As a Zarr store over HTTP.
+
+`/zarr/<archive>!/<key>` is what lies at a key of the archive as a V3 store, `/zarr2/<archive>!/<key>` as a V2 store (GDAL before 3.8 knows no other); the archive is a path or a URL: `/zarr/data/era5.insitu!/`,
+`/zarr/s3://bucket/x.nc!/`. Metadata is consolidated, so that nothing needs to be listed; chunks whose codecs every client knows are passed on as they lie, all others are encoded anew; ranges are given.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from insitu.archive import Archive
+from insitu.cancellation import check_deadline
+from insitu.combining.scan_member import loader
+from insitu.combining.stored_view import zarr_tree
+from insitu.errors import InsituError, NotFoundError
+from insitu.reading.zarr_store import Span, ZarrTree
+from insitu.reading.zarr_store.encoded_chunks import Recut
+from insitu.references.page_cache import Recent
+from insitu.server.batch import add_login
+from insitu.server.client_cache import Portion
+from insitu.server.credentials import Credentials, credentials_of
+from insitu.server.error_responses import RequestError, TooLargeError, failure
+from insitu.server.keyed_locks import KeyedLocks
+from insitu.server.roots import local_path, refers_outside
+from insitu.server.worker import Worker
+from insitu.sources.access_policy import RefusedError
+
+__all__ = ["zarr_routes"]
+
+SCANNING = 32 << 20
+"""Bytes that are counted for finding out what an archive holds."""
+ENCODED = 64 << 20
+"""Bytes of chunks that were encoded anew and are kept: clients like GDAL ask for them piece by piece."""
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
+_OPEN = {"Access-Control-Allow-Origin": "*", "Access-Control-Expose-Headers": "Content-Range, Content-Length, ETag"}
+"""A page of any site may read what this server gives to everybody; tokens travel in headers that pages of others do not have."""
+
+
+def zarr_routes(worker: Worker) -> list[BaseRoute]:
+    """`/zarr/…` and `/zarr2/…`."""
+    view = _View(worker)
+
+    def route(zarr_format: int) -> Any:
+        async def answer(request: Request) -> Response:
+            try:
+                who = credentials_of(request.headers, worker.tokens.accepted())
+                url, key = archive_and_key(request.path_params["rest"])
+                wanted = _wanted(request.headers.get("range"))
+                kept = await worker.run(SCANNING, lambda deadline: view.open(url, zarr_format, who))
+                cost = view.cost(kept.tree, key)
+                found = await worker.run(cost, lambda deadline: _get(view, kept, url, key, wanted))
+            except InsituError as error:
+                response = failure(error)
+                response.headers.update(_OPEN)
+                return response
+            return _given(found, wanted, key)
+
+        return answer
+
+    async def allowed(request: Request) -> Response:
+        """What a browser asks before it sends a header of its own."""
+        headers = {
+            "Access-Control-Allow-Headers": "Range, Authorization, X-Insitu-Token",
+            "Access-Control-Max-Age": "600",
+        }
+        return Response(status_code=204, headers={**_OPEN, **headers})
+
+    return [
+        made
+        for name, number in (("zarr", 3), ("zarr2", 2))
+        for made in (
+            Route(f"/{name}/{{rest:path}}", route(number), methods=["GET", "HEAD"]),
+            Route(f"/{name}/{{rest:path}}", allowed, methods=["OPTIONS"]),
+        )
+    ]
+
+
+def archive_and_key(path: str) -> tuple[str, str]:
+    """Which archive a path of the view names, and which key of it.
+
+    Examples
+    --------
+    >>> archive_and_key("data/era5.insitu!/t2m/c/0/0"), archive_and_key("s3:/bucket/x.nc!/")
+    (('/data/era5.insitu', 't2m/c/0/0'), ('s3://bucket/x.nc', ''))
+    >>> archive_and_key("data/wow!.nc!/zarr.json")
+    ('/data/wow!.nc', 'zarr.json')
+    """
+    # The mark is followed by a slash, or ends the path: a name may hold exclamation marks.
+    archive, mark, key = path.partition("!/" if "!/" in path else "!")
+    if mark == "!" and path.endswith("!"):
+        archive, key = path[:-1], ""
+    if not mark or not archive.strip("/"):
+        raise RequestError("this names no archive", why="Write /zarr/PATH!/KEY, e.g. /zarr/data/era5.nc!/zarr.json")
+    scheme = _SCHEME.match(archive)
+    # Proxies make one slash of two.
+    url = f"{scheme[1]}://{archive[scheme.end() :]}" if scheme else f"/{archive.lstrip('/')}"
+    return url, key.lstrip("/")
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The range that a request asks for."""
+
+    span: Span
+    given: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Some bytes of an object, and how long all of it is."""
+
+    data: bytes
+    size: int
+
+
+def _wanted(header: str | None) -> _Wanted:
+    """One range; several are answered with the whole, as HTTP allows."""
+    found = _RANGE.fullmatch(header.strip()) if header is not None else None
+    if found is None or not (found[1] or found[2]):
+        return _Wanted(Span())
+    if not found[1]:
+        return _Wanted(Span(-int(found[2])) if int(found[2]) else Span(0, 0), True)
+    return _Wanted(Span(int(found[1]), int(found[2]) + 1 if found[2] else None), True)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """An archive that was scanned."""
+
+    tree: ZarrTree
+    version: Any
+    since: float
+    number: int
+    """No two have the same."""
+
+
+@dataclass(slots=True, eq=False)
+class _View:
+    """The archives that clients look at, those used last."""
+
+    worker: Worker
+    _trees: OrderedDict[Hashable, _Kept] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _making: KeyedLocks = field(default_factory=KeyedLocks)
+    _numbers: Iterator[int] = field(default_factory=count)
+    _encoded: Recent[bytes] = field(default_factory=lambda: Recent(len, ENCODED))
+
+    def open(self, url: str, zarr_format: int, who: Credentials) -> _Kept:
+        """An archive; scanned if it is new here, or was changed."""
+        options = self._options(who)
+        self.worker.allowed.check(url, options)
+        add_login(options, url, who)
+        key = (who.digest, url, zarr_format)
+        version = _version(url)
+        with self._making.hold(key):  # of several requests for one archive, one scans
+            with self._lock:
+                kept = self._trees.get(key)
+                fresh = kept is not None and time.monotonic() - kept.since < self.worker.limits.fresh
+                if kept is not None and kept.version == version and (version is not None or fresh):
+                    self._trees.move_to_end(key)
+                    return kept
+            self.worker.metrics.add("insitu_scans_total", 1)
+            compression = "gzip" if zarr_format == 3 else "zlib"
+            found = Archive.open(url, many=False, errors="warn", storage_options=options).tree
+            tree = ZarrTree(
+                zarr_tree(found, loader(options)),
+                zarr_format,
+                compression,
+                portable=True,
+                storage_options=options,
+                cache=Portion(self.worker.cache, who, {}),
+            )
+            tree.documents  # noqa: B018  now, while only those wait who want it
+            check_deadline()  # a scan that was cut off may have left out what it did not come to
+            with self._lock:
+                made = self._trees[key] = _Kept(tree, version, time.monotonic(), next(self._numbers))
+                while len(self._trees) > self.worker.limits.scans:
+                    self._trees.popitem(last=False)
+            return made
+
+    def _options(self, who: Credentials) -> dict[str, Any]:
+        options: dict[str, Any] = dict(self.worker.settings.storage_options)
+        return options | ({"anon": True} if who.name is None else {"key": who.name, "secret": who.secret})
+
+    def cost(self, tree: ZarrTree, key: str) -> int:
+        """About how many bytes an answer holds."""
+        place = tree.place(key) if key not in tree.documents else None
+        if place is None:
+            return 1 << 20
+        view = tree.views[place[0]]
+        if isinstance(view, Recut):
+            return 3 * math.prod(view.chunks) * max(view.encoding.dtype.itemsize, view.array.dtype.itemsize, 1)
+        size = math.prod(view.array.chunks) * max(view.array.encoding.dtype.itemsize, 1)
+        if size > self.worker.limits.chunk:
+            raise TooLargeError(f"a chunk of {place[0]} has {size:,} bytes, more than this server gives at once")
+        return size
+
+    def get(self, kept: _Kept, key: str, wanted: _Wanted) -> _Found | None:
+        """What a key holds of what is wanted; None: there is no such key."""
+        tree = kept.tree
+        document = tree.documents.get(key)
+        if document is not None:
+            return _Found(wanted.span.of(document), len(document))
+        place = tree.place(key)
+        if place is None:
+            return None
+        if isinstance(tree.views[place[0]], Recut):
+            whole = self._encoded.find((kept.number, key), lambda: tree.get(key) or b"")
+        else:
+            found = tree.get(key)
+            if found is None:
+                return None
+            whole = found
+        return _Found(wanted.span.of(whole), len(whole))
+
+
+def _get(view: _View, kept: _Kept, url: str, key: str, wanted: _Wanted) -> _Found | None:
+    try:
+        return view.get(kept, key, wanted)
+    except RefusedError:
+        raise refers_outside(url) from None
+
+
+def _version(url: str) -> Any:
+    """What identifies the present content, where a look costs nothing; None: where it does not."""
+    path = local_path(url)
+    if path is None or not os.path.exists(path):
+        return None
+    if os.path.isdir(path):
+        # Of references and stores, the file that is replaced last tells.
+        marks = (os.path.join(path, name) for name in ("root.json", "zarr.json", ".zmetadata", "repo"))
+        path = next((mark for mark in marks if os.path.isfile(mark)), path)
+    facts = os.stat(path)
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
+def _given(found: _Found | None, wanted: _Wanted, key: str) -> Response:
+    headers: Mapping[str, str] = {**_OPEN, "Accept-Ranges": "bytes", "Cache-Control": "no-cache"}
+    if found is None:
+        response = failure(NotFoundError(f"there is no key {key!r}"))
+        response.headers.update(_OPEN)
+        return response
+    name = key.rpartition("/")[2]
+    kind = "application/json" if name.endswith(".json") or name.startswith(".z") else "application/octet-stream"
+    if not wanted.given:
+        return Response(found.data, 200, headers, kind)
+    start, length = wanted.span.within(found.size)
+    if not length:
+        return Response(b"", 416, {**headers, "Content-Range": f"bytes */{found.size}"}, kind)
+    place = f"bytes {start}-{start + length - 1}/{found.size}"
+    return Response(found.data, 206, {**headers, "Content-Range": place}, kind)

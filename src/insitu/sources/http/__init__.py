@@ -1,0 +1,1 @@
+"""Ranges of objects on plain web servers."""

@@ -1,0 +1,128 @@
+"""Is what came all of the answer, and nothing else?
+
+An answer is counted as it arrives: one that breaks off, says another length than it has, or outgrows what we are ready to
+hold, is an error and never a short read. A compressed answer is unpacked under the same limit.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+from insitu.errors import SourceError, TimedOutError
+from insitu.sources.http.deadline import Deadline
+from insitu.sources.http.session import PassingError, Response
+
+__all__ = ["content_encoding", "take"]
+
+_PIECE = 1 << 20
+
+
+def content_encoding(response: Response, url: str) -> str | None:
+    """How an answer is compressed: None, `gzip` or `deflate`; an error for what nobody asked for and we cannot undo."""
+    said = response.headers.get("Content-Encoding", "").lower().strip()
+    for transfer in response.headers.get("Transfer-Encoding", "").lower().split(","):
+        if transfer.strip() not in ("", "chunked", "identity"):
+            raise SourceError(f"the server sends in the transfer encoding {transfer.strip()}", url=url)
+    if said in ("", "identity"):
+        return None
+    if said in ("gzip", "x-gzip", "deflate"):
+        return said.removeprefix("x-")
+    raise SourceError(f"the server sends the object in {said} encoding only", url=url)
+
+
+def take(
+    response: Response,
+    expected: int | None,
+    url: str,
+    deadline: Deadline,
+    *,
+    most: int | None = None,
+    encoding: str | None = None,
+) -> bytes:
+    """The body of an answer.
+
+    Parameters
+    ----------
+    response
+        The answer.
+    expected
+        Its bytes; None if it does not say.
+    url
+        For messages.
+    deadline
+        When to give up.
+    most
+        The most bytes to take, unpacked.
+    encoding
+        How it is compressed.
+    """
+    if most is not None and expected is not None and expected > most:
+        raise _too_large(url, expected, most)
+    unpack = None if encoding is None else _Unpacker(encoding, most, url)
+    parts: list[bytes] = []
+    came = made = 0
+    while came != expected:
+        # As the bytes arrive, not as many as would fit: else a server that trickles holds us past the deadline.
+        part = response.read1(_PIECE if expected is None else min(_PIECE, expected - came))
+        if not part:
+            break
+        came += len(part)
+        if unpack is not None:
+            part = unpack(part)
+        parts.append(part)
+        made += len(part)
+        if most is not None and made > most:
+            raise _too_large(url, made, most)
+        if deadline.over:
+            raise TimedOutError(f"by the deadline only {came} bytes had come", url=url)
+    if expected is not None and response.chunked and response.read1(1):
+        # (Reading on to the end mark of a chunked answer also frees its connection.)
+        raise SourceError(f"more than the {expected} bytes announced were sent", url=url)
+    if came != expected and deadline.over:
+        raise TimedOutError(f"by the deadline only {came} bytes had come", url=url)
+    if (expected is not None and came != expected) or (unpack is not None and not unpack.complete):
+        raise PassingError(SourceError(f"the answer broke off after {came} of {_of(expected)} bytes", url=url))
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _of(expected: int | None) -> str:
+    return "unknown" if expected is None else str(expected)
+
+
+class _Unpacker:
+    """Undoes the compression of an answer, piece by piece."""
+
+    def __init__(self, encoding: str, most: int | None, url: str) -> None:
+        self._bits = 16 + zlib.MAX_WBITS if encoding == "gzip" else zlib.MAX_WBITS
+        self._left, self._url = most, url
+        self._stream = zlib.decompressobj(self._bits)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the end of the compressed data has come."""
+        return self._stream.eof
+
+    def __call__(self, data: bytes) -> bytes:
+        made: list[bytes] = []
+        try:
+            while data:
+                if self._stream.eof:  # gzip data may be several files in a row
+                    self._stream = zlib.decompressobj(self._bits)
+                # One byte more than allowed is enough to know: a small answer may hold terabytes of zeros.
+                made.append(self._stream.decompress(data, 0 if self._left is None else self._left + 1))
+                if self._left is not None:
+                    self._left = max(self._left - len(made[-1]), 0)
+                data = self._stream.unused_data
+        except zlib.error as error:
+            raise PassingError(
+                SourceError(f"the answer is not what its encoding says: {error}", url=self._url)
+            ) from None
+        return b"".join(made)
+
+
+def _too_large(url: str, size: int, most: int) -> SourceError:
+    return SourceError(
+        f"the server sends no ranges, and the object ({size} bytes or more) is too large to take whole (limit {most})",
+        url=url,
+        hint="Copy it to a place that knows ranges, or to a local disk.",
+    )

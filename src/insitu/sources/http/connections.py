@@ -1,0 +1,188 @@
+"""Pools of kept-alive HTTP connections, shared by all sources of the process that have the same credentials.
+
+Setting up a connection costs two round trips or three, so they are kept. Some servers log in a connection, not a request: so
+requests with different credentials never share one. Proxies of the environment (`https_proxy`, `no_proxy`, SOCKS ones too) are honoured. A forked child starts with none, because two processes
+that speak over one connection read each other's answers.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from http.client import HTTPResponse, RemoteDisconnected
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+from insitu.errors import SourceError, UnsupportedError
+from insitu.sources.http.certificates import Trust
+from insitu.sources.http.deadline import watch
+from insitu.sources.redaction import displayed, userinfo
+from insitu.sources.threads import WIDTH, renew_after_fork
+
+__all__ = ["route"]
+
+MOST_MANAGERS = 64
+"""Pairs of proxy, certificates and credentials whose connections are kept; those used last."""
+
+
+class _Head:
+    """The beginning of an answer, line by line; remembers the last line."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.last = b""
+
+    def readline(self, limit: int = -1) -> bytes:
+        self.last = self._file.readline(limit)
+        return self.last
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Answer(HTTPResponse):
+    """An answer whose head must be complete.
+
+    The standard library takes a head that breaks off for one that ends there, and an answer that has lost the line with
+    its length for one of no bytes.
+    """
+
+    def begin(self) -> None:
+        head = self.fp
+        noted: Any = _Head(head)
+        self.fp = noted
+        try:
+            super().begin()
+        finally:
+            if self.fp is noted:
+                self.fp = head
+        if noted.last not in (b"\r\n", b"\n"):
+            self.close()
+            raise RemoteDisconnected("the answer broke off within its head")
+
+
+class _Watched(HTTPConnection):
+    """A connection that the deadline of its request can cut."""
+
+    response_class = _Answer
+
+    def getresponse(self) -> Any:
+        watch(self.sock)
+        return super().getresponse()
+
+
+class _WatchedTls(HTTPSConnection):
+    """The same, encrypted."""
+
+    response_class = _Answer
+
+    def getresponse(self) -> Any:
+        watch(self.sock)
+        return super().getresponse()
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Watched
+
+
+class _TlsPool(HTTPSConnectionPool):
+    ConnectionCls = _WatchedTls
+
+
+_MOST_ORIGINS = 1024
+"""Whose proxies are remembered."""
+
+
+class _Connections:
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Forget all connections."""
+        self._lock = threading.Lock()
+        self._managers: OrderedDict[tuple[str | None, Trust, str], urllib3.PoolManager] = OrderedDict()
+        self._proxies: dict[str, str | None] = {}
+
+    def route(self, url: str, trust: Trust, scope: str) -> tuple[HTTPConnectionPool, str]:
+        parts = urlsplit(url)
+        origin = f"{parts.scheme}://{parts.netloc}"
+        with self._lock:
+            if origin not in self._proxies:
+                if len(self._proxies) >= _MOST_ORIGINS:
+                    self._proxies.clear()
+                self._proxies[origin] = _proxy(parts.scheme, parts.hostname or "")
+            proxy = self._proxies[origin]
+            key = (proxy, trust, scope)
+            if key not in self._managers:
+                self._managers[key] = _manager(proxy, trust, url)
+            manager = self._managers[key]
+            self._managers.move_to_end(key)
+            old = self._managers.popitem(last=False)[1] if len(self._managers) > MOST_MANAGERS else None
+        if old is not None:
+            old.clear()  # whoever still has one of its pools is told that it is closed, and asks again
+        forwarded = proxy is not None and parts.scheme == "http" and not proxy.startswith("socks")
+        path = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
+        # A proxy has to be told the whole address.
+        return manager.connection_from_url(url), url if forwarded else path
+
+
+_connections = _Connections()
+renew_after_fork(_connections)
+
+
+def route(url: str, trust: Trust = True, scope: str = "") -> tuple[HTTPConnectionPool, str]:
+    """The pool of connections that serves `url`, and what to ask for over one of them.
+
+    Parameters
+    ----------
+    url
+        Where a request goes.
+    trust
+        Whose certificates are believed.
+    scope
+        Tells credentials apart (see `login.credential_scope`): each has connections of its own.
+    """
+    return _connections.route(url, trust, scope)
+
+
+def _proxy(scheme: str, host: str) -> str | None:
+    proxies = getproxies()
+    proxy = proxies.get(scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(host):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _manager(proxy: str | None, trust: Trust, url: str) -> urllib3.PoolManager:
+    # Retries are ours, because they have to know of deadlines and of ranges.
+    settings: dict[str, Any] = {"num_pools": 64, "maxsize": 2 * WIDTH, "retries": False}
+    if trust is False:
+        # The user has asked for it by name and need not be told at every request.
+        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+        settings |= {"cert_reqs": "CERT_NONE", "assert_hostname": False}
+    elif isinstance(trust, str):
+        if not os.path.exists(trust):
+            raise SourceError(f"there is no bundle of certificates {trust!r}", url=displayed(url))
+        settings["ca_cert_dir" if os.path.isdir(trust) else "ca_certs"] = trust
+    if proxy is None:
+        manager = urllib3.PoolManager(**settings)
+    elif proxy.startswith("socks"):
+        try:
+            from urllib3.contrib.socks import SOCKSProxyManager
+        except ImportError:
+            raise UnsupportedError(
+                "the proxy of the environment is a SOCKS one", url=displayed(url), hint="Install PySocks to use it."
+            ) from None
+        return SOCKSProxyManager(proxy, **settings)
+    else:
+        address, who = userinfo(proxy)
+        headers = urllib3.make_headers(proxy_basic_auth=":".join(who)) if who else None
+        manager = urllib3.ProxyManager(address, proxy_headers=headers, **settings)
+    manager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+    return manager

@@ -1,0 +1,288 @@
+"""How is a bucket opened, with credentials or without, wherever it is?
+
+One store of obstore's per bucket and options, shared by the bucket's objects, because it holds the connections. If the
+bucket turns out to lie in another region than was thought, the store is made anew for the right one; S3 says which.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from obstore import store as stores
+from obstore.exceptions import BaseError
+
+from insitu.errors import SourceError
+from insitu.sources.access_policy import ask_bucket, may_use_environment
+from insitu.sources.address import Address, bucket_address, web_address
+from insitu.sources.http.certificates import Trust, trust_for
+from insitu.sources.http.deadline import Deadline
+from insitu.sources.http.login import credential_scope
+from insitu.sources.http.session import Exchange, PassingError
+from insitu.sources.object_store.credentials import find_credentials
+from insitu.sources.redaction import displayed, redacted
+from insitu.sources.retry_policy import Patience, patience_for
+from insitu.sources.storage_options import azure_settings, gcs_settings, options_for, retry_settings, s3_settings
+from insitu.sources.threads import renew_after_fork
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+__all__ = ["Bucket", "bucket_of", "open_bucket"]
+
+Answer = TypeVar("Answer")
+log = logging.getLogger("insitu.sources")
+
+_ELSEWHERE = re.compile(
+    r"redirect|AuthorizationHeaderMalformed|IllegalLocationConstraint|PermanentRedirect", re.IGNORECASE
+)
+_EXPECTING = re.compile(r"expecting '([a-z0-9-]+)'|<Region>([a-z0-9-]+)</Region>")
+
+
+class Bucket:
+    """A bucket that can be asked.
+
+    Parameters
+    ----------
+    store
+        obstore's.
+    place
+        The bucket as a URL.
+    anonymous
+        Whether it is read without credentials because none were found.
+    remake
+        Makes the store for another region.
+    endpoint, trust
+        Where to ask for the region.
+    config, provider
+        What the store was made with: keys among it, or who gives them.
+    environment
+        Whether credentials of the environment may be used beside.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        place: str,
+        *,
+        anonymous: bool = False,
+        remake: Callable[[str], ObjectStore] | None = None,
+        region: str | None = None,
+        endpoint: str | None = None,
+        trust: Trust = True,
+        config: Mapping[str, Any] | None = None,
+        provider: Callable[[], Any] | None = None,
+        environment: bool = True,
+    ) -> None:
+        self.config, self.provider, self.environment = config or {}, provider, environment
+        self._settled = False
+        self.store = store
+        self.place = place
+        self.anonymous = anonymous
+        self.endpoint = endpoint
+        self._remake, self._region, self._trust = remake, region, trust
+        self._told = not anonymous
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """A new lock in a forked child."""
+        self._lock = threading.Lock()
+
+    @property
+    def region(self) -> str:
+        """Where requests are signed for."""
+        given = self._region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        return given or "us-east-1"
+
+    @property
+    def scope(self) -> str:
+        """Tells the credentials of this bucket from others; empty without any."""
+        return "" if self.anonymous or self.config.get("skip_signature") else credential_scope(self.config)
+
+    def secret(self, *names: str) -> str:
+        """Return the first of these variables of the environment that is set; none where they may not be used."""
+        return next((os.environ[name] for name in names if os.environ.get(name)), "") if self.environment else ""
+
+    def settle(self) -> None:
+        """Find the region of a bucket of Amazon's before anything is signed for it: who asks by a signed address is not told where else to ask."""
+        with self._lock:
+            if self._settled or self._remake is None or self.endpoint is not None:
+                return
+            found = self._find_region()
+            if found is not None and found != self.region:
+                self.store, self._region = self._remake(found), found
+            self._settled = True
+
+    def ask(self, question: Callable[[ObjectStore], Answer]) -> Answer:
+        """Ask the store; if the bucket lies in another region, ask there."""
+        if not self._told:
+            self._told = True
+            log.warning("no credentials found for %s: reading it anonymously", self.place)
+        store = self.store
+        try:
+            return question(store)
+        except (BaseError, OSError) as error:
+            if self._remake is None or not _ELSEWHERE.search(str(error)) or not self._move(store, str(error)):
+                raise
+        return question(self.store)
+
+    def _move(self, store: ObjectStore, said: str) -> bool:
+        """Make the store for the region where the bucket is; False if that is not known, or where we asked already."""
+        with self._lock:
+            if self.store is not store:
+                return True  # another thread has found it
+            found = _EXPECTING.search(said)
+            region = (found[1] or found[2]) if found else self._find_region()
+            if region is None or region == self._region or self._remake is None:
+                return False
+            self.store, self._region = self._remake(region), region
+            return True
+
+    def _find_region(self) -> str | None:
+        """S3 says it to anybody, whatever else it refuses."""
+        name = self.place.partition("://")[2]
+        url = f"{(self.endpoint or 'https://s3.amazonaws.com').rstrip('/')}/{name}"
+        patience = Patience(connect=5, read=5, deadline=10)
+        try:
+            with Deadline(time.monotonic() + patience.deadline) as deadline:
+                answer = Exchange(url, {}, patience, self._trust, name=self.place).ask("HEAD", {}, deadline)
+                answer.close()
+        except (SourceError, PassingError):
+            return None
+        region: str | None = answer.headers.get("x-amz-bucket-region")
+        return region
+
+
+def bucket_of(address: Address, url: str, options: Mapping[str, Any]) -> Bucket:
+    """The bucket of an address.
+
+    Parameters
+    ----------
+    address
+        Which.
+    url
+        What the user wrote, for messages.
+    options
+        What holds for that URL.
+    """
+    options = dict(options)
+    if address.account is not None:
+        options.setdefault("account_name", address.account)
+    make_settings = {"s3": s3_settings, "gcs": gcs_settings, "azure": azure_settings}[address.kind]
+    config, client = make_settings(options)
+    profile = options.get("profile")
+    trust, patience = trust_for(options, aws=address.kind == "s3"), patience_for(options)
+    if address.region is not None:
+        config.setdefault("region", address.region)
+    ask_bucket(address.kind, _endpoint(address.kind, config), address.bucket, address.key)
+    try:
+        return _bucket(
+            address.kind, address.bucket, _frozen(config), _frozen(client), patience, profile, trust,
+            _environment(address.kind), may_use_environment(options),
+        )  # fmt: skip
+    except SourceError:
+        raise
+    except Exception as error:
+        # obstore has no one class for what it makes of bad configuration (ValueError, TypeError, its own errors).
+        said = redacted(str(error).partition("\n\nDebug source")[0])
+        raise SourceError(f"the store's options do not fit: {said}", url=displayed(url)) from None
+
+
+def open_bucket(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[Bucket, str] | None:
+    """The bucket and the key (or prefix) that a URL names; None if it names no object store.
+
+    Examples
+    --------
+    >>> open_bucket("s3://bucket/a/b", {"anon": True})[1], open_bucket("/tmp/x")
+    ('a/b', None)
+    """
+    address = bucket_address(url) or web_address(url)
+    if address is None:
+        return None
+    return bucket_of(address, url, options_for(url, storage_options)), address.key
+
+
+@lru_cache(256)
+def _bucket(
+    kind: str,
+    name: str,
+    config: Any,
+    client: Any,
+    patience: Patience,
+    profile: str | None,
+    trust: Trust,
+    environment: Any,
+    may_use: bool,
+) -> Bucket:
+    settings, address = dict(config), Address(cast("Any", kind), name, "")
+    client_options = {key: dict(value) if key == "default_headers" else value for key, value in client}
+    found = find_credentials(address, settings, profile, environment=may_use)
+    settings = {**found.config, **settings}
+    if found.anonymous:
+        settings["skip_signature"] = True
+    provider = found.provider or _whole_key(kind, settings)
+    endpoint = _endpoint(kind, settings)
+    if "endpoint" in settings and os.environ.get("AWS_ENDPOINT_URL_S3"):
+        settings["aws_endpoint_url_s3"] = endpoint  # or obstore would prefer the environment's
+    if endpoint is not None and endpoint.startswith("http://"):
+        client_options["allow_http"] = True
+
+    def make(region: str | None) -> ObjectStore:
+        chosen = settings if region is None else {**settings, "region": region}
+        maker: Any = {"s3": stores.S3Store, "gcs": stores.GCSStore, "azure": stores.AzureStore}[kind]
+        more = {"credential_provider": provider} if provider is not None else {}
+        made = maker(name, config=chosen, client_options=client_options, retry_config=retry_settings(patience), **more)
+        return cast("ObjectStore", made)
+
+    return Bucket(
+        make(None),
+        address.place,
+        anonymous=found.anonymous,
+        remake=make if kind == "s3" else None,
+        region=settings.get("region"),
+        endpoint=endpoint,
+        trust=trust,
+        config=settings,
+        provider=provider,
+        environment=may_use,
+    )
+
+
+def _whole_key(kind: str, settings: Mapping[str, Any]) -> Callable[[], Any] | None:
+    """Keys given by the user as a provider, where obstore would mix them with a session token of the environment."""
+    if kind != "s3" or "access_key_id" not in settings or "session_token" in settings:
+        return None
+    if not os.environ.get("AWS_SESSION_TOKEN") or settings.get("skip_signature"):
+        return None
+    key = {
+        "access_key_id": settings["access_key_id"], "secret_access_key": settings.get("secret_access_key", ""),
+        "token": None, "expires_at": None,
+    }  # fmt: skip
+    return lambda: key
+
+
+def _endpoint(kind: str, settings: Mapping[str, Any]) -> str | None:
+    if kind != "s3":
+        return settings.get("endpoint") or settings.get("base_url")
+    names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    return settings.get("endpoint") or next((os.environ[name] for name in names if os.environ.get(name)), None)
+
+
+def _frozen(settings: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple(
+        (name, _frozen(value) if isinstance(value, Mapping) else value) for name, value in sorted(settings.items())
+    )
+
+
+def _environment(kind: str) -> tuple[tuple[str, str], ...]:
+    """The variables that a store reads when it is made: other values need another store."""
+    prefix = {"s3": "AWS_", "gcs": "GOOGLE_", "azure": "AZURE_"}[kind]
+    here = [(name, value) for name, value in os.environ.items() if name.startswith(prefix) or name == "HOME"]
+    return tuple(sorted(here))

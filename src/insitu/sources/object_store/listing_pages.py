@@ -1,0 +1,168 @@
+"""What does a bucket hold, asked page by page so that no redirect leads astray?
+
+obstore lists buckets, and follows whatever redirect a store answers with. Behind a gate (see `gate`) the questions are asked here instead, over
+the same way as objects are read (see `signed`).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+from xml.etree import ElementTree
+
+from insitu.errors import AccessError, NotFoundError, SourceError, TimedOutError
+from insitu.sources.address import Address
+from insitu.sources.http.body import take
+from insitu.sources.http.certificates import trust_for
+from insitu.sources.http.deadline import Deadline
+from insitu.sources.http.session import Exchange, PassingError, Response, failure
+from insitu.sources.object_store.signed_requests import base_of, is_anonymous, signed_question
+from insitu.sources.object_store.xml_check import declares_doctype
+from insitu.sources.retry_policy import Patience, patience_for, retry_after
+
+if TYPE_CHECKING:
+    from insitu.sources.object_store.bucket import Bucket
+
+__all__ = ["Page", "pages"]
+
+_LARGEST = 32 << 20
+"""Bytes of a page; a thousand keys of the greatest length are about four million."""
+_MOST = 100_000
+"""Pages: a store that never comes to an end is not believed."""
+_PASSING = frozenset({408, 429, 500, 502, 503, 504})
+
+
+class Page(NamedTuple):
+    """A part of a listing."""
+
+    folders: list[str]
+    """Prefixes, with the slash at their end."""
+    files: list[tuple[str, int]]
+    """Keys and bytes."""
+
+
+def pages(
+    bucket: Bucket, address: Address, options: Mapping[str, Any], prefix: str, delimiter: str = ""
+) -> Iterator[Page]:
+    """What lies under a prefix.
+
+    Parameters
+    ----------
+    bucket, address
+        Which.
+    options
+        What holds for it.
+    prefix
+        Folders, without the slash at their end; empty: the whole bucket.
+    delimiter
+        `/`: what lies right under it only.
+    """
+    bucket.settle()
+    patience, trust = patience_for(options), trust_for(options, aws=address.kind == "s3")
+    below = f"{prefix}/" if prefix else ""
+    mark = ""
+    for _ in range(_MOST):
+        query = _question(address.kind, below, delimiter, mark)
+        if is_anonymous(bucket, options):
+            where, headers = f"{base_of(bucket, address)}?{_plain(query)}", dict[str, str]()
+        else:
+            where, headers = signed_question(bucket, address, query)
+        headers |= {str(name): str(value) for name, value in (options.get("headers") or {}).items()}
+        name = f"{address.place}/{below}"
+        data = _persisted(Exchange(where, headers, patience, trust, name=name, scope=bucket.scope), patience, name)
+        page, mark = _read(data, address.kind, name)
+        yield page
+        if not mark:
+            return
+    raise SourceError(f"the store's listing has more than {_MOST} pages", url=name)
+
+
+def _question(kind: str, prefix: str, delimiter: str, mark: str) -> dict[str, str]:
+    azure = kind == "azure"
+    asked = {"restype": "container", "comp": "list"} if azure else {"list-type": "2"}
+    more = {"prefix": prefix, "delimiter": delimiter, "marker" if azure else "continuation-token": mark}
+    return asked | {name: value for name, value in more.items() if value}
+
+
+def _plain(query: Mapping[str, str]) -> str:
+    from urllib.parse import quote, urlencode
+
+    return urlencode(query, quote_via=quote, safe="")
+
+
+def _persisted(exchange: Exchange, patience: Patience, name: str) -> bytes:
+    """The page, asked for until it is there or the patience ends."""
+    until = time.monotonic() + patience.deadline
+    tries = 0
+    while True:
+        try:
+            with Deadline(until, patience.read) as deadline:
+                return _asked(exchange, deadline, name)
+        except PassingError as again:
+            error, tries = again.error, tries + 1
+            pause = patience.pause(tries - 1, random.random(), again.after)
+        if tries >= patience.attempts:
+            raise error
+        if time.monotonic() + pause >= until:
+            raise TimedOutError(f"no success within {patience.deadline:g} s: {error.message}", url=name)
+        time.sleep(pause)
+
+
+def _asked(exchange: Exchange, deadline: Deadline, name: str) -> bytes:
+    from urllib3 import exceptions as failures
+
+    response = exchange.ask("GET", {}, deadline)
+    try:
+        if response.status != 200:
+            raise _refusal(response, name)
+        size = response.headers.get("Content-Length", "")
+        return take(response, int(size) if size.isdecimal() else None, name, deadline, most=_LARGEST)
+    except failures.HTTPError as error:
+        raise PassingError(failure(error, name, deadline)) from None
+    finally:
+        response.close()
+
+
+def _refusal(response: Response, name: str) -> Exception:
+    said = f"the store answered {response.status} {response.reason or ''}".rstrip()
+    if response.status == 404:
+        return NotFoundError(said, url=name)
+    if response.status in (401, 403):
+        return AccessError(f"the store refuses to list: {said}", url=name)
+    error = SourceError(said, url=name)
+    if response.status in _PASSING:
+        return PassingError(error, retry_after(response.headers.get("Retry-After"), time.time()))
+    return error
+
+
+def _read(data: bytes, kind: str, name: str) -> tuple[Page, str]:
+    """A page from its XML, and the mark of the next one; empty: this is the last.
+
+    Examples
+    --------
+    >>> page = b"<R><Contents><Key>a/b</Key><Size>3</Size></Contents><CommonPrefixes><Prefix>a/c/</Prefix></CommonPrefixes></R>"
+    >>> _read(page, "s3", "s3://x")
+    (Page(folders=['a/c/'], files=[('a/b', 3)]), '')
+    """
+    if declares_doctype(data):
+        raise SourceError("the store's listing is not one", url=name)
+    try:
+        root = ElementTree.fromstring(data)
+        for element in root.iter():
+            element.tag = element.tag.rpartition("}")[2]  # with or without a namespace
+        if kind == "azure":
+            rows = [(row, row.find("Properties/Content-Length")) for row in root.iter("Blob")]
+            files = [
+                (row.findtext("Name", ""), int((size.text if size is not None else "") or 0)) for row, size in rows
+            ]
+            folders = [row.findtext("Name", "") for row in root.iter("BlobPrefix")]
+            mark = root.findtext("NextMarker") or ""
+        else:
+            files = [(row.findtext("Key", ""), int(row.findtext("Size") or 0)) for row in root.iter("Contents")]
+            folders = [row.findtext("Prefix", "") for row in root.iter("CommonPrefixes")]
+            mark = (root.findtext("NextContinuationToken") or "") if root.findtext("IsTruncated") == "true" else ""
+    except (ElementTree.ParseError, ValueError) as problem:
+        raise SourceError(f"the store's listing cannot be read: {problem}", url=name) from None
+    return Page(folders, [(key, size) for key, size in files if key and not key.endswith("/")]), mark

@@ -1,0 +1,93 @@
+"""How are many ranges of one remote object fetched in about one round trip?
+
+Cut to the object, merge those that lie close, cut those that are long, ask for what is left all at once, and put the
+answers together again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from insitu.sources.coalesce import frugal_gap, merge, split
+from insitu.sources.http.throttle import Pace
+from insitu.sources.protocol import Range
+from insitu.sources.ranges import clip_all
+from insitu.sources.threads import gather
+
+__all__ = ["LIMIT", "PART", "fetch_many"]
+
+LIMIT = 16 << 20
+"""Merged requests stay below this, so that long stretches come over several connections."""
+
+PART = 8 << 20
+"""A single range of more than twice this is fetched in parts of about this size, for the same reason."""
+
+Fetch = Callable[[int, int, threading.Event], bytes]
+
+
+def fetch_many(
+    fetch: Fetch,
+    url: str,
+    ranges: Sequence[Range],
+    pace: Pace,
+    *,
+    size: int | None = None,
+    gap: int | None = None,
+    limit: int = LIMIT,
+    width: int | None = None,
+) -> list[bytes]:
+    """All ranges of an object through `fetch(offset, length, stop)`, concurrently.
+
+    Parameters
+    ----------
+    fetch
+        Gives one range, short only at the end of the object; `stop` is set when the batch has failed elsewhere.
+    url
+        For messages.
+    ranges
+        What is wanted.
+    pace
+        What a request costs there, and how many at once; learns from this batch.
+    size
+        The object's size, if it is known already.
+    gap, limit, width
+        How far apart ranges may lie to be merged, how long they may become, how many are asked for at once; gap and width
+        are the pace's if not given.
+    """
+    there = clip_all(url, ranges, size)
+    if not there:
+        return []
+    offsets, lengths = zip(*there, strict=True)
+    if gap is None:
+        gap = frugal_gap(lengths, pace.request_bytes)
+    plan = merge(offsets, lengths, gap, limit)
+    # A range whose end is not known may be damaged, 2^60 bytes long: that one is asked for as it is.
+    parts = [_parts(item, limit) if size is not None else [item] for item in plan.ranges()]
+    wanted = [part for some in parts for part in some]
+    start = time.perf_counter()
+    came = iter(gather(lambda item, stop: fetch(item[0], item[1], stop), wanted, width=width or pace.width))
+    fetched = [_joined([next(came) for _ in some]) for some in parts]
+    pace.received(sum(map(len, fetched)), time.perf_counter() - start)
+    return split(plan, lengths, fetched)
+
+
+def _parts(item: Range, limit: int) -> list[Range]:
+    """A long range in parts of equal length.
+
+    Examples
+    --------
+    >>> _parts((10, 40 << 20), 16 << 20)[:2], len(_parts((10, 40 << 20), 16 << 20)), _parts((10, 5), 16 << 20)
+    ([(10, 8388608), (8388618, 8388608)], 5, [(10, 5)])
+    """
+    offset, length = item
+    part = min(PART, limit)
+    if length <= 2 * part:
+        return [item]
+    step = -(-length // -(-length // part))
+    return [(offset + at, min(step, length - at)) for at in range(0, length, step)]
+
+
+def _joined(parts: list[bytes]) -> bytes:
+    return parts[0] if len(parts) == 1 else b"".join(parts)

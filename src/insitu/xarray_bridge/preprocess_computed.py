@@ -1,0 +1,166 @@
+"""What if a preprocess computes with the values of each file?
+
+What it makes is no longer where some bytes lie, so it cannot be a mosaic; and to hold it for every file of an archive would need the memory that
+nobody has. It is a Dask array then, and xarray itself combines the files, by the same rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas
+import xarray
+
+from insitu.cf.casting import as_objects, cast
+from insitu.combining.combine import ConcatDim
+from insitu.combining.files import without_failures
+from insitu.combining.member import CombineError, Member
+from insitu.combining.order import Position
+from insitu.combining.rules import Rules
+from insitu.combining.scan_member import Failure
+from insitu.errors import InsituError
+from insitu.lazy_array.array import Access
+from insitu.xarray_bridge.dataset import dataset_of, is_dask
+from insitu.xarray_bridge.opening import chunked
+
+__all__ = ["COMPUTED", "combined_by_xarray", "computes"]
+
+COMPUTED = 256 << 20
+"""Bytes of a variable, in all files together, up to which what a preprocess computes is held in memory."""
+
+DATES = 1 << 20
+"""Elements of a variable of dates up to which it is held in memory, if it meets dates of another calendar."""
+
+Named = Sequence[tuple[str, Any, list[int]]]
+"""For each new dimension its name, its labels, and which of them each file has."""
+
+
+def computes(item: Member | Failure) -> bool:
+    """Whether some variable of a file was computed, and waits for Dask."""
+    return isinstance(item, Member) and any(is_dask(variable.data) for variable in item.variables.values())
+
+
+def combined_by_xarray(*given: Any) -> xarray.Dataset:
+    """All files as one dataset of Dask arrays: see `_combine`. What xarray refuses is a `CombineError`."""
+    try:
+        return _combine(*given)
+    except InsituError:
+        raise
+    except (TypeError, ValueError, NotImplementedError) as refused:
+        raise CombineError(
+            f"xarray does not combine what the preprocess made: {refused}",
+            hint="Leave the computation for after the opening",
+        ) from refused
+
+
+def _combine(
+    found: Sequence[Member | Failure],
+    places: Sequence[Position] | None,
+    dims: Sequence[ConcatDim],
+    named: Named | None,
+    rules: Rules,
+    errors: str,
+    access: Access,
+) -> xarray.Dataset:
+    """All files as one dataset of Dask arrays.
+
+    Parameters
+    ----------
+    found
+        What came of each file.
+    places
+        The position of each in a grid of files; None: find it by the labels.
+    dims
+        With positions: along what each level of nesting is combined.
+    named
+        What the files' names say, instead of both.
+    rules
+        How.
+    errors
+        What happens to a file that could not be taken.
+    access
+        How what is still virtual is read.
+    """
+    without_failures(found, errors)
+    made = {n: chunked(dataset_of(item, access), {}) for n, item in enumerate(found) if isinstance(item, Member)}
+    made = dict(zip(made, _with_dates_as_objects(list(made.values())), strict=True))
+    datasets = [made.get(number) for number in range(len(found))]
+    how: dict[str, Any] = {
+        name: getattr(rules, name) for name in ("data_vars", "coords", "compat", "join", "combine_attrs")
+    }
+    if named is not None:
+        grid: dict[Position, Any] = {}
+        groups: dict[Position, list[xarray.Dataset]] = {}
+        for number, dataset in enumerate(datasets):
+            if dataset is not None:
+                groups.setdefault(tuple(numbers[number] for _, _, numbers in named[::-1]), []).append(dataset)
+        for place, members in groups.items():
+            grid[place] = members[0] if len(members) == 1 else xarray.combine_by_coords(members, **how)
+        return _nested(grid, [(name, labels) for name, labels, _ in named[::-1]], how)
+    if places is None:
+        good: Any = [dataset for dataset in datasets if dataset is not None]
+        combined = xarray.combine_by_coords(good, **how)
+        assert isinstance(combined, xarray.Dataset)
+        return combined
+    kept = {place: dataset for place, dataset in zip(places, datasets, strict=True) if dataset is not None}
+    return _nested(kept, dims, how)
+
+
+def _with_dates_as_objects(datasets: Sequence[xarray.Dataset]) -> list[xarray.Dataset]:
+    """The datasets with objects in place of dates that will meet dates of another calendar.
+
+    xarray makes integers of such dates, outside of indexes.
+    """
+    kinds: dict[Hashable, set[str]] = {}
+    for dataset in datasets:
+        for name, variable in dataset.variables.items():
+            kinds.setdefault(name, set()).add(variable.dtype.kind)
+    mixed = {name for name, found in kinds.items() if "O" in found and found & {"m", "M"}}
+    return [_dates_as_objects(dataset, mixed) for dataset in datasets]
+
+
+def _dates_as_objects(dataset: xarray.Dataset, names: set[Hashable]) -> xarray.Dataset:
+    new = {}
+    for name in names & dataset.variables.keys() - dataset.xindexes.keys():
+        variable = dataset.variables[name]
+        if variable.size <= DATES:  # Dask cannot always join objects of its own with ones in memory
+            values = cast(variable.values, np.dtype(object))
+            new[name] = xarray.Variable(variable.dims, values, variable.attrs, variable.encoding, fastpath=True)
+        elif variable.dtype.kind in "mM":
+            array: Any = variable.chunk().data
+            new[name] = variable._replace(data=array.map_blocks(as_objects, dtype=object))
+    coords = {name: variable for name, variable in new.items() if name in dataset.coords}
+    return dataset.assign({name: v for name, v in new.items() if name not in coords}).assign_coords(coords)
+
+
+def _nested(grid: Mapping[Position, Any], dims: Sequence[ConcatDim], how: Mapping[str, Any]) -> xarray.Dataset:
+    """A grid of datasets, some of which may be missing where there is one dimension only."""
+    depth = len(next(iter(grid)))
+    along: list[Any] = []
+    for level, dim in enumerate(dims):
+        there = sorted({place[level] for place in grid})
+        if isinstance(dim, tuple):
+            labels = dim[1][there] if len(dim[1]) > len(there) else dim[1]
+            along.append(pandas.Index(labels, name=dim[0]))
+        else:
+            along.append(dim)
+    lists = _lists(grid, depth, ())
+    combined = xarray.combine_nested(lists, concat_dim=along, **how)
+    assert isinstance(combined, xarray.Dataset)
+    return combined
+
+
+def _lists(grid: Mapping[Position, Any], depth: int, at: Position) -> Any:
+    """A grid as nested lists, without the places at which nothing stands."""
+    if len(at) == depth:
+        return grid[at]
+    numbers = sorted({place[len(at)] for place in grid})
+    row = [n for n in numbers if any(place[: len(at) + 1] == (*at, n) for place in grid)]
+    if row != numbers:
+        raise CombineError(
+            f"the file at {(*at, next(n for n in numbers if n not in row))} of the grid is missing, and what a preprocess computed has no holes",
+            hint="Leave the computation for after the opening, or leave the row out",
+        )
+    return [_lists(grid, depth, (*at, n)) for n in row]

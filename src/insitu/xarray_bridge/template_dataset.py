@@ -1,0 +1,60 @@
+"""What does xarray make of a dataset, apart from the values? Its own code says, on a shell: the dataset with a length of 1 along most dimensions.
+
+Names, dimensions and their order, coordinates, attributes and types of a result are then xarray's by construction; the values are taken
+elsewhere and put in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray
+
+from insitu.lazy_array.array import LazyArray
+
+__all__ = ["filled", "plainly_virtual", "shell_of"]
+
+
+def plainly_virtual(variable: xarray.Variable, kinds: str = "biuf") -> LazyArray | None:
+    """The virtual array behind a variable, if nothing is done to its values after reading."""
+    data: Any = variable._data
+    fits = isinstance(data, LazyArray) and not data.steps and data.size and data.dtype.kind in kinds
+    return data if fits else None
+
+
+def shell_of(dataset: xarray.Dataset, names: Collection[Hashable], full: Collection[Hashable] = ()) -> xarray.Dataset:
+    """Some variables with zeros for values, and the coordinates, of length 1 along all dimensions but those in `full`."""
+    short = dataset[list(names)].isel({dim: slice(0, 1) for dim in dataset.dims if dim not in full})
+    for name in names:
+        variable = short.variables[name]
+        variable.data = np.zeros(variable.shape, variable.dtype)
+    return short
+
+
+def filled(
+    shell: xarray.Dataset, dataset: xarray.Dataset, values: Mapping[Hashable, npt.NDArray[Any]]
+) -> xarray.Dataset:
+    """A result on a shell with the real values, and coordinates as long as they were.
+
+    Parameters
+    ----------
+    shell
+        What xarray made.
+    dataset
+        What the shell was made from.
+    values
+        For each data variable, in the order of the result's dimensions.
+    """
+    data = {}
+    for name, variable in shell.data_vars.items():
+        found = values[name].astype(variable.dtype, copy=False)
+        data[name] = (variable.dims, found, variable.attrs)
+    lengths = {dim: length for dims, found, _ in data.values() for dim, length in zip(dims, found.shape, strict=True)}
+    coords: dict[Hashable, Any] = {}
+    for name, coord in shell.coords.items():
+        whole = all(shell.sizes[dim] == lengths.get(dim, shell.sizes[dim]) for dim in coord.dims)
+        coords[name] = coord.variable if whole else dataset.coords[name].variable
+    return xarray.Dataset(data, coords, shell.attrs)

@@ -1,0 +1,241 @@
+"""Which documents say a virtual array, or a tree of them, in Zarr V2 or V3?"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import UnsupportedError
+from insitu.model import Encoding
+from insitu.zarr_metadata import dtypes, fill, naming
+from insitu.zarr_metadata.to_zarr import Said
+from insitu.zarr_metadata.typed_attributes import type_hints
+
+__all__ = ["array_v2", "array_v3", "group_v2", "group_v3", "jsonable"]
+
+
+def array_v2(said: Said) -> dict[str, dict[str, Any]]:
+    """`.zarray` and `.zattrs` of an array whose cells were all looked at."""
+    encoding = said.encoding
+    filters, compressor = naming.to_v2(encoding)
+    order = _order_v2(encoding, said)
+    attributes = stored_attributes(said)
+    value = _fill_v2(said, encoding, attributes)
+    document = {
+        "zarr_format": 2,
+        "shape": list(said.array.shape),
+        "chunks": list(said.chunks),
+        "dtype": dtypes.to_v2(encoding.dtype),
+        "fill_value": value,
+        "order": order,
+        "filters": filters,
+        "compressor": compressor,
+        "dimension_separator": ".",
+    }
+    return {".zarray": document, ".zattrs": {"_ARRAY_DIMENSIONS": list(said.array.dims), **jsonable(attributes)}}
+
+
+def array_v3(said: Said) -> dict[str, Any]:
+    """`zarr.json` of an array whose cells were all looked at."""
+    encoding = said.encoding
+    attributes = stored_attributes(said)
+    text_values = _text(encoding)
+    raw = _missing_fill(said, encoding)
+    if isinstance(attributes.get("_FillValue"), str) and encoding.dtype.kind in "OU":
+        # xarray writes such a fill value into V3 stores, but opens none that has one; under this name it masks too.
+        marks = [attributes.pop("_FillValue"), *np.ravel(attributes.get("missing_value", [])).tolist()]
+        attributes["missing_value"] = marks if len(set(marks)) > 1 else marks[0]
+    elif "_FillValue" in attributes:
+        attributes["_FillValue"] = _coded(attributes["_FillValue"], encoding.dtype)
+    return {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": list(said.array.shape),
+        "data_type": dtypes.to_v3(encoding.dtype, text_values=text_values),
+        "chunk_grid": _chunk_grid(said),
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": fill.to_json(raw, encoding.dtype, zarr_format=3, text_values=text_values),
+        "codecs": naming.to_v3(encoding),
+        "attributes": jsonable(attributes),
+        "dimension_names": list(said.array.dims),
+        "storage_transformers": [],
+    }
+
+
+def _chunk_grid(said: Said) -> dict[str, Any]:
+    if not said.cuts:
+        return {"name": "regular", "configuration": {"chunk_shape": list(said.chunks)}}
+    rows = zip(said.chunks, said.grid, said.cuts, strict=True)
+    shapes = [_runs((size,) * count if cut is None else cut) for size, count, cut in rows]
+    return {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": shapes}}
+
+
+def _runs(sizes: tuple[int, ...]) -> list[Any]:
+    """Lengths one after another, equal neighbours as `[length, times]`."""
+    runs = [(size, len([*many])) for size, many in groupby(sizes)]
+    return [[size, times] if times > 1 else size for size, times in runs]
+
+
+def group_v2(attributes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """`.zgroup` and `.zattrs` of a group."""
+    return {".zgroup": {"zarr_format": 2}, ".zattrs": jsonable(attributes)}
+
+
+def group_v3(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """`zarr.json` of a group."""
+    return {"zarr_format": 3, "node_type": "group", "attributes": jsonable(attributes)}
+
+
+def stored_attributes(said: Said) -> dict[str, Any]:
+    """The attributes as the files have them, CF ones included, with the types of numbers that JSON does not tell."""
+    attributes = said.array.stored_attributes()
+    attributes |= type_hints(attributes)
+    if said.packed and not said.array.encoding:
+        _, _, row = next(iter(said.seen), (0, 0, 0))
+        packing = said.tile.packings[row]
+        if packing.kind.unit is not None or packing.kind.charset is not None or packing.kind.missing:
+            raise UnsupportedError("its values were decoded (times, text) and its stored attributes are not known")
+        if packing.scale is not None:
+            attributes["scale_factor"] = packing.scale
+        if packing.offset is not None:
+            attributes["add_offset"] = packing.offset
+        for name, value in zip(("_FillValue", "missing_value"), packing.missing, strict=False):
+            attributes[name] = value
+        if packing.kind.unsigned is not None:
+            attributes["_Unsigned"] = "true" if packing.kind.unsigned else "false"
+    return attributes
+
+
+def _fill_v2(said: Said, encoding: Encoding, attributes: dict[str, Any]) -> Any:
+    """`fill_value` of a V2 document, which is at once what missing chunks hold and what xarray masks."""
+    text_values = _text(encoding)
+    masks = attributes.pop("_FillValue", None)
+    needed = _missing_fill(said, encoding) if said.unwritten or said.absent else None
+    if masks is None:
+        if needed is None or not any(needed):
+            return None
+        if encoding.dtype.kind in "OSU" or _is_nan(needed, encoding.dtype):  # what is masked is what it was
+            return fill.to_json(needed, encoding.dtype, zarr_format=2, text_values=text_values)
+        raise UnsupportedError(
+            f"chunks that were never written hold {_shown(needed, encoding.dtype)}, which is not declared as missing: "
+            "Zarr V2 could not tell the two apart (V3 can)"
+        )
+    raw = _element(masks, encoding.dtype)
+    if (said.unwritten or said.absent) and not _same(raw, needed, encoding.dtype):
+        raise UnsupportedError(
+            f"chunks that were never written hold {_shown(needed, encoding.dtype)}, but _FillValue is {masks!r}: "
+            "Zarr V2 has one value for both (V3 has two)"
+        )
+    return fill.to_json(raw, encoding.dtype, zarr_format=2, text_values=text_values)
+
+
+def _is_nan(raw: bytes, dtype: np.dtype[Any]) -> bool:
+    return dtype.kind == "f" and bool(np.isnan(np.frombuffer(raw, dtype, count=1)[0]))
+
+
+def _missing_fill(said: Said, encoding: Encoding) -> bytes | None:
+    """What a missing chunk must read as."""
+    if not said.absent or said.packed:
+        if said.absent:
+            raise UnsupportedError("places that no file covers cannot be told from never written ones")
+        return encoding.fill
+    raw = _element(said.array.absent_value(), encoding.dtype)
+    if said.unwritten and not _same(raw, encoding.fill, encoding.dtype):
+        raise UnsupportedError("places that no file covers cannot be told from chunks that were never written")
+    return raw
+
+
+def _element(value: Any, dtype: np.dtype[Any]) -> bytes:
+    if dtype.hasobject:
+        return str(value).encode("utf-8", "surrogateescape")
+    try:
+        with np.errstate(all="ignore"):
+            cast = np.asarray(value).reshape(-1)[:1].astype(dtype)
+            same = dtype.kind not in "iub" or bool(cast[0] == np.asarray(value).reshape(-1)[0])
+    except (TypeError, ValueError, IndexError, OverflowError):
+        same = False
+    if not same:
+        raise UnsupportedError(f"{value!r} is no value of {dtype}, the stored type")
+    return cast.tobytes()
+
+
+def _same(one: bytes | None, other: bytes | None, dtype: np.dtype[Any]) -> bool:
+    zero = b"" if dtype.hasobject else bytes(dtype.itemsize)
+    one, other = one or zero, other or zero
+    if one == other:
+        return True
+    if dtype.kind == "f":
+        a, b = (np.frombuffer(raw, dtype)[0] for raw in (one, other))
+        return bool(a == b or (np.isnan(a) and np.isnan(b)))
+    return False
+
+
+def _shown(raw: bytes | None, dtype: np.dtype[Any]) -> str:
+    return repr(Encoding(dtype, fill=raw).fill_value())
+
+
+def _order_v2(encoding: Encoding, said: Said) -> str:
+    if encoding.order is None:
+        return "C"
+    # Axes of length 1 may stand anywhere.
+    real = [axis for axis in encoding.order if said.chunks[axis] > 1]
+    if real == sorted(real):
+        return "C"
+    if real == sorted(real, reverse=True):
+        return "F"
+    wanted = tuple(said.array.dims[axis] for axis in encoding.order)
+    raise UnsupportedError(
+        f"its chunks are stored in the axis order {encoding.order}, and Zarr V2 knows C and F only (transposed to {wanted} it can be said)"
+    )
+
+
+def _text(encoding: Encoding) -> bool:
+    return not any(codec.name in ("vlen-bytes", "vlen-array") for codec in encoding.codecs[:1])
+
+
+def _coded(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A `_FillValue` as xarray writes it into V3 stores."""
+    scalar = np.asarray(value).reshape(-1)[0] if np.ndim(value) else value
+    if dtype.kind == "f":
+        return base64.standard_b64encode(struct.pack("<d", float(scalar))).decode()
+    if dtype.kind == "c":
+        number = complex(scalar)
+        return [base64.standard_b64encode(struct.pack("<d", part)).decode() for part in (number.real, number.imag)]
+    if dtype.kind == "S":
+        raw = scalar if isinstance(scalar, bytes) else str(scalar).encode()
+        return base64.standard_b64encode(raw).decode()
+    if dtype.kind in "iu":
+        return int(scalar)
+    if dtype.kind == "b":
+        return bool(scalar)
+    return str(scalar)
+
+
+def jsonable(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes as JSON can hold them: NumPy's scalars as numbers, arrays as lists, bytes as text."""
+    return {str(name): _plain(value) for name, value in attributes.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return [_plain(item) for item in value.tolist()] if value.ndim else _plain(value[()])
+    if isinstance(value, np.longdouble | np.clongdouble):  # whose `item` is of the same type
+        return _plain(complex(value) if isinstance(value, np.clongdouble) else float(value))
+    if isinstance(value, np.generic):
+        return _plain(value.item()) if value.dtype.kind not in "mMV" else str(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return jsonable(value)
+    if isinstance(value, complex):
+        return [value.real, value.imag]
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    return str(value)
