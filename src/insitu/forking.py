@@ -11,10 +11,12 @@ import importlib
 import os
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, Protocol
 
-__all__ = ["fork_safe_lock", "fork_safe_rlock", "import_before_fork", "renew_after_fork"]
+__all__ = ["delay_forks", "fork_safe_lock", "fork_safe_rlock", "import_before_fork", "renew_after_fork"]
 
 _PATIENCE = 30.0
 """Seconds that a fork waits for an import that is under way in another thread; large libraries take one or two."""
@@ -57,8 +59,15 @@ def import_before_fork(name: str) -> ModuleType:
     A child that is forked in the middle of an import can never import that module: its lock belongs to a thread that is
     not there.
     """
-    with _importing:
+    with delay_forks():
         return importlib.import_module(name)
+
+
+@contextmanager
+def delay_forks() -> Iterator[None]:
+    """Have forks in other threads wait: for imports, and for libraries that import parts of themselves under locks of their own."""
+    with _importing:
+        yield
 
 
 _waited = threading.local()

@@ -99,7 +99,7 @@ def url_pool(path: Path) -> tuple[Any, Callable[[], object]]:
 
 
 def part(path: Path) -> tuple[Any, Callable[[], object]]:
-    stored = Part("nowhere", 1, 1, 1)
+    stored = Part("nowhere", 1, 1, 1, "", ())
     return stored.lock, lambda: _with(stored.lock)
 
 
@@ -233,6 +233,24 @@ def slow_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setitem(sys.modules, "slow_codec_signals", signals)
     monkeypatch.delitem(sys.modules, "slow_codec_library", raising=False)
     return signals
+
+
+def test_a_library_that_imports_its_parts_under_a_lock(
+    slow_library: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As imagecodecs does: a child that is forked meanwhile could never name that part."""
+    (tmp_path / "slow_lazy_library.py").write_text(
+        "import threading, slow_codec_signals as signals\n_lock = threading.Lock()\n"
+        "def __getattr__(name):\n    if name != 'decode':\n        raise AttributeError(name)\n"
+        "    with _lock:\n        signals.begun.set()\n        signals.go.wait(signals.longest)\n        return len\n"
+    )
+    monkeypatch.delitem(sys.modules, "slow_lazy_library", raising=False)
+    thread = threading.Thread(target=library.find, args=("slow_lazy_library", "decode"))
+    thread.start()
+    assert slow_library.begun.wait(PATIENCE)
+    threading.Timer(0.2, slow_library.go.set).start()
+    in_child(lambda: library.find("slow_lazy_library", "decode"))
+    thread.join()
 
 
 def test_a_codec_that_another_thread_imports(slow_library: Any) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from insitu.codecs.buffer_spec import Data, Octets
 from insitu.errors import CodecError, UnknownCodecError
-from insitu.forking import import_before_fork
+from insitu.forking import delay_forks, import_before_fork
 
 __all__ = ["find", "grow", "need"]
 
@@ -31,10 +31,11 @@ def find(module: str, name: str) -> Function | None:
         The function. Imagecodecs lists functions that its build lacks: those count as missing.
     """
     try:
-        library: Any = import_before_fork(module)
-        if module == "imagecodecs" and not getattr(library, name.split("_")[0].upper()).available:
-            return None
-        function: Function = getattr(library, name)
+        with delay_forks():  # imagecodecs imports a codec when it is first named, under a lock of its own
+            library: Any = import_before_fork(module)
+            if module == "imagecodecs" and not getattr(library, name.split("_")[0].upper()).available:
+                return None
+            function: Function = getattr(library, name)
     except (ImportError, AttributeError):
         return None
     return function
