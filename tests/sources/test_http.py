@@ -17,7 +17,7 @@ from insitu.errors import (
 )
 from insitu.model import Source
 from insitu.sources import Blocks, HttpSource, Patience, open_source, read_tail
-from insitu.sources.http.http_source import http_source
+from insitu.sources.http import http_source
 
 
 def test_the_first_answer_teaches_what_the_object_is(web, data):
