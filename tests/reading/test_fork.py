@@ -99,7 +99,7 @@ def url_pool(path: Path) -> tuple[Any, Callable[[], object]]:
 
 
 def part(path: Path) -> tuple[Any, Callable[[], object]]:
-    stored = Part("nowhere", 1, 1, 1)
+    stored = Part("nowhere", 1, 1, 1, "", ())
     return stored.lock, lambda: _with(stored.lock)
 
 

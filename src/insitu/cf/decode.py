@@ -97,7 +97,7 @@ def decoded(
             work.count_time(timedelta)
         if decode_times:
             work.tell_time(*_datetime(decode_times, use_cftime))
-        return work.done()
+        return work.build()
     except InsituError as problem:
         problem.located(variable=name)
         raise
@@ -165,7 +165,7 @@ class _Work:
     def decode_text(self) -> None:
         """Bytes of a known charset become text."""
         if "_Encoding" in self.attributes:
-            charset = str(self._moved("_Encoding"))
+            charset = str(self._move_to_encoding("_Encoding"))
             self.steps["charset"] = charset
             self.dtype = np.dtype(object)
 
@@ -179,7 +179,7 @@ class _Work:
             return
         if said is not str and (said is not None or self.array.details.charset is None or stored == np.dtype("S1")):
             return
-        found = self._stored()
+        found = self._read_stored()
         if found is None:
             return
         if stored.kind == "S":
@@ -204,10 +204,10 @@ class _Work:
         for note in notes:
             self._warn(note)
         for key, value in marks.items():
-            self._keep(key, value)
+            self._add_to_encoding(key, value)
         dtype = self.dtype
         if "_Unsigned" in self.attributes:
-            unsigned = self._moved("_Unsigned")
+            unsigned = self._move_to_encoding("_Unsigned")
             if dtype.kind in "iu":
                 dtype, fills = numbers.with_sign(dtype, unsigned, marks.get("_FillValue"), fills)
             else:
@@ -236,7 +236,7 @@ class _Work:
         """How the values are packed."""
         if self.dtype.kind == "V":
             return
-        scale, offset = self._moved("scale_factor"), self._moved("add_offset")
+        scale, offset = self._move_to_encoding("scale_factor"), self._move_to_encoding("add_offset")
         if scale is None and offset is None:
             return
         marked = any(key in self.encoding for key in MARKS)
@@ -269,13 +269,13 @@ class _Work:
         typed = isinstance(said, str) and said.startswith("timedelta64")
         if not (typed and how.decode_via_dtype) and not how.decode_via_units:
             return
-        self._moved("units")
+        self._move_to_encoding("units")
         time_unit = how.time_unit or "ns"
         if typed:
             del self.attributes["dtype"]
             if how.time_unit is None:
                 time_unit = self._resolution(str(said))
-        self._set(times.decide_timedelta(self._numbers(), units, time_unit))
+        self._use_clock(times.decide_timedelta(self._decoded_so_far(), units, time_unit))
 
     def _resolution(self, said: str) -> str:
         """The unit that an attribute `timedelta64[...]` asks for, as near as can be."""
@@ -294,17 +294,17 @@ class _Work:
         units = self.attributes.get("units")
         if not isinstance(units, str) or "since" not in units:
             return
-        self._moved("units")
-        calendar = self._moved("calendar")
-        known = self._numbers()
+        self._move_to_encoding("units")
+        calendar = self._move_to_encoding("calendar")
+        known = self._decoded_so_far()
         if known is None:
             known = np.empty(0, self.dtype)
-        self._set(times.decide(known, units, calendar, use_cftime, time_unit))
+        self._use_clock(times.decide(known, units, calendar, use_cftime, time_unit))
 
-    def _set(self, clock: times.Clock) -> None:
+    def _use_clock(self, clock: times.Clock) -> None:
         """What was decided about times."""
         if clock.warning:
-            self._issue(f"{clock.warning} (variable {self.name!r})")
+            self._issue_warning(f"{clock.warning} (variable {self.name!r})")
         self.dtype = np.dtype(clock.dtype)
         self.epoch = clock.number
         self.steps.update(
@@ -312,21 +312,21 @@ class _Work:
         )
         self.steps["scaled"] = self.steps.get("scaled") or clock.cast
 
-    def _stored(self) -> NDArray[Any] | None:
+    def _read_stored(self) -> NDArray[Any] | None:
         """All stored values, if they can be had."""
         if self.known is None and self.values is not None:
             self.known = self.values()
         return self.known
 
-    def _numbers(self) -> NDArray[Any] | None:
+    def _decoded_so_far(self) -> NDArray[Any] | None:
         """All values after the steps so far."""
-        found = self._stored()
+        found = self._read_stored()
         return None if found is None else unpack(found, self._packing())
 
     def _packing(self) -> Packing:
         return Packing(self.scale_by, self.offset_by, self.missing, Kind(**self.steps), self.epoch)
 
-    def done(self) -> Decoded:
+    def build(self) -> Decoded:
         """The array with its packing."""
         if not self.dtype.isnative:
             self.dtype = self.original = self.dtype.newbyteorder("=")
@@ -352,23 +352,23 @@ class _Work:
         made = VirtualArray(array.shape, self.dtype, array.dims, tiles, array.origins, attributes, None, array.details)
         return Decoded(made, dict(attributes), self.encoding)
 
-    def _moved(self, key: str) -> Any:
+    def _move_to_encoding(self, key: str) -> Any:
         """An attribute, which becomes encoding."""
         value = self.attributes.pop(key, None)
         if value is not None:
-            self._keep(key, value)
+            self._add_to_encoding(key, value)
         return value
 
-    def _keep(self, key: str, value: Any) -> None:
+    def _add_to_encoding(self, key: str, value: Any) -> None:
         if key in self.encoding:
             raise FormatError(f"{key} is said twice, in the attributes and in the encoding")
         self.encoding[key] = value
 
     def _warn(self, what: str) -> None:
-        self._issue(f"variable {self.name!r} {what}")
+        self._issue_warning(f"variable {self.name!r} {what}")
 
     @staticmethod
-    def _issue(message: str) -> None:
+    def _issue_warning(message: str) -> None:
         # The category that users of xarray filter, where xarray is in use.
         xarray = sys.modules.get("xarray")
         category = RuntimeWarning if xarray is None else xarray.SerializationWarning

@@ -125,8 +125,8 @@ class Unpacker:
         """Unpack a chunk; see `unpack`."""
         with np.errstate(all="ignore"):
             if self.plain:
-                return self._directly(stored, out)
-            values = self._by_steps(stored)
+                return self._unpack_in_place(stored, out)
+            values = self._unpack_by_steps(stored)
         if out is None:
             return values
         if loses_dates(values, out.dtype):
@@ -134,7 +134,7 @@ class Unpacker:
         np.copyto(out, values, casting="unsafe" if out.dtype.kind == values.dtype.kind else "same_kind")
         return out
 
-    def _directly(self, stored: NDArray[Any], out: NDArray[Any] | None) -> NDArray[Any]:
+    def _unpack_in_place(self, stored: NDArray[Any], out: NDArray[Any] | None) -> NDArray[Any]:
         """Mask and scale numbers in as few passes as there are steps."""
         values = stored
         if stored.dtype != self.signed:
@@ -161,7 +161,7 @@ class Unpacker:
             return out
         return result
 
-    def _by_steps(self, stored: NDArray[Any]) -> NDArray[Any]:
+    def _unpack_by_steps(self, stored: NDArray[Any]) -> NDArray[Any]:
         """One step after the other, as xarray takes them."""
         kind = self.kind
         values = stored

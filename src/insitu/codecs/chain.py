@@ -155,34 +155,34 @@ class Decoder:
     """Of the decoded chunk."""
     records: OutsideValues | None
     """How references to values outside of the chunk are resolved."""
-    together: Library | None = None
+    batch_library: Library | None = None
     """What decodes many small chunks in one call: they are shuffled if there are two steps."""
 
     def __call__(self, data: Data, out: NDArray[Any] | None = None, fetch: Fetch | None = None) -> NDArray[Any]:
         """Decode one chunk; see `decode`."""
         if self.records is not None or self.dtype.hasobject:
-            values = self._objects(data, fetch)
+            values = self._decode_objects(data, fetch)
             if out is None:
                 return values
             out[...] = values
             return out
         if out is not None:
             if out.dtype == self.dtype and self.back is None and out.flags.c_contiguous and out.shape == self.stored:
-                self._into(data, out.reshape(-1).view(np.uint8))
+                self._decode_into(data, out.reshape(-1).view(np.uint8))
             else:
                 self.place(data, (slice(None),) * len(self.stored), out)
             return out
         if not self.steps:
-            values = self._measured(data).view(self.dtype).reshape(self.stored)
+            values = self._check_size(data).view(self.dtype).reshape(self.stored)
         else:
             values = np.empty(self.stored, self.dtype)
-            self._into(data, values.reshape(-1).view(np.uint8))
+            self._decode_into(data, values.reshape(-1).view(np.uint8))
         return values if self.back is None else values.transpose(self.back)
 
     def place(self, data: Data, box: tuple[slice, ...], out: NDArray[Any], fetch: Fetch | None = None) -> None:
         """Decode one chunk and put `box` of it into `out`; see `decode_box`."""
         if self.records is not None or self.dtype.hasobject:
-            np.copyto(out, self._objects(data, fetch)[box])
+            np.copyto(out, self._decode_objects(data, fetch)[box])
             return
         if self.back is None and out.dtype == self.dtype and self.steps and self.nbytes:
             shown = [part.indices(length) for part, length in zip(box, self.stored, strict=True)]
@@ -192,7 +192,7 @@ class Decoder:
                 if out.shape != extents:
                     raise ValueError(f"a box of {extents} does not go into an array of {out.shape}")
                 if extents == self.stored and out.flags.c_contiguous:
-                    self._into(data, out.reshape(-1).view(np.uint8))
+                    self._decode_into(data, out.reshape(-1).view(np.uint8))
                     return
                 last = self.steps[-1][0]
                 if last.box is not None:
@@ -204,9 +204,9 @@ class Decoder:
                     return
         if self.steps:
             room = borrow(WHOLE_CHUNK, self.nbytes)
-            self._into(data, room)
+            self._decode_into(data, room)
         else:
-            room = self._measured(data)
+            room = self._check_size(data)
         values = room.view(self.dtype).reshape(self.stored)
         if self.back is not None:
             values = values.transpose(self.back)
@@ -248,8 +248,8 @@ class Decoder:
         last = self.steps[-1][0] if self.steps else None
         straight = self.back is None and self.records is None and last is not None and out.dtype == self.dtype
         try:
-            if straight and self.together is not None:
-                self._scatter_together(data, start, extent, out, at)
+            if straight and self.batch_library is not None:
+                self._scatter_batch(data, start, extent, out, at)
                 return
             if straight and last is not None and last.box is not None and self.nbytes:
                 box, stored, count = last.box, self.stored, len(self.steps) - 1
@@ -266,7 +266,7 @@ class Decoder:
         except ValueError as error:
             raise _failed(last, error).located(number=number) from error
 
-    def _scatter_together(
+    def _scatter_batch(
         self,
         data: Sequence[Data],
         start: tuple[int, ...],
@@ -282,7 +282,7 @@ class Decoder:
         inside = tuple([slice(s, s + n) for s, n in zip(start, extent, strict=True)])
         while number < len(chunks):
             settings = size, len(self.steps) == 2, self.stored, start, extent, target
-            number += decode(self.together, chunks[number:], *settings, places[number:])
+            number += decode(self.batch_library, chunks[number:], *settings, places[number:])
             if number < len(chunks):  # let it say what is wrong, or decode what the library did not like
                 outside: tuple[Any, ...] = (
                     ...,
@@ -299,21 +299,21 @@ class Decoder:
         last = self.steps[-1][0] if self.steps else None
         if last is None or last.name != "shuffle" or last.box is None or not self.nbytes:
             return None
-        return self._run(data, len(self.steps) - 1, None) if len(self.steps) > 1 else self._measured(data)
+        return self._run(data, len(self.steps) - 1, None) if len(self.steps) > 1 else self._check_size(data)
 
     def fill(self, data: Data, target: Octets) -> None:
         """Decode into a buffer of the chunk's size: the elements in the order in which they are stored."""
-        self._into(data, target)
+        self._decode_into(data, target)
 
     def references(self, data: Data) -> NDArray[Any]:
         """Return the references of a chunk of HDF5's values of varying length, for a batch that resolves many chunks at once."""
         if self.records is None:
             raise CodecError("the chunk holds its values itself")
         room = np.empty(self.stored, self.dtype)
-        self._into(data, room.reshape(-1).view(np.uint8))
+        self._decode_into(data, room.reshape(-1).view(np.uint8))
         return room if self.back is None else room.transpose(self.back)
 
-    def _objects(self, data: Data, fetch: Fetch | None) -> NDArray[Any]:
+    def _decode_objects(self, data: Data, fetch: Fetch | None) -> NDArray[Any]:
         if self.records is not None:
             if fetch is None:
                 raise CodecError("the values lie outside of the chunk: their file is needed")
@@ -324,11 +324,11 @@ class Decoder:
         values = values.reshape(self.stored)
         return values if self.back is None else values.transpose(self.back)
 
-    def _into(self, data: Data, target: Octets) -> None:
+    def _decode_into(self, data: Data, target: Octets) -> None:
         """Decode into a buffer of the chunk's size."""
         if not self.nbytes:
             return
-        result = self._run(data, len(self.steps), target) if self.steps else self._measured(data)
+        result = self._run(data, len(self.steps), target) if self.steps else self._check_size(data)
         if result is not target:
             target[:] = octets(result)
 
@@ -360,7 +360,7 @@ class Decoder:
             raise _failed(step, error) from error
         return data
 
-    def _measured(self, data: Data) -> Octets:
+    def _check_size(self, data: Data) -> Octets:
         whole = octets(data)
         if whole.size != self.nbytes:
             raise CodecError(f"the chunk has {whole.size} bytes, not the {self.nbytes} declared")

@@ -14,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import ModelError
-from insitu.model.axis import Indices
+from insitu.model.axis import Axis, Indices
+from insitu.model.chunks import Columns
 from insitu.model.details import ArrayDetails
+from insitu.model.encoding import Encoding
 from insitu.model.selection import Selection, Stride
 from insitu.model.source import Source
 from insitu.model.tile import Tile
@@ -52,7 +54,7 @@ class VirtualArray:
     """What the format says beside attributes."""
     encoding: Mapping[str, Any] = field(default_factory=dict)
     """What xarray calls the encoding: the CF attributes that decoding used up, and how the file stores the variable."""
-    _boxes: npt.NDArray[np.int64] | None = field(default=None, init=False, repr=False)
+    _upper_corners: npt.NDArray[np.int64] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if len(self.dims) != len(self.shape):
@@ -83,6 +85,40 @@ class VirtualArray:
             fill_value=fill_value,
             details=details,
         )
+
+    @classmethod
+    def from_values(
+        cls,
+        values: npt.NDArray[Any],
+        *,
+        dims: Sequence[str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        details: ArrayDetails = NO_DETAILS,
+    ) -> VirtualArray:
+        """Return an array that carries its values with it, as one inline chunk.
+
+        Parameters
+        ----------
+        values
+            Elements of fixed size; objects cannot be carried.
+        dims
+            Names of the dimensions; by default `dim_0`, `dim_1`, ….
+        attributes, details
+            As for the class.
+
+        Examples
+        --------
+        >>> VirtualArray.from_values(np.arange(3), dims=("x",)).shape
+        (3,)
+        """
+        if values.dtype.hasobject or not values.dtype.itemsize:
+            raise ModelError(f"values of {values.dtype} cannot be stored inline: their elements have no fixed size")
+        axes = tuple(Axis.regular(length, max(length, 1)) for length in values.shape)
+        grid = tuple(axis.count for axis in axes)
+        table = Columns.inlined(grid, np.ascontiguousarray(values).tobytes()) if values.size else Columns.unwritten(grid)
+        names = tuple(f"dim_{number}" for number in range(values.ndim)) if dims is None else dims
+        tile = Tile(axes, (Encoding(values.dtype),), table)
+        return cls.of(tile, dims=names, attributes=attributes, details=details)
 
     @property
     def ndim(self) -> int:
@@ -129,14 +165,14 @@ class VirtualArray:
             f"values of {self.dtype} have nothing that means absent", hint="Give a fill_value, or use a float type"
         )
 
-    def boxes(self) -> npt.NDArray[np.int64]:
+    def upper_corners(self) -> npt.NDArray[np.int64]:
         """(tiles, dimensions): the far corner of each tile."""
-        if self._boxes is None:  # kept: there may be ten thousand tiles, and every selection asks
+        if self._upper_corners is None:  # kept: there may be ten thousand tiles, and every selection asks
             shapes = [tile.shape for tile in self.tiles]
             boxes = self.origins + np.array(shapes, np.int64).reshape(self.origins.shape)
-            object.__setattr__(self, "_boxes", boxes)
+            object.__setattr__(self, "_upper_corners", boxes)
             return boxes
-        return self._boxes
+        return self._upper_corners
 
     def __getitem__(self, key: Any) -> VirtualArray:
         """A selection: basic, or orthogonal with index arrays. Reads nothing."""
@@ -174,7 +210,7 @@ class VirtualArray:
 
     def _touched(self, wanted: Mapping[int, Stride]) -> npt.NDArray[np.intp]:
         """Which tiles the slices may touch, by bounding box: one vectorised look, however many tiles there are."""
-        near, far = self.origins, self.boxes()
+        near, far = self.origins, self.upper_corners()
         touched = np.ones(len(self.tiles), bool)
         for dimension, (start, step, count) in wanted.items():
             if count == 0:
@@ -192,11 +228,11 @@ class VirtualArray:
         if len(self.tiles) == 1 and self.tiles[0].shape == self.shape:
             return replace(self, shape=shape, tiles=(self.tiles[0].take(dimension, index),))
         # Between two borders of tiles along this dimension every tile is there in full or not at all.
-        borders = np.unique(np.concatenate([self.origins[:, dimension], self.boxes()[:, dimension]]))
+        borders = np.unique(np.concatenate([self.origins[:, dimension], self.upper_corners()[:, dimension]]))
         part = np.where(index < 0, -1, np.searchsorted(borders, index, side="right"))
         begins = np.flatnonzero(np.diff(part, prepend=-2))
         tiles, origins = [], []
-        near, far = self.origins[:, dimension], self.boxes()[:, dimension]
+        near, far = self.origins[:, dimension], self.upper_corners()[:, dimension]
         for begin, end in zip(begins, np.append(begins, len(index))[1:], strict=True):
             if index[begin] < 0:
                 continue

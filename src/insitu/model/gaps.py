@@ -41,7 +41,7 @@ def _covered(array: VirtualArray, encoding: Encoding, cells: Callable[[tuple[int
     if array.size == int(shapes.prod(axis=1).sum()):
         return array
     near, far = np.zeros((1, array.ndim), np.int64), np.array([array.shape], np.int64)
-    for low, high in zip(array.origins, array.boxes(), strict=True):
+    for low, high in zip(array.origins, array.upper_corners(), strict=True):
         check_deadline()
         near, far = _cut_out(near, far, low, high)
     tiles = tuple(_tile(tuple(extent), encoding, cells) for extent in (far - near).tolist())

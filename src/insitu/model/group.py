@@ -44,7 +44,7 @@ class VirtualGroup:
             if isinstance(node, VirtualGroup):
                 found = node.arrays.get(name, node.groups.get(name))
             if found is None:
-                raise self._missing(path)
+                raise self._missing_error(path)
             node = found
         return node
 
@@ -72,7 +72,7 @@ class VirtualGroup:
         """The archive objects behind the tree, each once."""
         return tuple(dict.fromkeys(source for _, array in self.all_arrays() for source in array.sources))
 
-    def _missing(self, path: str) -> VariableError:
+    def _missing_error(self, path: str) -> VariableError:
         if (reason := self.problems.get(path.strip("/"))) is not None:
             return VariableError(f"variable {path!r} was left out when scanning: {reason}")
         names = [name for name, _ in self.all_arrays()]

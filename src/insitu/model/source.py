@@ -45,7 +45,7 @@ class Source:
         """
         if self.size is not None and now.size is not None and self.size != now.size:
             return f"its size was {self.size} and is now {now.size}"
-        if self.etag is not None and now.etag is not None and not self._rounded(now):
+        if self.etag is not None and now.etag is not None and not self._has_rounded_times(now):
             # A proxy that recompresses marks the same tag as weak.
             same = self.etag.removeprefix("W/") == now.etag.removeprefix("W/")
             return None if same else f"its ETag was {self.etag} and is now {now.etag}"
@@ -54,7 +54,7 @@ class Source:
             return "its modification date changed"
         return None
 
-    def _rounded(self, now: Source) -> bool:
+    def _has_rounded_times(self, now: Source) -> bool:
         """Whether the marks are those of files one of whose times was rounded (by an archive, or a slow link): they say nothing then."""
         times = (self.modified, now.modified)
         return any(time is not None and float(time).is_integer() for time in times) and all(

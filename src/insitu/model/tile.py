@@ -66,11 +66,11 @@ class Tile:
 
     def cut(self, dimension: int, stride: Stride) -> Tile:
         """A slice along one dimension."""
-        return self._with(dimension, *self.axis_of(dimension).slice(stride))
+        return self._replace_axis(dimension, *self.axis_of(dimension).slice(stride))
 
     def take(self, dimension: int, indices: Indices) -> Tile:
         """These elements along one dimension; -1: Absent."""
-        return self._with(dimension, *self.axis_of(dimension).take(indices))
+        return self._replace_axis(dimension, *self.axis_of(dimension).take(indices))
 
     def drop(self, dimension: int) -> Tile:
         """Without a dimension of length 1; its axis stays, unnamed."""
@@ -94,7 +94,7 @@ class Tile:
         if length == 0:
             return self.cut(dimension, Stride(0, 1, 0))
         cell = axis.find(np.zeros(1, np.int64))
-        return self._with(dimension, axis.repeat(length), cell)
+        return self._replace_axis(dimension, axis.repeat(length), cell)
 
     def split(self, limit: int = SPLIT_BYTES) -> Tile:
         """Uncompressed cells cut along their leading axes into pieces of about `limit` bytes, by offset arithmetic.
@@ -137,7 +137,7 @@ class Tile:
         axes = (*self.axes[:number], Axis.irregular(extent, skip, step, stored), *self.axes[number + 1 :])
         return replace(self, axes=axes, chunks=cut)
 
-    def _with(self, dimension: int, axis: Axis, cells: Indices | slice) -> Tile:
+    def _replace_axis(self, dimension: int, axis: Axis, cells: Indices | slice) -> Tile:
         """The tile with one axis selected from."""
         number = self.dimensions[dimension]
         if isinstance(cells, slice) and cells == slice(None):

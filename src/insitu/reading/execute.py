@@ -222,7 +222,7 @@ def execute_all(
     tally = tally if tally is not None else Tally()
     runs = []
     for plan, out, name in jobs:
-        if not plan.covered:
+        if not plan.covers_output:
             try:
                 out[...] = plan.array.absent_value()
             except InsituError as problem:
@@ -244,4 +244,4 @@ def stream(
 
 
 def _grids(plan: ReadPlan) -> list[Grid]:
-    return [Grid(touched, located) for touched, located in zip(plan.tiles, plan.located, strict=True)]
+    return [Grid(touched, located) for touched, located in zip(plan.tiles, plan.locations, strict=True)]

@@ -102,7 +102,7 @@ class Run:
     def rest(self) -> None:
         """The rows without bytes to fetch."""
         for number, (grid, rows) in enumerate(zip(self.grids, self.plan.resting, strict=True)):
-            located = grid.located
+            located = grid.locations
             for row, position in zip(rows.tolist(), grid.positions(rows), strict=True):
                 check_deadline()
                 source = int(located.source[row])
@@ -139,12 +139,12 @@ class Run:
             except NotFoundError as problem:
                 if not about.optional:
                     raise problem.located(
-                        variable=self.name, url=about.url, **self._whereabouts(first)
+                        variable=self.name, url=about.url, **self._error_context(first)
                     ) from problem.__cause__
                 self._never_written(first, last)
             except InsituError as problem:
                 raise problem.located(
-                    variable=self.name, url=about.url, **self._whereabouts(first)
+                    variable=self.name, url=about.url, **self._error_context(first)
                 ) from problem.__cause__
 
     def _decode(self, begin: int, end: int, source: ByteSource) -> None:
@@ -156,7 +156,7 @@ class Run:
             if self.cache is not None:
                 self._decode_cached(begin, end, source, self.cache)
                 return
-            if self._straight(begin, end, source):
+            if self._read_into_place(begin, end, source):
                 return
             started = perf_counter()
             data, requests, fetched = fetch(source, offset, length)
@@ -166,9 +166,9 @@ class Run:
             decoded = 0
             for number, here in _by_tile(plan.tile[begin:end], len(self.grids)):
                 grid, rows = self.grids[number], plan.row[begin:end][here]
-                located, last, chunk = grid.located, None, None
+                located, last, chunk = grid.locations, None, None
                 if self.sink.takes_many and not any_shared and grid.axes is not None:
-                    for alike in grid.alike(rows):
+                    for alike in grid.group_similar_rows(rows):
                         check_deadline()
                         decoder = prepare(grid.encodings[alike.encoding], alike.shape, alike.mask)
                         decoded += decoder.nbytes * len(alike.rows)
@@ -199,7 +199,7 @@ class Run:
                         decoded += decoder.nbytes
                     self.sink.chunk(number, position, grid.spread(position, chunk), grid.packings[packing])
         except InsituError as problem:
-            raise problem.located(**self._whereabouts(begin + at)) from problem.__cause__
+            raise problem.located(**self._error_context(begin + at)) from problem.__cause__
         self.tally.add(requests, fetched, decoded, len(offset), fetch_seconds, perf_counter() - started - fetch_seconds)
 
     def _decode_cached(self, begin: int, end: int, source: ByteSource, cache: ChunkCache) -> None:
@@ -209,11 +209,11 @@ class Run:
         for at in range(begin, end):
             number, row = int(plan.tile[at]), plan.row[at : at + 1]
             grid = self.grids[number]
-            encoding, mask = int(grid.located.encoding[row][0]), int(grid.located.filter_mask[row][0])
+            encoding, mask = int(grid.locations.encoding[row][0]), int(grid.locations.filter_mask[row][0])
             (position,) = grid.positions(row)
             decoder = prepare(grid.encodings[encoding], grid.chunk_shape(position), mask)
             key = (about, int(plan.offset[at]), int(plan.length[at]), grid.encodings[encoding], mask, decoder.stored)
-            jobs.append((number, position, decoder, key, grid.packings[int(grid.located.packing[row][0])]))
+            jobs.append((number, position, decoder, key, grid.packings[int(grid.locations.packing[row][0])]))
         missing = np.array([key not in cache for _, _, _, key, _ in jobs], bool)
         started = perf_counter()
         data: list[memoryview] = []
@@ -239,12 +239,12 @@ class Run:
             try:
                 chunk = cache.get(key, make)
             except InsituError as problem:
-                raise problem.located(**self._whereabouts(at)) from problem.__cause__
+                raise problem.located(**self._error_context(at)) from problem.__cause__
             decoded += decoder.nbytes if made else 0
             self.sink.chunk(number, position, self.grids[number].spread(position, chunk), packing)
         self.tally.add(requests, fetched, decoded, end - begin, fetch_seconds, perf_counter() - started - fetch_seconds)
 
-    def _straight(self, begin: int, end: int, source: ByteSource) -> bool:
+    def _read_into_place(self, begin: int, end: int, source: ByteSource) -> bool:
         """Read uncompressed chunks to their place without a stop between; False where that cannot be, or is not worth it."""
         plan = self.plan
         length = plan.length[begin:end]
@@ -260,7 +260,7 @@ class Run:
             return False
         if (plan.tile[begin:end] != number).any():
             return False
-        groups = list(grid.alike(plan.row[begin:end]))
+        groups = list(grid.group_similar_rows(plan.row[begin:end]))
         decoders = [prepare(grid.encodings[alike.encoding], alike.shape, alike.mask) for alike in groups]
         if any(decoder.steps or decoder.back is not None or decoder.dtype.hasobject for decoder in decoders):
             return False
@@ -279,11 +279,11 @@ class Run:
             check_deadline()
             number, row = int(self.plan.tile[at]), self.plan.row[at]
             grid = self.grids[number]
-            encoding, packing = int(grid.located.encoding[row]), int(grid.located.packing[row])
+            encoding, packing = int(grid.locations.encoding[row]), int(grid.locations.packing[row])
             (position,) = grid.positions(np.array([row]))
             self.sink.fill(number, position, grid.encodings[encoding].fill_value(), grid.packings[packing])
 
-    def _whereabouts(self, at: int) -> dict[str, Any]:
+    def _error_context(self, at: int) -> dict[str, Any]:
         """What an error must say beside what went wrong."""
         plan = self.plan
         touched, row = plan.tiles[plan.tile[at]], plan.row[at]

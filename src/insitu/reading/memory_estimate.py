@@ -157,7 +157,7 @@ def _longest(axis: Axis) -> int:
 
 def _touched_tiles(array: VirtualArray, selection: Selection) -> list[int]:
     """The tiles that lie within the bounds of a selection."""
-    near, far = array.origins, array.boxes()
+    near, far = array.origins, array.upper_corners()
     candidates = np.ones(len(array.tiles), bool)
     for dimension, selector in enumerate(selection.selectors):
         if isinstance(selector, int):

@@ -31,7 +31,7 @@ class ReadPlan:
     array: VirtualArray
     selection: Selection
     tiles: tuple[Touched, ...]
-    located: tuple[Located, ...]
+    locations: tuple[Located, ...]
     """For each tile where its rows lie; offset and length are those of the bytes to fetch."""
     sources: tuple[Source, ...]
     """What `source` refers to."""
@@ -45,7 +45,7 @@ class ReadPlan:
     """-1: up to the end of the object."""
     resting: tuple[Indices, ...]
     """For each tile the rows without bytes to fetch: Inline, Unwritten, Absent."""
-    covered: bool
+    covers_output: bool
     """Whether the rows fill the whole output."""
 
     @property
@@ -109,7 +109,7 @@ def plan_of(array: VirtualArray, selection: Selection, wishes: Iterable[Touched]
         array=array,
         selection=selection,
         tiles=tuple(tiles),
-        located=tuple(located),
+        locations=tuple(located),
         sources=tuple(numbers),
         tile=tile[order],
         row=row[order],
@@ -117,7 +117,7 @@ def plan_of(array: VirtualArray, selection: Selection, wishes: Iterable[Touched]
         offset=offset[order],
         length=length[order],
         resting=tuple(resting),
-        covered=elements == int(np.prod(selection.result_shape, dtype=object)),
+        covers_output=elements == int(np.prod(selection.result_shape, dtype=object)),
     )
 
 

@@ -76,7 +76,7 @@ def read_points(
     plan = plan_of(array, Selection.of(..., array.shape), [group.wish for group in groups])
     if _has_gaps(array):
         table[...] = array.absent_value()
-    grids = [Grid(touched, located) for touched, located in zip(plan.tiles, plan.located, strict=True)]
+    grids = [Grid(touched, located) for touched, located in zip(plan.tiles, plan.locations, strict=True)]
     with Opened(storage_options) as opened:
         run_all(
             [Run(plan, grids, _Points(groups, grids, table), opened, name, tally if tally is not None else Tally())]
@@ -126,7 +126,7 @@ class _Group:
 
 
 def _groups(array: VirtualArray, index: Mapping[int, Indices], strides: Mapping[int, Stride]) -> Iterator[_Group]:
-    far, near = array.boxes(), array.origins
+    far, near = array.upper_corners(), array.origins
     count = len(next(iter(index.values()))) if index else 1
     for number, tile in enumerate(array.tiles):
         inside = np.ones(count, bool)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ import numpy.typing as npt
 
 from insitu.codecs import Decoder
 from insitu.errors import InsituError
+from insitu.lru import LruCache
 from insitu.model import Packing, Selection, Stride, VirtualArray
 from insitu.model.selection import Selector
 from insitu.reading.cache import ChunkCache
@@ -55,7 +55,7 @@ class Ahead:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._courses: OrderedDict[int, _Course] = OrderedDict()
+        self._courses: LruCache[int, _Course] = LruCache(REMEMBERED)
         self.guessed = 0
         """Steps that were read ahead."""
         self.right = 0
@@ -78,16 +78,14 @@ class Ahead:
         """Guess what comes after these reads, and begin with it."""
         for array, selection in steps:
             with self._lock:
-                course = self._courses.pop(id(array), None)
+                course = self._courses.pop(id(array))
                 if course is None:
                     course = _Course(array, selection)
                     guess = None
                 else:
                     guess = following(course.last, selection, array.shape)
                     course.last = selection
-                self._courses[id(array)] = course
-                while len(self._courses) > REMEMBERED:
-                    self._courses.popitem(last=False)
+                self._courses.put(id(array), course)
                 if course.under_way is not None and not course.under_way.done():
                     continue  # one step at a time
                 course.guess, course.under_way = guess, None
@@ -173,7 +171,7 @@ def _load(
 ) -> None:
     try:
         work = plan(array, selection)
-        grids = [Grid(touched, located) for touched, located in zip(work.tiles, work.located, strict=True)]
+        grids = [Grid(touched, located) for touched, located in zip(work.tiles, work.locations, strict=True)]
         with Opened(storage_options) as opened:
             run_all([Run(work, grids, _Nowhere(), opened, None, Tally(), cache)])
     except InsituError as problem:

@@ -83,7 +83,7 @@ class Touched:
 def touched(array: VirtualArray, selection: Selection) -> Iterator[Touched]:
     """What is wanted of each tile; tiles that the selection misses are left out."""
     wanted = math.prod(selection.result_shape) * array.dtype.itemsize
-    far = array.boxes()
+    far = array.upper_corners()
     near = array.origins
     candidates = np.ones(len(array.tiles), bool)
     for dimension, selector in enumerate(selection.selectors):

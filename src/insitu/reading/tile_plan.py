@@ -74,13 +74,13 @@ class Grid:
     """One tile's part of a plan."""
 
     __slots__ = (
-        "all_exist", "axes", "encodings", "exists", "inside", "located", "outside", "packings", "plain", "shape", "sizes",
+        "all_exist", "axes", "encodings", "exists", "inside", "locations", "outside", "packings", "plain", "shape", "sizes",
         "whole",
     )  # fmt: skip
 
     def __init__(self, touched: Touched, located: Located) -> None:
         parts = touched.parts
-        self.located = located
+        self.locations = located
         self.shape = touched.grid
         self.encodings = touched.tile.encodings
         self.outside = [part.outside for part in parts]
@@ -95,7 +95,7 @@ class Grid:
         self.packings: dict[int, Packing | None] = {n: None if row.identity else row for n, row in rows.items()}
         packed = any(packing is not None for packing in self.packings.values())
         self.axes = [_Axis(part) for part in parts] if parts and not packed and all(map(_is_plain, parts)) else None
-        """For `alike`; None where rows must be looked at one by one."""
+        """For `group_similar_rows`; None where rows must be looked at one by one."""
 
     def at(self, columns: Sequence[Sequence[Any]], position: Position) -> tuple[Any, ...]:
         """One row of each axis' column."""
@@ -119,14 +119,14 @@ class Grid:
             return [()] * len(rows)
         return list(zip(*(index.tolist() for index in np.unravel_index(rows, self.shape)), strict=True))
 
-    def alike(self, rows: npt.NDArray[np.int64]) -> Iterator[Alike]:
+    def group_similar_rows(self, rows: npt.NDArray[np.int64]) -> Iterator[Alike]:
         """Rows in groups that want the same of equal chunks."""
         assert self.axes is not None
         index = np.unravel_index(rows, self.shape)
         group = np.zeros(len(rows), np.int64)
         for axis, i in zip(self.axes, index, strict=True):
             group = group * len(axis.kinds) + axis.kind[i]
-        for column in (self.located.encoding, self.located.filter_mask):
+        for column in (self.locations.encoding, self.locations.filter_mask):
             if column.strides != (0,):  # a column of one value says nothing
                 values, number = np.unique(column[rows], return_inverse=True)
                 group = group * len(values) + number.reshape(-1)
@@ -138,8 +138,8 @@ class Grid:
             shape, start, extent = (tuple(values) for values in zip(*kinds, strict=True))
             yield Alike(
                 rows=mine,
-                encoding=int(self.located.encoding[rows[first]]),
-                mask=int(self.located.filter_mask[rows[first]]),
+                encoding=int(self.locations.encoding[rows[first]]),
+                mask=int(self.locations.filter_mask[rows[first]]),
                 shape=shape,
                 start=start,
                 extent=extent,

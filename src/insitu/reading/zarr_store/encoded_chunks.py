@@ -63,9 +63,9 @@ class Recut:
         box = Selection.box(corner, shape, self.array.shape)
         values = np.empty(shape, self.array.dtype)
         execute(plan(self.array, box), values, opened, self.name, None, cache)
-        return span.of(self._encoded(self.form.convert(values)))
+        return span.of(self._encode_values(self.form.convert(values)))
 
-    def _encoded(self, values: np.ndarray[Any, np.dtype[Any]]) -> bytes:
+    def _encode_values(self, values: np.ndarray[Any, np.dtype[Any]]) -> bytes:
         if values.shape != self.chunks:
             full = np.full(self.chunks, self.encoding.fill_value(), self.encoding.dtype)
             full[tuple(slice(n) for n in values.shape)] = values

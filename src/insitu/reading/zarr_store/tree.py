@@ -84,10 +84,10 @@ class ZarrTree:
         """The metadata documents by key."""
         with self._lock:
             if self._documents is None:
-                self._documents = {key: _json(value) for key, value in self._written().items()}
+                self._documents = {key: _json(value) for key, value in self._build_documents().items()}
             return self._documents
 
-    def _written(self) -> dict[str, Any]:
+    def _build_documents(self) -> dict[str, Any]:
         documents: dict[str, Any] = {}
         for path, node in self.group.walk():
             prefix = f"{path}/" if path else ""
@@ -115,7 +115,7 @@ class ZarrTree:
             return None
         path, cell = place
         try:
-            return self.views[path].chunk(cell, self._sources(), span, self.cache)
+            return self.views[path].chunk(cell, self._source_pool(), span, self.cache)
         except InsituError as problem:
             raise problem.located(variable=path, chunk=cell) from problem.__cause__
 
@@ -150,7 +150,7 @@ class ZarrTree:
                 names[key[len(prefix) :].partition("/")[0]] = None
         return iter(names)
 
-    def _sources(self) -> Opened:
+    def _source_pool(self) -> Opened:
         with self._lock:
             if self._opened is None:
                 self._opened = Opened(self.storage_options)
