@@ -100,6 +100,11 @@ class LruCache(Generic[Key, Value]):
                 self._weight -= self._weight_of(value)
             return value
 
+    def values(self) -> list[Value]:
+        """Return all values, the least recently used one first."""
+        with self._lock:
+            return list(self._values.values())
+
     def clear(self) -> list[Value]:
         """Empty the cache; return the values that were in it."""
         with self._lock:
