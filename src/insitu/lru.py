@@ -1,4 +1,4 @@
-"""LRU cache: a thread-safe mapping that forgets the least recently used values beyond a total weight.
+"""LRU cache: a thread-safe mapping that evicts the least recently used values.
 
 By default every value weighs 1, so that the limit is a number of values; a weight function makes it
 a number of bytes. Locks and counts are renewed in forked children. A copy that travels to another
@@ -50,7 +50,9 @@ class LruCache(Generic[Key, Value]):
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """Make a new lock and count again: in a forked child, another thread may have been interrupted."""
+        """Make a new lock and count again: in a forked child, another thread may have been
+        interrupted.
+        """
         self._lock = threading.Lock()
         self._weight = sum(map(self._weight_of, self._values.values()))
 
@@ -86,8 +88,9 @@ class LruCache(Generic[Key, Value]):
     def put(self, key: Key, value: Value) -> list[Value]:
         """Keep a value as the most recently used one.
 
-        Return the values that are not in the cache any more: evicted ones, the one that had the same key, and `value`
-        itself if it alone is too heavy. A caller that owns resources closes them, outside of the cache's lock.
+        Return the values that are not in the cache any more: evicted ones, the one that had the
+        same key, and `value` itself if it alone is too heavy. A caller that owns resources closes
+        them, outside of the cache's lock.
         """
         with self._lock:
             return self._put(key, value)

@@ -122,7 +122,10 @@ LOCKS: dict[str, Callable[[Path], tuple[Any, Callable[[], object]]]] = {
     "sources.local.LocalSource": local_source,
     "active.transport": connection,
     "active.transport._guard": lambda path: (transport._guard, lambda: _with(transport._guard)),
-    "formats.grib.codecs.eccodes_library._LOCK": lambda path: (eccodes_library._LOCK, lambda: _with(eccodes_library._LOCK)),
+    "formats.grib.codecs.eccodes_library._LOCK": lambda path: (
+        eccodes_library._LOCK,
+        lambda: _with(eccodes_library._LOCK),
+    ),
     "formats.grib.geography._lock": lambda path: (geography._lock, lambda: _with(geography._lock)),
     "reading.pool._lock": lambda path: (
         reading_pool._lock,
