@@ -21,7 +21,8 @@ __all__ = ["joined"]
 
 
 def joined(array: VirtualArray, values: Callable[[], NDArray[Any]] | None = None) -> VirtualArray:
-    """Return the array without its last dimension: the characters along it are texts of fixed length.
+    """Return the array without its last dimension: the characters along it are texts of fixed
+    length.
 
     Parameters
     ----------
@@ -49,7 +50,10 @@ def joined(array: VirtualArray, values: Callable[[], NDArray[Any]] | None = None
 
 
 def _whole(tile: Tile, length: int) -> Tile | None:
-    """Return the tile with its characters as texts; None if a text is cut by the border of a cell."""
+    """Return the tile with its characters as texts.
+
+    None if a text is cut by the border of a cell.
+    """
     last = len(tile.axes) - 1
     axis = tile.axes[last]
     if tile.dimensions[-1:] != (last,) or axis.count != 1 or axis.length != length:
