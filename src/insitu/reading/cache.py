@@ -41,7 +41,8 @@ class ChunkCache:
     max_bytes
         Bytes of decoded chunks that are kept; the least recently used ones are evicted first.
     ahead
-        Whether to prefetch: where reads go through an array step by step, the next step is read in the background.
+        Whether to prefetch: where reads go through an array step by step, the next step is read in
+        the background.
 
     Examples
     --------
@@ -63,7 +64,9 @@ class ChunkCache:
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """Reset the lock and the pending chunks in a forked child, where no other thread finishes decoding them."""
+        """Reset the lock and the pending chunks in a forked child, where no other thread finishes
+        decoding them.
+        """
         self._lock = threading.Lock()
         self._flights: dict[Hashable, _Flight] = {}
 
@@ -82,8 +85,8 @@ class ChunkCache:
         key
             Identifies the chunk.
         make
-            Decodes it. If that fails, each waiting thread tries for itself, so that each gets the error with its own
-            context.
+            Decodes it. If that fails, each waiting thread tries for itself, so that each gets the
+            error with its own context.
         """
         with self._lock:
             kept = self._kept.get(key)
@@ -131,7 +134,9 @@ def _count_bytes(chunk: Chunk) -> int:
 
 
 def _owned(chunk: Chunk) -> Chunk:
-    """Return the chunk read-only and with memory of its own: decoders may return views of buffers that are used again."""
+    """Return the chunk read-only and with memory of its own: decoders may return views of buffers
+    that are used again.
+    """
     chunk = chunk.copy() if chunk.base is not None else chunk
     chunk.flags.writeable = False
     return np.asarray(chunk)

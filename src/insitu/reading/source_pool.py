@@ -1,4 +1,5 @@
-"""Pool of open sources: each version of an object is opened once and shared; a bounded number of idle ones stays open.
+"""Pool of open sources: each version of an object is opened once and shared; a bounded number of
+idle ones stays open.
 
 Sources are pooled by URL and recorded identity (size, ETag, date). Where two recorded versions of
 one object meet in one read, each is opened, and verified, on its own. Opening happens outside of
@@ -26,7 +27,9 @@ from insitu.sources.threads import renew_after_fork
 __all__ = ["Opened"]
 
 KEPT = 128
-"""Idle sources that stay open, at most: file descriptors are few, and an archive may have ten thousand files."""
+"""Idle sources that stay open, at most: file descriptors are few, and an archive may have ten
+thousand files.
+"""
 
 Key = tuple[str, int | None, str | None, float | None]
 
@@ -67,20 +70,27 @@ class Opened:
     ) -> None:
         self._open = opener or (lambda source: open_source(source.url, storage_options, expected=source))
         self.cache: ChunkCache | None = None
-        """Cache of chunks decoded from these sources, for reads that are not given a cache of their own."""
+        """Cache of chunks decoded from these sources, for reads that are not given a cache of their
+        own.
+        """
         self._idle: LruCache[Key, ByteSource] = LruCache(keep)
         self._busy: dict[Key, _Entry] = {}
         self.renew()
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """Reset the lock in a forked child, and forget what other threads of the parent were opening."""
+        """Reset the lock in a forked child, and forget what other threads of the parent were
+        opening.
+        """
         self._lock = threading.Lock()
         self._busy = {key: entry for key, entry in self._busy.items() if entry.source is not None}
 
     @contextmanager
     def lease(self, source: Source) -> Iterator[ByteSource]:
-        """Give an open source for as long as the block lasts; it is opened if the pool does not have it."""
+        """Give an open source for as long as the block lasts.
+
+        It is opened if the pool does not have it.
+        """
         key = (source.url, source.size, source.etag, source.modified)
         entry = self._acquire(key, source)
         assert entry.source is not None
@@ -106,7 +116,8 @@ class Opened:
                 raise
             if entry.source is not None:
                 return entry
-            # The thread that opened it failed, and so would this one; unless only that thread's own time was up.
+            # The thread that opened it failed, and so would this one; unless only that thread's own
+            # time was up.
             if isinstance(entry.error, InsituError) and not isinstance(entry.error, LateError):
                 raise copy(entry.error) from entry.error.__cause__
         try:
