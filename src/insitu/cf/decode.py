@@ -1,5 +1,4 @@
-"""CF decoding of a variable: turns its attributes into a packing of its tiles, as xarray's
-`decode_cf` does.
+"""CF decoding of a variable: turns attributes into a packing, as xarray's `decode_cf` does.
 
 The same attributes move to `encoding`, the same types come out, the same values are missing. No
 values are decoded here; the result is a packing in the array's tiles, so that it survives
@@ -126,9 +125,7 @@ def _datetime(decode_times: Any, use_cftime: bool | None) -> tuple[bool | None, 
     if isinstance(decode_times, bool):
         return use_cftime, "ns"
     if use_cftime is not None:
-        raise TypeError(
-            "use_cftime cannot be combined with a coder in decode_times; set use_cftime of the coder instead"
-        )
+        raise TypeError("use_cftime cannot be combined with a coder in decode_times: set it in the coder")
     return decode_times.use_cftime, decode_times.time_unit
 
 

@@ -1,5 +1,4 @@
-"""Unpacking: applies a packing to the stored values of a chunk (text, sign, missing values, scale,
-times).
+"""Unpacking: CF decoding of a chunk's stored values (sign, missing values, scale, times, text).
 
 What each step does, in which type and with which rounding, is what xarray's decoding does, so that
 the bits agree. A packing is prepared once for a stored type and cached; a chunk then costs a few

@@ -1,5 +1,4 @@
-"""CF times: decodes numbers with units such as "days since 1850-01-01" to datetime64, timedelta64
-or cftime.
+"""CF times: decodes numbers ("days since 1850-01-01") to datetime64, timedelta64 or cftime.
 
 Numbers become datetime64 by integer arithmetic where the calendar is the usual one and the dates
 fit; else objects of cftime. What decides, and how numbers with a fraction are rounded, is xarray's

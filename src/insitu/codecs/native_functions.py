@@ -1,5 +1,4 @@
-"""Addresses of libdeflate's and Zstandard's functions, for the C kernel that decodes many chunks at
-once.
+"""Addresses of libdeflate's and Zstandard's functions, for the C kernel that decodes batches.
 
 Imagecodecs' wheels bring both as shared libraries. For chunks of a few kilobytes the call through
 Python costs as much as the decoding, so the kernel calls those libraries itself, with the addresses

@@ -1,6 +1,4 @@
-"""Protocol of codecs whose chunks hold references to values elsewhere in the file (HDF5, FITS
-heaps).
-"""
+"""Protocol of codecs whose chunks refer to values elsewhere in the file (HDF5, FITS heaps)."""
 
 from __future__ import annotations
 

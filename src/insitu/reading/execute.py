@@ -1,5 +1,4 @@
-"""Execution of read plans: fills an array with values, or streams the parts of a selection to a
-consumer.
+"""Execution of read plans: fills an array, or streams the parts of a selection.
 
 `Output` is the sink that fills an array: chunks are decoded straight into it where they are
 contiguous there, else copied part by part. `Stream` is the sink that hands each wanted part to a

@@ -1,5 +1,4 @@
-"""Read plans: which byte ranges a selection needs, in the order of fetching, and which chunk each
-becomes.
+"""Read plans: the byte ranges that a selection needs, sorted in the order of fetching.
 
 Cells are located first (the chunk table may page itself in); the rest is pure computation on
 columns: the touched cells of all tiles as rows, those with bytes sorted by source and offset, so
@@ -157,7 +156,7 @@ def _narrowed_to_parts(wish: Touched, rows: Located) -> Located:
     if short.any():
         row = int(np.flatnonzero(short)[0])
         raise CodecError(
-            f"an uncompressed chunk needs {int(stride.reshape(-1)[row])} bytes, but has only {int(rows.length[row])} in the file",
+            f"an uncompressed chunk has {int(rows.length[row])} bytes instead of {int(stride.reshape(-1)[row])}",
             url=wish.tile.chunks.sources[int(source[row])].url if source[row] >= 0 else None,
             offset=int(rows.offset[row]),
             length=int(rows.length[row]),

@@ -1,5 +1,4 @@
-"""Prefetching: reads the next step in the background while a caller goes through an array step by
-step.
+"""Prefetching: reads the next step in the background while a caller goes through an array.
 
 If two reads of one array differ only in the position along one dimension, the third one is
 predicted to lie as far on. Its chunks are fetched and decoded in the background, into the cache of

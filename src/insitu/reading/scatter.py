@@ -1,4 +1,4 @@
-"""Copying of the wanted elements of a chunk to the output, axis by axis, by slices or index arrays."""
+"""Copies the wanted elements of a chunk to the output, axis by axis, by slices or index arrays."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Selection of cells: which cells of each tile a selection touches, what it takes of them, and
-where that goes.
+"""Selection of cells: what a selection takes of each tile, and where that goes in the output.
 
 Pure: every axis of a tile is computed on its own, in columns; a cell is a combination of the axes'
 rows. The chunk table is not used here, since that may need I/O.

@@ -1,5 +1,4 @@
-"""Pool of open sources: each version of an object is opened once and shared; a bounded number of
-idle ones stays open.
+"""Pool of open sources, keyed by URL and identity, with a bounded number of idle ones.
 
 Sources are pooled by URL and recorded identity (size, ETag, date). Where two recorded versions of
 one object meet in one read, each is opened, and verified, on its own. Opening happens outside of

@@ -1,5 +1,4 @@
-"""Decoder of adaptive entropy coding (CCSDS 121.0) by libaec in imagecodecs, used by szip and GRIB
-2.
+"""Decoder of adaptive entropy coding (CCSDS 121.0) by libaec, used by szip and GRIB 2.
 
 A stream that yields fewer bytes than declared is an error. The bytes are counted here: imagecodecs,
 given an array of wider numbers, returns as many elements as there are bytes, so that memory that

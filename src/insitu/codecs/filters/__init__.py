@@ -1,3 +1,1 @@
-"""Filters that rearrange, check or compute values: shuffle, checksums, scale and offset, bit
-fields.
-"""
+"""Filters that rearrange, check or compute values: shuffle, checksums, scaling, bit fields."""
