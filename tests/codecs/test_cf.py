@@ -372,10 +372,10 @@ def test_what_makes_no_sense_is_named() -> None:
 @pytest.mark.parametrize(
     ("values", "attributes", "said"),
     [
-        (np.zeros(2, "i2"), {"missing_value": np.array([1, 2], "i2")}, "several values"),
-        (np.zeros(2, "i2"), {"_FillValue": np.float32("nan")}, "no integer"),
-        (np.zeros(2, "f4"), {"_Unsigned": "true"}, "no integers"),
-        (np.zeros(2), {"units": "days since 1500-01-01"}, "reform"),
+        (np.zeros(2, "i2"), {"missing_value": np.array([1, 2], "i2")}, "several missing values"),
+        (np.zeros(2, "i2"), {"_FillValue": np.float32("nan")}, "but integer values"),
+        (np.zeros(2, "f4"), {"_Unsigned": "true"}, "no integer values"),
+        (np.zeros(2), {"units": "days since 1500-01-01"}, "before the Gregorian calendar"),
         (np.array([0, 10**6]), {"units": "days since 2000-01-01"}, "out of the range"),
         (np.zeros(2), {"units": "days", "dtype": "timedelta64[D]"}, r"timedelta64\[s\]"),
     ],

@@ -270,7 +270,7 @@ def test_zstd_without_its_size_and_in_pieces():
 
 
 def test_unknown_codecs_say_what_to_do():
-    with pytest.raises(UnknownCodecError, match="nothing here decodes codec 'no-such'"):
+    with pytest.raises(UnknownCodecError, match="no decoder for codec 'no-such'"):
         prepare(Encoding(np.dtype("i4"), (Codec("no-such", {"a": 1}),)), (3,))
     with pytest.raises(UnknownCodecError, match=r"SZ \(HDF5 filter 32017\)") as caught:
         prepare(Encoding(np.dtype("i4"), (Codec("hdf5_filter_32017", {"cd_values": [1]}),)), (3,))
@@ -325,7 +325,7 @@ def test_array_codecs_need_arrays():
 
 
 def test_objects_need_a_codec():
-    with pytest.raises(CodecError, match="objects"):
+    with pytest.raises(CodecError, match="values of varying length"):
         prepare(Encoding(np.dtype(object)), (3,))
     with pytest.raises(CodecError, match="does not hold"):
         decode(zlib.compress(b"abc"), Encoding(np.dtype(object), (ZLIB,)), (3,))

@@ -53,7 +53,7 @@ def test_a_table_without_axes_has_one_cell() -> None:
 def test_columns_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ModelError, match="does not fit a grid"):
         Columns((4,), (SOURCE,), np.zeros(3, int), np.zeros(4, int), np.zeros(4, int))
-    with pytest.raises(ModelError, match="source 1 of 1"):
+    with pytest.raises(ModelError, match="refers to source 1"):
         Columns((4,), (SOURCE,), np.ones(4, int), np.zeros(4, int), np.zeros(4, int))
     with pytest.raises(ModelError, match="the chunk table"):
         Tile((Axis.regular(10, 5),), (Encoding(np.dtype("f4")),), Columns.unwritten((3,)))
@@ -197,3 +197,20 @@ def test_one_element_beside_the_only_tile() -> None:
     assert array[0].tiles == array[8:].tiles == ()
     assert array[3].tiles[0].shape == ()
     assert array[0:0].tiles[0].shape == (0,)
+
+
+@pytest.mark.parametrize(
+    "values", [np.arange(6.0).reshape(2, 3).T, np.zeros((0, 3), "i2"), np.array(b"ab"), np.array(7)]
+)
+def test_values_in_memory_as_an_array(values: np.ndarray) -> None:
+    array = VirtualArray.from_values(values, attributes={"units": "m"})
+    assert (array.shape, array.dtype, array.attributes) == (values.shape, values.dtype, {"units": "m"})
+    assert array.dims == tuple(f"dim_{number}" for number in range(values.ndim))
+    if values.size:
+        assert array.tiles[0].chunks[(0,) * values.ndim] == Inline(values.tobytes())
+
+
+@pytest.mark.parametrize("values", [np.array(["a", None], object), np.zeros(2, "V0")])
+def test_values_without_a_fixed_size_are_refused(values: np.ndarray) -> None:
+    with pytest.raises(ModelError, match="cannot be stored inline"):
+        VirtualArray.from_values(values)

@@ -102,7 +102,7 @@ def test_a_failure_is_told_by_the_read_itself(file: Path, caplog: pytest.LogCapt
         for step in range(2):
             insitu.read(group2, "t", step, cache=cache, decode=False)
         settled(cache)
-    assert "reading ahead failed" in caplog.text
+    assert "prefetching failed" in caplog.text
     with pytest.raises(InsituError, match=r"chunk \(2, 0, 0\)"):
         insitu.read(group2, "t", 2, cache=cache, decode=False)
 

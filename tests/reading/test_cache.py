@@ -53,7 +53,7 @@ def test_no_more_than_max_bytes_are_kept(file: Path) -> None:
     assert ChunkCache(10).get("a", lambda: np.zeros(100)).shape == (100,)
     cache.clear()
     assert cache.nbytes == 0
-    with pytest.raises(ValueError, match="cannot hold"):
+    with pytest.raises(ValueError, match="must not be negative"):
         ChunkCache(-1)
 
 

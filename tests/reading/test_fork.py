@@ -116,13 +116,16 @@ def connection(path: Path) -> tuple[Any, Callable[[], object]]:
 
 LOCKS: dict[str, Callable[[Path], tuple[Any, Callable[[], object]]]] = {
     "reading.cache.ChunkCache": chunk_cache,
-    "references.recent.Recent": recent,
-    "references.pool.Pool": url_pool,
-    "references.insitu_store.part.Part": part,
+    "references.page_cache.Recent": recent,
+    "references.url_pool.Pool": url_pool,
+    "references.store.row_file.Part": part,
     "sources.local.LocalSource": local_source,
-    "reducing.client": connection,
-    "reducing.client._guard": lambda path: (transport._guard, lambda: _with(transport._guard)),
-    "codecs.grib_library._LOCK": lambda path: (eccodes_library._LOCK, lambda: _with(eccodes_library._LOCK)),
+    "active.transport": connection,
+    "active.transport._guard": lambda path: (transport._guard, lambda: _with(transport._guard)),
+    "formats.grib.codecs.eccodes_library._LOCK": lambda path: (
+        eccodes_library._LOCK,
+        lambda: _with(eccodes_library._LOCK),
+    ),
     "formats.grib.geography._lock": lambda path: (geography._lock, lambda: _with(geography._lock)),
     "reading.pool._lock": lambda path: (
         reading_pool._lock,
@@ -283,14 +286,13 @@ def test_no_lock_is_made_without_a_thought_of_fork() -> None:
     known = {
         "forking.py": "makes them",
         "references/check.py": "lives as long as one call",
-        "reading/opened.py": "lives as long as one read",
-        "xarray_bridge/weighing.py": "lives as long as one reduction",
+        "xarray_bridge/weighted.py": "lives as long as one reduction",
     }
     strange = []
     for path in sorted(root.rglob("*.py")):
         name = path.relative_to(root).as_posix()
         text = path.read_text()
-        if name in known or name.startswith("service/"):  # the server's workers are spawned, never forked
+        if name in known or name.startswith("server/"):  # the server's workers are spawned, never forked
             continue
         makes = re.search(r"\b(threading\.)?(R?Lock|Condition|BoundedSemaphore)\(\)", text)
         if makes and not re.search(r"def renew\(self\)|register_at_fork|turn = threading\.Lock\(\)", text):

@@ -171,7 +171,7 @@ def test_gaps_are_absent() -> None:
             np.testing.assert_array_equal(found["count"], (~np.isnan(values)).sum(axes))
     assert answers(case, ["argmin"], skipna=False)["argmin"] == 3  # the first place that nobody covers
     whole_numbers = replace(array, dtype=np.dtype("i4"), fill_value=None)
-    with pytest.raises(ModelError, match="nothing that means absent"):
+    with pytest.raises(ModelError, match="no value that means absent"):
         answers(Case(whole_numbers, values, case.disk), ["sum"])
     assert answers(Case(replace(whole_numbers, fill_value=np.int32(-1)), values, case.disk), ["sum"])["sum"] == 36 - 18
 

@@ -1,1 +1,1 @@
-"""CF conventions: stored values to the values that they mean (packing, missing values, times, characters)."""
+"""CF decoding of stored values: packing, missing values, times, characters."""

@@ -1,4 +1,4 @@
-"""Casts of decoded values to the type of the array that they become part of.
+"""Casts of decoded values that keep dates and durations where the target holds Python objects.
 
 NumPy turns datetime64[ns] into integers where the target holds objects (and coarser units into
 `datetime.datetime`). Files of several calendars make such targets: a date of the standard calendar
@@ -18,19 +18,21 @@ __all__ = ["as_objects", "cast", "loses_dates"]
 
 
 def loses_dates(values: Any, target: np.dtype[Any]) -> bool:
-    """Whether NumPy's own cast of these values to a type would turn dates or durations into integers."""
+    """Return whether NumPy's own cast to a type would turn dates or durations into integers."""
     return target.kind == "O" and isinstance(values, (np.ndarray, np.generic)) and values.dtype.kind in "mM"
 
 
 def cast(values: Any, target: np.dtype[Any]) -> NDArray[Any]:
-    """Return the values in another type; dates and durations that become objects stay dates and durations."""
+    """Return the values in another type; dates and durations stay dates and durations."""
     if loses_dates(values, target):
         return as_objects(values)
     return np.asarray(values, target)
 
 
 def as_objects(values: Any) -> NDArray[Any]:
-    """Return datetime64 or timedelta64 values as an array of `pandas.Timestamp` or `pandas.Timedelta`."""
+    """Return datetime64 or timedelta64 values as an array of `pandas.Timestamp` or
+    `pandas.Timedelta`.
+    """
     index = import_module("pandas").Index(np.asarray(values).reshape(-1))
     result = np.empty(values.size, object)
     result[:] = list(index)  # one by one: an Index has no objects before it is asked for them

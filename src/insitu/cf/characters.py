@@ -1,8 +1,8 @@
-"""How do characters become texts?
+"""Joins arrays of single characters into arrays of fixed-length text.
 
-netCDF-3 and many netCDF-4 files hold text as single characters along a last dimension. The bytes of `n` characters are
-the bytes of one `S<n>`, so where a cell has whole texts only its encoding changes and nothing is read. Characters cut
-into several cells are read and kept inline.
+netCDF-3 and many netCDF-4 files hold text as single characters along a last dimension. The bytes of
+`n` characters are the bytes of one `S<n>`, so where a cell has whole texts only its encoding
+changes and nothing is read. Characters cut into several cells are read and kept inline.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.errors import UnsupportedError
-from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray
+from insitu.model import Axis, Tile, VirtualArray
 
 __all__ = ["joined"]
 
 
 def joined(array: VirtualArray, values: Callable[[], NDArray[Any]] | None = None) -> VirtualArray:
-    """Return the array without its last dimension: the characters along it are texts of fixed length.
+    """Return the array without its last dimension: the characters along it are texts of fixed
+    length.
 
     Parameters
     ----------
@@ -34,7 +35,7 @@ def joined(array: VirtualArray, values: Callable[[], NDArray[Any]] | None = None
     dtype = np.dtype(f"S{max(length, 1)}")
     shape, dims = array.shape[:-1], array.dims[:-1]
     if length == 0:
-        return _inline(array, np.zeros(shape, dtype))
+        return _from_texts(array, np.zeros(shape, dtype))
     tiles = [_whole(tile, length) for tile in array.tiles]
     if all(tile is not None for tile in tiles):
         kept = tuple(tile for tile in tiles if tile is not None)
@@ -42,12 +43,17 @@ def joined(array: VirtualArray, values: Callable[[], NDArray[Any]] | None = None
             array, shape=shape, dims=dims, dtype=dtype, tiles=kept, origins=array.origins[:, :-1], fill_value=None
         )
     if values is None:
-        raise UnsupportedError("texts are cut into several chunks", hint="Open it with concat_characters=False")
-    return _inline(array, np.ascontiguousarray(values()).view(dtype).reshape(shape))
+        raise UnsupportedError(
+            "the characters of one text lie in several chunks", hint="Open the file with concat_characters=False"
+        )
+    return _from_texts(array, np.ascontiguousarray(values()).view(dtype).reshape(shape))
 
 
 def _whole(tile: Tile, length: int) -> Tile | None:
-    """The tile with its characters as texts; None where a cell does not hold whole ones."""
+    """Return the tile with its characters as texts.
+
+    None if a text is cut by the border of a cell.
+    """
     last = len(tile.axes) - 1
     axis = tile.axes[last]
     if tile.dimensions[-1:] != (last,) or axis.count != 1 or axis.length != length:
@@ -65,10 +71,6 @@ def _whole(tile: Tile, length: int) -> Tile | None:
     return replace(tile, axes=(*tile.axes[:-1], Axis.regular(1, 1)), encodings=encodings, layout=tile.dimensions[:-1])
 
 
-def _inline(array: VirtualArray, texts: NDArray[Any]) -> VirtualArray:
-    """The array with all its texts at hand."""
-    axes = tuple(Axis.regular(length, max(length, 1)) for length in texts.shape)
-    grid = tuple(axis.count for axis in axes)
-    table = Columns.inlined(grid, texts.tobytes()) if texts.size else Columns.unwritten(grid)
-    tile = Tile(axes, (Encoding(texts.dtype),), table)
-    return VirtualArray.of(tile, dims=array.dims[:-1], attributes=array.attributes, details=array.details)
+def _from_texts(array: VirtualArray, texts: NDArray[Any]) -> VirtualArray:
+    """Return the array with its texts inline."""
+    return VirtualArray.from_values(texts, dims=array.dims[:-1], attributes=array.attributes, details=array.details)

@@ -1,7 +1,7 @@
-"""What do a variable's attributes say about its values (CF)?
+"""CF decoding of a variable: turns attributes into a packing, as xarray's `decode_cf` does.
 
-They are read as xarray's `decode_cf` reads them: the same attributes move to `encoding`, the same types come out, the
-same values are missing. Nothing is decoded here; the answer is a packing in the array's tiles, so that it survives
+The same attributes move to `encoding`, the same types come out, the same values are missing. No
+values are decoded here; the result is a packing in the array's tiles, so that it survives
 concatenation and every chunk is decoded by its own file's rules.
 """
 
@@ -31,14 +31,14 @@ MARKS: tuple[str, ...] = ("missing_value", "_FillValue")
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A variable as xarray shows it."""
+    """A variable with CF decoding applied, as xarray shows it."""
 
     array: VirtualArray
-    """With the packing in its tiles, the decoded type, and no attributes that were used up."""
+    """The array with the packing in its tiles, the decoded type, and the remaining attributes."""
     attributes: dict[str, Any]
-    """What is left of them."""
+    """The attributes that decoding did not consume."""
     encoding: dict[str, Any]
-    """What was used up, the stored type, and what was given."""
+    """The attributes that decoding consumed, the stored type, and the encoding that was given."""
 
 
 def decoded(
@@ -54,31 +54,31 @@ def decoded(
     stack_char_dim: bool = True,
     values: Values | None = None,
 ) -> Decoded:
-    """Return an array that reads as xarray would show it.
+    """Return an array that reads as xarray shows it: CF decoding applied.
 
     Parameters
     ----------
     array
-        As scanned: stored values, all attributes.
+        The array as scanned: stored values, all attributes.
     name
-        The variable, for messages.
+        Name of the variable, for error messages.
     encoding
-        What the file says beside: it comes first in the result's `encoding`. A `dtype` of `str` says that the values
-        are text.
+        Further encoding from the file: it comes first in the result's `encoding`. A `dtype` of
+        `str` means that the values are text.
     mask_and_scale, decode_times, decode_timedelta, use_cftime, concat_characters, stack_char_dim
-        As for `xarray.conventions.decode_cf_variable`; coder objects are taken too. `stack_char_dim` is for the caller
-        to say, who knows the other variables.
+        As for `xarray.conventions.decode_cf_variable`; coder objects are accepted too. The caller,
+        who knows the other variables, decides about `stack_char_dim`.
     values
-        Reads the stored values of all of the array. Called only where they decide: times, text of varying length,
-        characters cut into several cells.
+        Reads all stored values of the array. Called only where the result depends on them: times,
+        text of varying length, characters cut into several cells.
 
     Raises
     ------
     FormatError
-        If an attribute makes no sense; the message says which option leaves it alone.
+        If an attribute is invalid; the message names the option that ignores it.
     """
     if not all(tile.packings.identity for tile in array.tiles):
-        raise ModelError("the array is decoded already")
+        raise ModelError("the array is already decoded: its tiles have packings")
     kept = dict(encoding or {})
     if array.dtype.kind in "mM":
         return Decoded(array, dict(array.attributes), kept)
@@ -97,7 +97,7 @@ def decoded(
             work.count_time(timedelta)
         if decode_times:
             work.tell_time(*_datetime(decode_times, use_cftime))
-        return work.done()
+        return work.build()
     except InsituError as problem:
         problem.located(variable=name)
         raise
@@ -105,7 +105,7 @@ def decoded(
 
 @dataclass(frozen=True, slots=True)
 class _Timedelta:
-    """What xarray's CFTimedeltaCoder says."""
+    """Options of xarray's CFTimedeltaCoder."""
 
     time_unit: str | None = None
     decode_via_units: bool = False
@@ -125,13 +125,13 @@ def _datetime(decode_times: Any, use_cftime: bool | None) -> tuple[bool | None, 
     if isinstance(decode_times, bool):
         return use_cftime, "ns"
     if use_cftime is not None:
-        raise TypeError("use_cftime is for decode_times=True; the coder that was given says it itself")
+        raise TypeError("use_cftime cannot be combined with a coder in decode_times: set it in the coder")
     return decode_times.use_cftime, decode_times.time_unit
 
 
 @dataclass(slots=True)
 class _Work:
-    """One variable on its way: what is known so far."""
+    """State of the decoding of one variable."""
 
     array: VirtualArray
     name: str | None
@@ -139,23 +139,23 @@ class _Work:
     values: Values | None
     attributes: dict[str, Any] = field(init=False)
     dtype: np.dtype[Any] = field(init=False)
-    """Of the values after the steps so far, in xarray's eyes."""
+    """Type of the values after the steps so far, as xarray has it."""
     original: np.dtype[Any] = field(init=False)
     steps: dict[str, Any] = field(default_factory=dict)
-    """Fields of the packing's kind."""
+    """Fields of the packing's kind, decided so far."""
     scale_by: float | None = None
     offset_by: float | None = None
     missing: tuple[Any, ...] = ()
     epoch: int = 0
     known: NDArray[Any] | None = None
-    """All stored values, if they had to be read."""
+    """All stored values, if they were read."""
 
     def __post_init__(self) -> None:
         self.attributes = dict(self.array.attributes)
         self.dtype = self.original = self.array.dtype
 
     def join_characters(self) -> None:
-        """Characters along the last dimension become one text each."""
+        """Join the characters along the last dimension into texts."""
         if self.array.dtype == np.dtype("S1") and self.array.dims:
             self.encoding["char_dim_name"] = self.array.dims[-1]
             self.array = joined(self.array, self.values)
@@ -163,23 +163,24 @@ class _Work:
             self.dtype = self.array.dtype
 
     def decode_text(self) -> None:
-        """Bytes of a known charset become text."""
+        """Decode bytes of a known charset to text."""
         if "_Encoding" in self.attributes:
-            charset = str(self._moved("_Encoding"))
+            charset = str(self._move_to_encoding("_Encoding"))
             self.steps["charset"] = charset
             self.dtype = np.dtype(object)
 
     def measure_text(self) -> None:
-        """Text of varying length has the type of the longest, which only the values tell.
+        """Give text of varying length the type of its longest value, which only the values tell.
 
-        So has text of fixed length in HDF5: netCDF shows it as its own type of text. Characters stay as they are.
+        The same holds for text of fixed length in HDF5: netCDF shows it as its own type of text.
+        Characters stay as they are.
         """
         said, stored = self.encoding.get("dtype"), self.array.dtype
         if stored.kind not in "OS" or "charset" in self.steps or "char_dim_name" in self.encoding:
             return
         if said is not str and (said is not None or self.array.details.charset is None or stored == np.dtype("S1")):
             return
-        found = self._stored()
+        found = self._read_stored()
         if found is None:
             return
         if stored.kind == "S":
@@ -188,14 +189,12 @@ class _Work:
         width = max((len(text) for text in found.reshape(-1).tolist()), default=1)
         self.dtype = self.original = np.dtype(f"U{max(width, 1)}")
         self.steps["dtype"] = self.dtype.str
-        # What xarray does to get there forgets everything else.
+        # xarray drops the rest of the encoding in this case, too.
         self.encoding = {}
 
     def mask(self, datetimes: bool, timedeltas: bool) -> None:
-        """Which values are missing, and the sign."""
-        if (
-            self.dtype.kind == "V"
-        ):  # opaque bytes and records have nothing that means missing: they stay as they are stored
+        """Apply `_FillValue`, `missing_value` and `_Unsigned`."""
+        if self.dtype.kind == "V":  # opaque bytes and records have no missing values
             return
         marks = {key: self.attributes.pop(key) for key in MARKS if key in self.attributes}
         if not marks and "_Unsigned" not in self.attributes:
@@ -204,14 +203,14 @@ class _Work:
         for note in notes:
             self._warn(note)
         for key, value in marks.items():
-            self._keep(key, value)
+            self._add_to_encoding(key, value)
         dtype = self.dtype
         if "_Unsigned" in self.attributes:
-            unsigned = self._moved("_Unsigned")
+            unsigned = self._move_to_encoding("_Unsigned")
             if dtype.kind in "iu":
                 dtype, fills = numbers.with_sign(dtype, unsigned, marks.get("_FillValue"), fills)
             else:
-                self._warn("has the attribute _Unsigned, but no integers: it is ignored")
+                self._warn("has the attribute _Unsigned but no integer values: the attribute is ignored")
             if dtype.kind != self.dtype.kind:
                 self.steps["unsigned"] = dtype.kind == "u"
         if fills:
@@ -226,17 +225,15 @@ class _Work:
             if len(self.missing) < len(fills):
                 self.steps["missing"] = tuple(value for value in fills if not numbers.has_room(value))
             self.steps["masked"] = numbers.named(dtype)
-            if (
-                "dtype" in self.steps
-            ):  # texts whose length was measured: no text can say that it is missing, an object can
+            if "dtype" in self.steps:  # texts whose length was measured: only objects can be missing
                 self.steps["dtype"] = numbers.named(dtype)
         self.dtype = dtype
 
     def scale(self, datetimes: bool, timedeltas: bool) -> None:
-        """How the values are packed."""
+        """Apply `scale_factor` and `add_offset`."""
         if self.dtype.kind == "V":
             return
-        scale, offset = self._moved("scale_factor"), self._moved("add_offset")
+        scale, offset = self._move_to_encoding("scale_factor"), self._move_to_encoding("add_offset")
         if scale is None and offset is None:
             return
         marked = any(key in self.encoding for key in MARKS)
@@ -247,7 +244,7 @@ class _Work:
         self.steps.update(scaled=numbers.named(self.dtype), scale_dtype=scale_dtype, offset_dtype=offset_dtype)
 
     def _is_time(self, datetimes: bool, timedeltas: bool) -> bool:
-        """Whether the values will be decoded as times, by the look of their units."""
+        """Return whether the values will be decoded as times, according to their units."""
         units = self.attributes.get("units")
         if units is None:
             return False
@@ -261,7 +258,7 @@ class _Work:
         return datetimes
 
     def count_time(self, how: _Timedelta) -> None:
-        """Differences of time."""
+        """Decode differences of time (timedelta64)."""
         units = self.attributes.get("units")
         if not isinstance(units, str) or units not in times.UNITS:
             return
@@ -269,16 +266,16 @@ class _Work:
         typed = isinstance(said, str) and said.startswith("timedelta64")
         if not (typed and how.decode_via_dtype) and not how.decode_via_units:
             return
-        self._moved("units")
+        self._move_to_encoding("units")
         time_unit = how.time_unit or "ns"
         if typed:
             del self.attributes["dtype"]
             if how.time_unit is None:
                 time_unit = self._resolution(str(said))
-        self._set(times.decide_timedelta(self._numbers(), units, time_unit))
+        self._use_clock(times.decide_timedelta(self._decoded_so_far(), units, time_unit))
 
     def _resolution(self, said: str) -> str:
-        """The unit that an attribute `timedelta64[...]` asks for, as near as can be."""
+        """Return the resolution nearest to the one of an attribute `timedelta64[...]`."""
         try:
             unit = str(np.datetime_data(np.dtype(said))[0])
         except TypeError as problem:
@@ -286,25 +283,25 @@ class _Work:
         if unit in times.RESOLUTIONS:
             return unit
         nearest = "s" if unit in ("generic", "Y", "M", "W", "D", "h", "m") else "ns"
-        self._warn(f"asks for {said}: decoded as timedelta64[{nearest}]")
+        self._warn(f"has the attribute dtype {said}, which is not supported: decoded as timedelta64[{nearest}]")
         return nearest
 
     def tell_time(self, use_cftime: bool | None, time_unit: str) -> None:
-        """Dates."""
+        """Decode dates ("days since …")."""
         units = self.attributes.get("units")
         if not isinstance(units, str) or "since" not in units:
             return
-        self._moved("units")
-        calendar = self._moved("calendar")
-        known = self._numbers()
+        self._move_to_encoding("units")
+        calendar = self._move_to_encoding("calendar")
+        known = self._decoded_so_far()
         if known is None:
             known = np.empty(0, self.dtype)
-        self._set(times.decide(known, units, calendar, use_cftime, time_unit))
+        self._use_clock(times.decide(known, units, calendar, use_cftime, time_unit))
 
-    def _set(self, clock: times.Clock) -> None:
-        """What was decided about times."""
+    def _use_clock(self, clock: times.Clock) -> None:
+        """Take over what was decided about times."""
         if clock.warning:
-            self._issue(f"{clock.warning} (variable {self.name!r})")
+            self._issue_warning(f"{clock.warning} (variable {self.name!r})")
         self.dtype = np.dtype(clock.dtype)
         self.epoch = clock.number
         self.steps.update(
@@ -312,28 +309,28 @@ class _Work:
         )
         self.steps["scaled"] = self.steps.get("scaled") or clock.cast
 
-    def _stored(self) -> NDArray[Any] | None:
-        """All stored values, if they can be had."""
+    def _read_stored(self) -> NDArray[Any] | None:
+        """Return all stored values; None if they cannot be read here."""
         if self.known is None and self.values is not None:
             self.known = self.values()
         return self.known
 
-    def _numbers(self) -> NDArray[Any] | None:
-        """All values after the steps so far."""
-        found = self._stored()
+    def _decoded_so_far(self) -> NDArray[Any] | None:
+        """Return all values after the steps so far."""
+        found = self._read_stored()
         return None if found is None else unpack(found, self._packing())
 
     def _packing(self) -> Packing:
         return Packing(self.scale_by, self.offset_by, self.missing, Kind(**self.steps), self.epoch)
 
-    def done(self) -> Decoded:
-        """The array with its packing."""
+    def build(self) -> Decoded:
+        """Return the array with its packing."""
         if not self.dtype.isnative:
             self.dtype = self.original = self.dtype.newbyteorder("=")
         if self.attributes.get("dtype", False) == "bool":
             if "unit" in self.steps:
                 raise numbers.nonsense("dtype", "bool", "decode_times=False")
-            # Overwritten, so that writing it again gives the same file.
+            # Overwritten, so that writing the variable gives the same file again.
             self.encoding["dtype"] = self.attributes.pop("dtype")
             self.dtype = np.dtype(bool)
             self.steps["dtype"] = "bool"
@@ -352,24 +349,24 @@ class _Work:
         made = VirtualArray(array.shape, self.dtype, array.dims, tiles, array.origins, attributes, None, array.details)
         return Decoded(made, dict(attributes), self.encoding)
 
-    def _moved(self, key: str) -> Any:
-        """An attribute, which becomes encoding."""
+    def _move_to_encoding(self, key: str) -> Any:
+        """Move an attribute to the encoding and return its value."""
         value = self.attributes.pop(key, None)
         if value is not None:
-            self._keep(key, value)
+            self._add_to_encoding(key, value)
         return value
 
-    def _keep(self, key: str, value: Any) -> None:
+    def _add_to_encoding(self, key: str, value: Any) -> None:
         if key in self.encoding:
-            raise FormatError(f"{key} is said twice, in the attributes and in the encoding")
+            raise FormatError(f"{key} is given twice, in the attributes and in the encoding")
         self.encoding[key] = value
 
     def _warn(self, what: str) -> None:
-        self._issue(f"variable {self.name!r} {what}")
+        self._issue_warning(f"variable {self.name!r} {what}")
 
     @staticmethod
-    def _issue(message: str) -> None:
-        # The category that users of xarray filter, where xarray is in use.
+    def _issue_warning(message: str) -> None:
+        # xarray's own category, which users filter, if xarray is in use.
         xarray = sys.modules.get("xarray")
         category = RuntimeWarning if xarray is None else xarray.SerializationWarning
         warnings.warn(message, category, stacklevel=3)
@@ -377,5 +374,8 @@ class _Work:
 
 @lru_cache(maxsize=4096)
 def _table(key: tuple[Any, ...]) -> Packings:
-    """The table of one packing. Files alike share it, and what is shared is joined in no time."""
+    """Return the table of one packing.
+
+    Files with equal packings share it, which makes joining fast.
+    """
     return Packings.of([key[0]])

@@ -1,6 +1,6 @@
-"""What do a variable's attributes say about its numbers: which are missing, of which sign, of which type when unpacked?
+"""CF rules for numbers: missing values, `_Unsigned`, and the type of scaled values.
 
-The rules are xarray's; they decide how the values are rounded, and so their bits.
+The rules are xarray's; they decide how values are rounded, and so their bits.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ __all__ = ["fill_values", "float_dtype", "has_room", "missing_dtype", "named", "
 
 
 def fill_values(marks: Mapping[str, Any], dtype: np.dtype[Any]) -> tuple[dict[str, Any], list[Any], list[str]]:
-    """Return the attributes that name missing values of a type, those values, and what the user should know.
+    """Return the attributes that name missing values of a type, those values, and warnings for the
+    user.
 
     Parameters
     ----------
     marks
-        The attributes `missing_value` and `_FillValue`, as far as they are there.
+        The attributes `missing_value` and `_FillValue` that the variable has.
     dtype
         Of the values.
     """
@@ -37,17 +38,17 @@ def fill_values(marks: Mapping[str, Any], dtype: np.dtype[Any]) -> tuple[dict[st
         if any(isinstance(fill, np.void) for fill in found):  # opaque bytes, a record: nothing equals it
             raise nonsense(key, value)
         if not found and dtype.kind in "iu":
-            notes.append(f"has {key} {value!r}, which no integer can be: it is ignored")
+            notes.append(f"has {key} {value!r}, but integer values: the attribute is ignored")
             del kept[key]
             continue
         fills.update(dict.fromkeys(found))
     if len(fills) > 1:
-        notes.append(f"has several values that mean missing, {[*fills]}: all become NaN")
+        notes.append(f"has several missing values, {[*fills]}: all become NaN")
     return kept, [*fills], notes
 
 
 def _is_null(value: Any) -> bool:
-    """Whether a missing value is itself none: NaN, NaT."""
+    """Return whether a value is NaN or NaT."""
     return bool(isinstance(value, (float, complex, np.inexact, np.datetime64, np.timedelta64)) and value != value)
 
 
@@ -57,7 +58,8 @@ def has_room(value: Any) -> bool:
 
 
 def with_sign(dtype: np.dtype[Any], unsigned: Any, mark: Any, fills: list[Any]) -> tuple[np.dtype[Any], list[Any]]:
-    """Return the type of integers with the sign that `_Unsigned` gives them, and the missing values in it.
+    """Return the type of integers with the sign that `_Unsigned` gives them, and the missing values
+    in it.
 
     Parameters
     ----------
@@ -83,7 +85,7 @@ def with_sign(dtype: np.dtype[Any], unsigned: Any, mark: Any, fills: list[Any]) 
     except (ValueError, OverflowError) as problem:
         raise nonsense("_FillValue", mark) from problem
     others = [value for value in fills if value != np.ravel(mark)[0]]
-    # As a plain number, as xarray has it, it takes the type of what it is compared with.
+    # A plain number, as in xarray, takes the type of the values that it is compared with.
     return meant, [*others, own.item() if meant.kind == "u" else own]
 
 
@@ -97,12 +99,13 @@ def missing_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def float_dtype(dtype: np.dtype[Any], scale: Any, offset: Any) -> np.dtype[Any]:
-    """Return the type of packed values: that of the scale, wider where an offset or 32-bit integers would lose digits.
+    """Return the type of packed values: that of the scale, wider where an offset or 32-bit integers
+    would lose digits.
 
     Parameters
     ----------
     dtype
-        Of the values before.
+        Type of the values before scaling.
     scale, offset
         The attributes, of which one may be None.
     """
@@ -125,7 +128,7 @@ def _type_of(key: str, value: Any) -> np.dtype[Any] | None:
 
 
 def _single(key: str, value: Any) -> Any:
-    """The one number of an attribute."""
+    """Return the one number of an attribute."""
     if isinstance(value, (np.generic, float, int)):
         return value
     if np.size(value) != 1:
@@ -136,7 +139,7 @@ def _single(key: str, value: Any) -> Any:
 
 
 def packed_number(key: str, value: Any) -> tuple[float | None, str | None]:
-    """Return a scale or offset as a row holds it, and its type."""
+    """Return a scale or offset as a float for a packing's row, and the name of its type."""
     if value is None:
         return None, None
     number = _single(key, value)
@@ -160,5 +163,5 @@ def named(dtype: np.dtype[Any]) -> str:
 
 
 def nonsense(key: str, value: Any, option: str = "mask_and_scale=False") -> FormatError:
-    """Return the error that says which attribute cannot be understood, and the option that leaves it alone."""
-    return FormatError(f"the attribute {key} is {value!r}", hint=f"Open it with {option}")
+    """Return the error for an invalid attribute, with the option that ignores it."""
+    return FormatError(f"the attribute {key} has the invalid value {value!r}", hint=f"Open the file with {option}")

@@ -1,9 +1,8 @@
-"""How do one chunk's stored values become the values that are meant?
+"""Unpacking: CF decoding of a chunk's stored values (sign, missing values, scale, times, text).
 
-A packing says which steps (`insitu.model.Kind`): text, sign, missing values, scale and offset, time. What each step
-does, in which type and with which rounding, is what xarray's decoding does, so that the bits agree. The row is prepared
-once for a stored type and remembered; a chunk then costs a few NumPy passes into the result, which release the GIL, and
-no temporary but a mask.
+What each step does, in which type and with which rounding, is what xarray's decoding does, so that
+the bits agree. A packing is prepared once for a stored type and cached; a chunk then costs a few
+NumPy passes into the result, which release the GIL, and no temporary but a mask.
 """
 
 from __future__ import annotations
@@ -24,20 +23,21 @@ from insitu.model import Kind, Packing
 __all__ = ["Unpacker", "decode_text", "prepare", "unpack", "unpacked_dtype"]
 
 EXACT = 1 << 53
-"""From here on float64 does not tell all integers apart."""
+"""Smallest integer from which on float64 cannot represent all integers."""
 
 
 def unpack(stored: NDArray[Any], packing: Packing, out: NDArray[Any] | None = None) -> NDArray[Any]:
-    """Return the values that are meant by stored ones.
+    """Return the decoded values of stored ones.
 
     Parameters
     ----------
     stored
-        What a chunk, or a part of it, decodes to. It is not changed, unless it is `out`.
+        Stored values of a chunk, or of a part of it. They are not changed, unless they are `out`.
     packing
-        How to read it.
+        How to decode them.
     out
-        Where to: the same shape, any strides, a type that the decoded one can be cast to. It may be `stored` itself.
+        Output array: the same shape, any strides, a type that the decoded one can be cast to. It
+        may be `stored` itself.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def unpacked_dtype(packing: Packing, stored: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def prepare(packing: Packing, stored: np.dtype[Any]) -> Unpacker:
-    """Return what unpacks all chunks of one packing and stored type; threads may share it."""
+    """Return the unpacker of all chunks of one packing and stored type; threads may share it."""
     return _prepared(packing.key, stored)
 
 
@@ -103,30 +103,34 @@ def _prepared(key: tuple[Any, ...], stored: np.dtype[Any]) -> Unpacker:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unpacker:
-    """A packing made ready for one stored type."""
+    """A packing prepared for one stored type."""
 
     kind: Kind
     signed: np.dtype[Any]
-    """The stored type, in native byte order and with the sign that is meant."""
+    """The stored type, in native byte order and with the sign that `_Unsigned` gives it."""
     masked: np.dtype[Any] | None
     missing: tuple[Any, ...]
     scaled: np.dtype[Any] | None
     scale: Any
     offset: Any
     dtype: np.dtype[Any]
-    """What it decodes to."""
+    """Type of the decoded values."""
     epoch: int
     plain: bool
-    """Whether missing values can be told before the cast, so that all is done in the result."""
+    """Whether missing values are recognisable before the cast, so that all steps work in the
+    result.
+    """
     fused: bool
-    """Whether NumPy scales in the decoded type, so that it can cast on the way."""
+    """Whether scaling in the decoded type gives the right bits, so that cast and scaling are one
+    pass.
+    """
 
     def __call__(self, stored: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Unpack a chunk; see `unpack`."""
         with np.errstate(all="ignore"):
             if self.plain:
-                return self._directly(stored, out)
-            values = self._by_steps(stored)
+                return self._unpack_in_place(stored, out)
+            values = self._unpack_by_steps(stored)
         if out is None:
             return values
         if loses_dates(values, out.dtype):
@@ -134,7 +138,7 @@ class Unpacker:
         np.copyto(out, values, casting="unsafe" if out.dtype.kind == values.dtype.kind else "same_kind")
         return out
 
-    def _directly(self, stored: NDArray[Any], out: NDArray[Any] | None) -> NDArray[Any]:
+    def _unpack_in_place(self, stored: NDArray[Any], out: NDArray[Any] | None) -> NDArray[Any]:
         """Mask and scale numbers in as few passes as there are steps."""
         values = stored
         if stored.dtype != self.signed:
@@ -145,7 +149,8 @@ class Unpacker:
             hidden = found if hidden is None else np.logical_or(hidden, found, out=hidden)
         result = out if out is not None and out.dtype == self.dtype else np.empty(stored.shape, self.dtype)
         if self.fused:
-            # One pass: the ufunc casts block by block, with the same rounding as a cast of the whole.
+            # One pass: the ufunc casts block by block, with the same rounding as a cast of the
+            # whole.
             np.multiply(values, self.scale, out=result, dtype=self.dtype, casting="unsafe")
         else:
             np.copyto(result, values, casting="unsafe")
@@ -153,7 +158,8 @@ class Unpacker:
                 np.multiply(result, self.scale, out=result, casting="same_kind")
         if self.offset is not None:
             np.add(result, self.offset, out=result, casting="same_kind")
-        # Looking whether there are any is a pass less where there are none, and a call more where the chunk is small.
+        # any() saves a pass where no value is missing; for small chunks the call costs more than
+        # the pass.
         if hidden is not None and (hidden.size < 4096 or hidden.any()):
             np.copyto(result, nothing(self.dtype), where=hidden)
         if out is not None and result is not out:
@@ -161,8 +167,8 @@ class Unpacker:
             return out
         return result
 
-    def _by_steps(self, stored: NDArray[Any]) -> NDArray[Any]:
-        """One step after the other, as xarray takes them."""
+    def _unpack_by_steps(self, stored: NDArray[Any]) -> NDArray[Any]:
+        """Apply one step after the other, as xarray does."""
         kind = self.kind
         values = stored
         if kind.charset is not None:
@@ -183,34 +189,41 @@ class Unpacker:
         return values if values.dtype == self.dtype else values.astype(self.dtype)
 
     def _mask(self, values: NDArray[Any]) -> None:
-        """Mark missing values, in place."""
+        """Replace missing values by NaN or NaT, in place."""
         hidden: Any = False
         for value in self.missing:
             hidden = hidden | (values == value)
         if not np.any(hidden):
             return
-        # Among numbers that become times NaT is an integer; a scale_factor that is one leaves no room for NaN.
+        # Integers that become times have NaT; those with an integer scale_factor have no value for
+        # missing.
         if values.dtype.kind in "iu" and (self.scale is not None or self.offset is not None):
             raise CodecError(
-                f"missing values cannot be marked in {values.dtype}, which the scale_factor has",
-                hint="Open it with mask_and_scale=False",
+                f"the scale_factor has the integer type {values.dtype}, which cannot hold missing values",
+                hint="Open the file with mask_and_scale=False",
             )
         values[hidden] = nothing(values.dtype)
 
 
 def _as_numbers(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return a copy of the values in the type in which they are masked or scaled; texts may hold no numbers."""
+    """Return a copy of the values in the type in which they are masked or scaled.
+
+    Raise if they are no numbers.
+    """
     try:
         return values.astype(dtype)
     except (TypeError, ValueError) as refused:
         raise CodecError(
             f"values of {values.dtype} cannot be masked or scaled as {dtype}: {refused}",
-            hint="Open it with mask_and_scale=False",
+            hint="Open the file with mask_and_scale=False",
         ) from refused
 
 
 def nothing(dtype: np.dtype[Any]) -> Any:
-    """Return what stands for a missing value among those of a type; of whole numbers, what becomes NaT."""
+    """Return the value that marks missing values of a type.
+
+    For integers the one that becomes NaT.
+    """
     if dtype.kind in "iu":
         return np.iinfo(np.int64).min
     if dtype.kind == "c":
@@ -219,11 +232,11 @@ def nothing(dtype: np.dtype[Any]) -> Any:
 
 
 def decode_text(stored: NDArray[Any], charset: str) -> NDArray[Any]:
-    """Return the texts that bytes spell."""
+    """Return byte strings decoded to texts."""
     try:
         texts = [value if isinstance(value, str) else value.decode(charset) for value in stored.ravel()]
     except (UnicodeDecodeError, LookupError, AttributeError) as error:
-        raise CodecError(f"the text is not {charset}: {error}") from error
+        raise CodecError(f"the text cannot be decoded as {charset}: {error}") from error
     result = np.empty(len(texts), object)
     result[:] = texts
     return result.reshape(stored.shape)
@@ -238,7 +251,7 @@ def _with_sign(dtype: np.dtype[Any], unsigned: bool | None) -> np.dtype[Any]:
 
 
 def _number(value: float | None, name: str | None) -> Any:
-    """A scale or offset of the type that the file gives it: NumPy rounds by it."""
+    """Return a scale or offset in the type that it has in the file, which decides how NumPy rounds."""
     if value is None:
         return None
     if name in (None, "float"):
@@ -247,9 +260,10 @@ def _number(value: float | None, name: str | None) -> Any:
 
 
 def _as_stored(missing: tuple[Any, ...], stored: np.dtype[Any], result: np.dtype[Any]) -> tuple[Any, ...] | None:
-    """The missing values as stored ones, without those that cannot occur.
+    """Return the missing values in the stored type, without those that cannot occur.
 
-    None if the cast may make values equal that were not: then they are compared after it, as xarray does.
+    None if the cast may make different values equal: then they are compared after the cast, as
+    xarray does.
     """
     if not np.can_cast(stored, result, "safe"):
         return None

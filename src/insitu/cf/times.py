@@ -1,9 +1,9 @@
-"""How do numbers become times (CF)?
+"""CF times: decodes numbers ("days since 1850-01-01") to datetime64, timedelta64 or cftime.
 
-"days since 1850-01-01" becomes datetime64 by integer arithmetic where the calendar is the usual one and the dates fit;
-else objects of cftime. What decides, and how numbers with a fraction are rounded, is xarray's rule. It looks at all
-values of a variable, so the decision is taken once (`decide`) and kept in the packing; `decode` then turns any part of
-the values into the same times.
+Numbers become datetime64 by integer arithmetic where the calendar is the usual one and the dates
+fit; else objects of cftime. What decides, and how numbers with a fraction are rounded, is xarray's
+rule. It depends on all values of a variable, so the decision is taken once (`decide`) and kept in
+the packing; `decode` then turns any part of the values into the same times.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ USUAL_CALENDARS = frozenset({"standard", "gregorian", "proleptic_gregorian"})
 LAST = int(np.iinfo(np.int64).max)
 NAT = int(np.iinfo(np.int64).min)
 REFORM = int(np.datetime64("1582-10-15", "s").astype(np.int64)) * 10**9
-"""Before it, dates of the standard calendar are not those of datetime64."""
+"""Start of the Gregorian calendar: before it, dates of the standard calendar differ from
+datetime64.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How the numbers of a variable become times: what a packing says about it."""
+    """How the numbers of a variable become times: fields for a packing."""
 
     dtype: str
     unit: str
@@ -48,11 +50,11 @@ class Clock:
     epoch: str | None = None
     calendar: str | None = None
     number: int = 0
-    """The reference date, counted in the unit of `dtype`."""
+    """The reference date as a number, in the unit of `dtype`."""
     cast: str | None = None
-    """The type that the numbers are cast to before."""
+    """The type that the numbers are cast to before decoding."""
     warning: str | None = None
-    """What the user should know."""
+    """A warning for the user."""
 
 
 class _UnfitError(Exception):
@@ -60,7 +62,7 @@ class _UnfitError(Exception):
 
 
 def split_units(units: str) -> tuple[str, str]:
-    """Return unit and reference date of "UNIT since DATE"; a ValueError if it is something else.
+    """Return unit and reference date of "UNIT since DATE"; raise ValueError for anything else.
 
     Examples
     --------
@@ -69,11 +71,11 @@ def split_units(units: str) -> tuple[str, str]:
     """
     matches = re.match(r"(.+) since (.+)", units)
     if not matches:
-        raise ValueError(f"{units!r} does not say since when")
+        raise ValueError(f"{units!r} is not of the form 'UNIT since DATE'")
     unit, date = (text.strip() for text in matches.groups())
     if re.match(r".*\d{4}.*", date):
         return unit, date
-    # Without four digits nothing tells the year from the day: the first number is taken for it.
+    # Without four digits year and day cannot be told apart: the first number is taken for the year.
     digits = re.match(r"(\d+)(.*)", date)
     if not digits:
         raise ValueError(f"{date!r} is not a reference date")
@@ -81,7 +83,7 @@ def split_units(units: str) -> tuple[str, str]:
 
 
 def numpy_unit(unit: str) -> str:
-    """Return NumPy's name of a unit; a KeyError if it has none."""
+    """Return NumPy's name of a unit; raise KeyError if it has none."""
     name = unit.lower()
     return UNITS[name if name.endswith("s") else f"{name}s"]
 
@@ -91,7 +93,10 @@ _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\
 
 @lru_cache(maxsize=1024)
 def reference(date: str) -> tuple[int, str]:
-    """Return a reference date, counted from 1970 in the coarsest unit that holds it, and that unit. Else a ValueError.
+    """Return a reference date as a number since 1970, in the coarsest unit that holds it, and that
+    unit.
+
+    Raise ValueError if it is not a date.
 
     Examples
     --------
@@ -104,7 +109,7 @@ def reference(date: str) -> tuple[int, str]:
         text = f"{year}-{int(month):02}-{int(day):02}T{int(hour):02}:{int(minute):02}:{int(second):02}"
         number = int(np.datetime64(text, "s").astype(np.int64)) * 10**9 + int(fraction.ljust(9, "0"))
     else:
-        # Dates in any other form: what pandas makes of them is what xarray takes.
+        # Dates in any other form are parsed by pandas, as in xarray.
         stamp = import_before_fork("pandas").Timestamp(date)
         if stamp.tz is not None:
             stamp = stamp.tz_convert("UTC").tz_convert(None)
@@ -115,7 +120,10 @@ def reference(date: str) -> tuple[int, str]:
 
 
 def counted(number: int, unit: str, wanted: str) -> int:
-    """Return a date, counted in a unit, in another one, rounded down; `_UnfitError` if it does not fit."""
+    """Convert a date from one unit to another, rounded down.
+
+    Raise `_UnfitError` if it does not fit.
+    """
     ratio = NANOSECONDS[wanted] // NANOSECONDS[unit]
     number = number // ratio if ratio > 1 else number * (NANOSECONDS[unit] // NANOSECONDS[wanted])
     if abs(number) > LAST:
@@ -126,12 +134,13 @@ def counted(number: int, unit: str, wanted: str) -> int:
 def decide(
     numbers: NDArray[Any], units: str, calendar: str | None, use_cftime: bool | None = None, time_unit: str = "ns"
 ) -> Clock:
-    """Return how these numbers become dates: by xarray's rules, which look at all of them.
+    """Return how the numbers of a variable become dates, by xarray's rules, which depend on all of
+    them.
 
     Parameters
     ----------
     numbers
-        The values of the variable, masked and scaled; empty if nobody knows them.
+        The values of the variable, masked and scaled; empty if they are unknown.
     units, calendar
         The attributes.
     use_cftime
@@ -149,7 +158,8 @@ def decide(
     except (_UnfitError, KeyError) as problem:
         if use_cftime is not None:
             raise FormatError(
-                f"times in {units!r} ({name}) do not fit in datetime64: {problem}", hint="Leave use_cftime out"
+                f"times in {units!r} ({name}) do not fit in datetime64: {problem}",
+                hint="Open the file without use_cftime=False",
             ) from problem
     return _by_calendar(numbers, unit, units, name, time_unit)
 
@@ -159,13 +169,13 @@ def _since(units: str) -> tuple[str, str]:
         return split_units(units)
     except ValueError as problem:
         raise FormatError(
-            f"these units of time are not understood: {problem}", hint="Open it with decode_times=False"
+            f"the units of time are invalid: {problem}", hint="Open the file with decode_times=False"
         ) from problem
 
 
 def _by_numpy(numbers: NDArray[Any], unit: str, date: str, calendar: str, time_unit: str) -> Clock:
     if calendar.lower() not in USUAL_CALENDARS:
-        raise _UnfitError("the calendar is another one")
+        raise _UnfitError(f"the calendar {calendar!r} needs cftime")
     own = numpy_unit(unit)
     try:
         moment = reference(date)
@@ -174,7 +184,7 @@ def _by_numpy(numbers: NDArray[Any], unit: str, date: str, calendar: str, time_u
     base = _finest(moment[1], own, time_unit)
     number = counted(*moment, base)
     if calendar != "proleptic_gregorian" and number * NANOSECONDS[base] < REFORM:
-        raise _UnfitError("the reference date lies before the reform of the calendar")
+        raise _UnfitError("the reference date lies before the Gregorian calendar (1582-10-15)")
     clock = Clock(f"datetime64[{base}]", own, base=base, fine=base, number=number)
     if not numbers.size:
         return clock
@@ -190,12 +200,12 @@ def _by_numpy(numbers: NDArray[Any], unit: str, date: str, calendar: str, time_u
 
 
 def _finest(*units: str) -> str:
-    """The finest of some units, and of seconds."""
+    """Return the finest of some units and seconds."""
     return min((*units, "s"), key=NANOSECONDS.__getitem__)
 
 
 def _without_fraction(numbers: NDArray[Any], unit: str) -> tuple[NDArray[Any], str]:
-    """Numbers in the first finer unit in which none has a fraction. In place."""
+    """Return numbers, converted in place, and the coarsest unit in which none has a fraction."""
     for finer in RESOLUTIONS[RESOLUTIONS.index(unit) :]:
         if finer == "ns" or not (numbers % 1 > 0).any():
             return numbers, finer
@@ -204,9 +214,10 @@ def _without_fraction(numbers: NDArray[Any], unit: str) -> tuple[NDArray[Any], s
 
 
 def _ticks(numbers: NDArray[Any], unit: str, base: str, fine: str | None, epoch: int) -> tuple[NDArray[np.int64], str]:
-    """Numbers as times: counted from `epoch` in whole ones of the unit `fine`, NaT where there is none.
+    """Return numbers as integers since 1970 in the unit `fine`, NaT for missing ones, and that
+    unit.
 
-    Raises `_UnfitError` if they are out of range.
+    Raise `_UnfitError` if they are out of range.
     """
     kind = numbers.dtype.kind
     if kind not in "iuf":
@@ -222,7 +233,8 @@ def _ticks(numbers: NDArray[Any], unit: str, base: str, fine: str | None, epoch:
             for _ in range(RESOLUTIONS.index(fine) - RESOLUTIONS.index(base)):
                 scaled *= 1000
             found = fine
-            # Values that nobody looked at may need a finer unit than was decided on: never cut them off in silence.
+            # Values that were unknown when the unit was chosen may need a finer one: never truncate
+            # them silently.
             if fine != "ns" and (scaled % 1 > 0).any():
                 raise _UnfitError(f"they have a fraction of {fine}")
         elif base != "ns":
@@ -249,7 +261,7 @@ def _ticks(numbers: NDArray[Any], unit: str, base: str, fine: str | None, epoch:
 
 
 def _extremes(numbers: NDArray[Any], nat: NDArray[np.bool_] | None) -> tuple[Any, Any]:
-    """The least and the greatest of the numbers that are there."""
+    """Return minimum and maximum of the numbers that are not NaT; (0, 0) if there are none."""
     there = numbers if nat is None else numbers[~nat]
     return (there.min(), there.max()) if there.size else (0, 0)
 
@@ -265,7 +277,7 @@ def _by_calendar(numbers: NDArray[Any], unit: str, units: str, calendar: str, ti
     first, last = _dates(np.array([finite.min(), finite.max()], np.float64), units, calendar)
     own = type(first)
     if first < own(1582, 10, 15):
-        return replace(clock, warning=_kept("before the reform of the calendar (1582-10-15)"))
+        return replace(clock, warning=_kept("before the Gregorian calendar (1582-10-15)"))
     low, high = own(1677, 9, 21, 0, 12, 43, 145224), own(2262, 4, 11, 23, 47, 16, 854775)
     if time_unit == "ns" and (first < low or last > high):
         return replace(clock, warning=_kept("out of the range of datetime64[ns]; a coarser time_unit would hold them"))
@@ -274,43 +286,44 @@ def _by_calendar(numbers: NDArray[Any], unit: str, units: str, calendar: str, ti
 
 @lru_cache(maxsize=1024)
 def _understood(units: str, calendar: str) -> None:
-    """Raise now, not when values are read, if cftime does not know the units or the calendar."""
+    """Check units and calendar with cftime when the file is opened, not only when values are read."""
     _dates(np.zeros(1), units, calendar)
 
 
 def _kept(reason: str) -> str:
-    # The first words of this and the other warnings are xarray's: filters of warnings match those.
+    # The warnings begin with the same words as xarray's, so that filters of users match them.
     return (
         "Unable to decode time axis into full numpy.datetime64 objects: there are dates "
-        f"{reason}. They stay objects of cftime; use_cftime=True silences this warning"
+        f"{reason}. They are decoded to cftime objects; use_cftime=True silences this warning"
     )
 
 
 def _dates(numbers: NDArray[Any], units: str, calendar: str) -> NDArray[Any]:
-    """Dates as objects of cftime, by its own arithmetic."""
+    """Return dates as cftime objects."""
     try:
         cftime = import_before_fork("cftime")
     except ImportError as problem:
         raise UnsupportedError(
             f"times in {units!r} ({calendar}) need the package cftime",
-            hint="Install cftime, or open it with decode_times=False",
+            hint="Try `pip install cftime`, or open the file with decode_times=False",
         ) from problem
     try:
         found = cftime.num2date(numbers.reshape(-1), units, calendar, only_use_cftime_datetimes=True)
     except (ValueError, OverflowError, TypeError) as problem:  # all three are what cftime raises at a strange date
         raise CodecError(
-            f"times in {units!r} ({calendar}) cannot be decoded: {problem}", hint="Open it with decode_times=False"
+            f"times in {units!r} ({calendar}) cannot be decoded: {problem}",
+            hint="Open the file with decode_times=False",
         ) from problem
     return np.asarray(found, object).reshape(numbers.shape)
 
 
 def decide_timedelta(numbers: NDArray[Any] | None, unit: str, time_unit: str = "ns") -> Clock:
-    """Return how these numbers become differences of time; None: nobody knows them.
+    """Return how the numbers of a variable become differences of time.
 
     Parameters
     ----------
     numbers
-        The values of the variable, masked and scaled.
+        The values of the variable, masked and scaled; None if they are unknown.
     unit
         The attribute `units`.
     time_unit
@@ -337,7 +350,7 @@ def decide_timedelta(numbers: NDArray[Any] | None, unit: str, time_unit: str = "
 
 
 def decode(numbers: NDArray[Any], kind: Kind, dtype: np.dtype[Any], epoch: int) -> NDArray[Any]:
-    """Return the times that numbers mean.
+    """Decode numbers to times.
 
     Parameters
     ----------
@@ -346,9 +359,9 @@ def decode(numbers: NDArray[Any], kind: Kind, dtype: np.dtype[Any], epoch: int) 
     kind
         Unit, base, and where it needs one calendar and epoch.
     dtype
-        What they become.
+        Type of the times.
     epoch
-        The reference date, counted in the unit of `dtype`.
+        The reference date as a number, in the unit of `dtype`.
     """
     assert kind.unit is not None
     if kind.epoch is not None:
@@ -364,12 +377,13 @@ def decode(numbers: NDArray[Any], kind: Kind, dtype: np.dtype[Any], epoch: int) 
         return _resolved(ticks, fine, dtype)
     except _UnfitError as problem:
         raise CodecError(
-            f"times do not fit in {dtype}: {problem}", hint="Open it with use_cftime=True, or with decode_times=False"
+            f"times do not fit in {dtype}: {problem}",
+            hint="Open the file with use_cftime=True or decode_times=False",
         ) from problem
 
 
 def _resolved(ticks: NDArray[np.int64], unit: str, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Differences of time in the unit of `dtype`."""
+    """Return differences of time in the unit of `dtype`."""
     wanted = str(np.datetime_data(dtype)[0])
     ratio = NANOSECONDS[unit] // NANOSECONDS[wanted]
     nat = ticks == NAT
@@ -383,7 +397,7 @@ def _resolved(ticks: NDArray[np.int64], unit: str, dtype: np.dtype[Any]) -> NDAr
 
 
 def _to_numpy(dates: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Dates of cftime as datetime64."""
+    """Convert dates of cftime to datetime64."""
     unit = str(np.datetime_data(dtype)[0])
     result = np.empty(dates.size, np.int64)
     for position, date in enumerate(dates.reshape(-1)):
@@ -391,5 +405,5 @@ def _to_numpy(dates: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
         try:
             result[position] = counted(int(moment.astype(np.int64)), "us", unit)
         except _UnfitError as problem:
-            raise CodecError(f"{date} does not fit in {dtype}", hint="Open it with use_cftime=True") from problem
+            raise CodecError(f"{date} does not fit in {dtype}", hint="Open the file with use_cftime=True") from problem
     return result.reshape(dates.shape).view(dtype)

@@ -1,8 +1,9 @@
-"""What does one codec see, and what does it hand on?
+"""Buffer specs: type, shape and size of the data that each codec of a chain was given.
 
-When a chunk was written, each codec was given an array or a run of bytes (its *form*) and handed another form to the next codec.
-Walking the chain in that direction says beforehand how many bytes every decoding step must yield: so a step can write into a buffer
-of the right size, and data that holds more than was declared is refused before memory is spent on it.
+When a chunk was written, each codec was given an array or a run of bytes, described by a `Form`,
+and handed another one to the next codec. Walking the chain in that direction gives the number of
+bytes that every decoding step must yield: so a step can write into a buffer of the right size, and
+data that holds more than was declared is refused before memory is spent on it.
 """
 
 from __future__ import annotations
@@ -20,31 +21,31 @@ from insitu.errors import CodecError
 __all__ = ["Configuration", "Data", "Form", "Make", "Octets", "Step", "octets"]
 
 Data = bytes | bytearray | memoryview | NDArray[Any]
-"""Bytes in whatever holds them; an object array where a codec yields texts."""
+"""Bytes in any buffer; an object array where a codec yields texts."""
 Octets = NDArray[np.uint8]
 """A one-dimensional, contiguous run of bytes."""
 Configuration = Mapping[str, Any]
 
 LARGEST = 2**31 - 1
-"""Most bytes of a form whose size nothing declares (texts): what blosc, lz4 and numcodecs can hold in one buffer."""
+"""Limit where no size is declared (texts): the largest buffer of blosc, lz4 and numcodecs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a codec was given when it encoded."""
+    """Type, shape and size of the data that a codec was given when it encoded."""
 
     limit: int
-    """Number of bytes, at most."""
+    """Maximal number of bytes."""
     exact: bool
-    """Whether it is exactly `limit`."""
+    """Whether the number of bytes is exactly `limit`."""
     dtype: np.dtype[Any] | None = None
-    """The element type, where the form is an array."""
+    """The element type, if the data is an array."""
     shape: tuple[int, ...] | None = None
-    """Its shape, C order."""
+    """The shape of the array, in C order."""
 
     @classmethod
     def array(cls, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Form:
-        """Return the form of an array; objects have no size of their own."""
+        """Return the spec of an array; the size of objects is unknown."""
         if dtype.hasobject:
             return cls(LARGEST, False, dtype, shape)
         return cls(math.prod(shape) * dtype.itemsize, True, dtype, shape)
@@ -53,19 +54,19 @@ class Form:
     def count(self) -> int:
         """The number of elements of an array."""
         if self.shape is None:
-            raise CodecError("the codec needs an array, but stands behind one that yields bytes")
+            raise CodecError("the codec needs an array, but the codec before it in the chain yields bytes")
         return math.prod(self.shape)
 
     def compressed(self, factor: int = 1, extra: int = 4096) -> Form:
-        """Return what a compressor makes of it: anything up to a little more than the input."""
+        """Return the spec of a compressor's output: any size up to a little more than the input."""
         return Form(min(self.limit * factor + self.limit // 8 + extra, max(LARGEST, self.limit)), False)
 
     def followed_by(self, extra: int) -> Form:
-        """Return the form with a checksum added."""
+        """Return the spec with a checksum of `extra` bytes added."""
         return Form(self.limit + extra, self.exact)
 
     def as_bytes(self) -> Form:
-        """Return the form without its element type."""
+        """Return the spec without element type and shape."""
         return Form(self.limit, self.exact)
 
 
@@ -77,22 +78,30 @@ class Step:
     """One codec, ready to decode."""
 
     name: str
-    """The codec, for messages."""
+    """Name of the codec, for error messages."""
     run: Run
-    """Decode; the second argument is where to, if `fills`. Return that very buffer if it was filled, else another."""
+    """Decode.
+
+    The second argument is the output buffer, if `fills`. Return that buffer if it was filled, else
+    another.
+    """
     encoded: Form
-    """What the codec made of its form: what the next codec was given."""
+    """Spec of the encoded data: what the next codec was given."""
     fills: bool = False
-    """Whether `run` writes into a buffer of the form's exact size."""
+    """Whether `run` can write into a buffer of the exact decoded size."""
     box: Callable[..., None] | None = None
-    """Decode only the box at `start` of a chunk of `shape`, straight into a strided array, where the codec can: called with data, shape,
-    start and the array; or with a place in the array and the box's extent too."""
+    """Decode only the box at `start` of a chunk of `shape`, straight into a strided array; None if
+    the codec cannot.
+
+    Called with data, shape, start and the array; optionally with a place in the array and the box's
+    extent too.
+    """
     idle: bool = False
-    """Whether there is nothing to do: the chain goes on as if the codec were not there."""
+    """Whether decoding does nothing: the chain skips the step."""
 
 
 Make = Callable[[Configuration, Form], Step]
-"""Prepares a step from a codec's configuration and the form that it was given."""
+"""Makes a step from a codec's configuration and the spec of the data that it was given."""
 
 
 def octets(data: Data) -> Octets:

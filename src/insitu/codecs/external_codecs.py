@@ -1,7 +1,7 @@
-"""Who decodes a codec that insitu does not know itself?
+"""Codecs of other packages: decoding through classes registered with numcodecs or zarr.
 
-The class that somebody registered for it: with numcodecs (Zarr v2, and `numcodecs.*` names of v3) or with zarr (v3). Pickles are never loaded,
-whoever registers them: data must not run code.
+numcodecs serves Zarr v2 and the `numcodecs.*` names of v3, zarr serves v3. Pickles are never
+loaded, even if a codec for them is registered: data must not run code.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ REFUSED = frozenset({"pickle"})
 
 
 FILL = "$fill"
-"""In a configuration: one element, base64, of what a never-written inner chunk of a shard holds. Not the codec's own, so it is taken out."""
+"""Key in a configuration: the fill value of a shard's inner chunks, one element in base64.
+
+It is ours and not the codec's, so it is taken out before the codec is made.
+"""
 
 
 def registered(name: str, configuration: Configuration, form: Form) -> Step | None:
@@ -33,11 +36,11 @@ def registered(name: str, configuration: Configuration, form: Form) -> Step | No
     Parameters
     ----------
     name
-        As the metadata spells it, without the prefix `numcodecs.`.
+        Name in the metadata, without the prefix `numcodecs.`.
     configuration
         Its parameters.
     form
-        What the codec was given.
+        The data that the codec was given.
 
     Raises
     ------
@@ -46,9 +49,9 @@ def registered(name: str, configuration: Configuration, form: Form) -> Step | No
     """
     if name in REFUSED:
         raise UnknownCodecError(
-            f"codec {name!r} is refused: reading it would run whatever code the data holds",
+            f"codec {name!r} is refused: loading pickles would run any code that the data contains",
             codec=name,
-            hint="Have the data written with another codec, e.g. vlen-utf8 or json2",
+            hint="Write the data with another codec, e.g. vlen-utf8 or json2",
         )
     return _numcodecs(name, configuration, form) or _zarr(name, configuration, form)
 
@@ -73,7 +76,7 @@ def _numcodecs(name: str, configuration: Configuration, form: Form) -> Step | No
 
     def run(data: Data, out: Octets | None) -> Data:
         raw = octets(data)
-        # Their classes take what came from a file: read-only bytes, never a buffer that is about to be used again.
+        # External classes get a copy: our buffers are reused for the next chunk.
         return _bytes_or_objects(codec.decode(raw.tobytes()), form)
 
     return Step(name, run, _loose(form))
@@ -123,7 +126,10 @@ def _zarr(name: str, configuration: Configuration, form: Form) -> Step | None:
 
 
 def _loose(form: Form) -> Form:
-    """Return what a codec of unknown habits may have made of it; some (base64, JSON) write more than they get."""
+    """Return the spec of the output of an unknown codec.
+
+    Some (base64, JSON) write more than they get.
+    """
     return form.compressed(16, 1 << 16) if form.exact else Form(LARGEST, False)
 
 
@@ -131,9 +137,9 @@ def _bytes_or_objects(values: Any, form: Form) -> Data:
     if isinstance(values, np.ndarray):
         if values.dtype.hasobject:
             if form.dtype is None or not form.dtype.hasobject:
-                raise CodecError(f"the data holds objects, the chunk {form.dtype}")
+                raise CodecError(f"the data decodes to Python objects, but the chunk has the type {form.dtype}")
             return values
-        # Fortran order survives in their results; the chain speaks C order of what was encoded.
+        # Results of external codecs may be in Fortran order; the chain needs C order.
         return octets(np.ascontiguousarray(values).reshape(-1))
     return octets(values)
 

@@ -1,7 +1,7 @@
-"""Which libraries are here to do the work?
+"""Lookup of functions in optional codec libraries (imagecodecs, numcodecs, our C kernels).
 
-They are looked for when a codec is first met, never at import. Imagecodecs comes first: its decoders release the GIL and write into a
-given buffer. What it lacks on some platform, others do.
+Libraries are imported when a codec is first met, never at import. Imagecodecs comes first: its
+decoders release the GIL and write into a given buffer. Others replace what it lacks on a platform.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Function = Callable[..., Any]
 
 
 def find(module: str, name: str) -> Function | None:
-    """Return a function of an optional library, or None.
+    """Return a function of an optional library; None if it is not there.
 
     Parameters
     ----------
     module
-        What to import.
+        Module to import.
     name
-        The function. Imagecodecs lists functions that its build lacks: those count as missing.
+        The function. Functions that imagecodecs lists but its build lacks count as missing.
     """
     try:
         with delay_forks():  # imagecodecs imports a codec when it is first named, under a lock of its own
@@ -42,12 +42,12 @@ def find(module: str, name: str) -> Function | None:
 
 
 def need(codec: str, *candidates: tuple[str, str], install: str = "imagecodecs") -> Function:
-    """Return the first function that is there.
+    """Return the first of several functions that is installed.
 
     Raises
     ------
     UnknownCodecError
-        If none is; it says what to install.
+        If none is; the message says what to install.
     """
     for module, name in candidates:
         if (function := find(module, name)) is not None:
@@ -65,11 +65,12 @@ def grow(decode: Callable[[Octets], Data], first: int, limit: int) -> Data:
     Parameters
     ----------
     decode
-        Writes into the buffer and returns the part of it that was filled; raises if the buffer is too small.
+        Writes into the buffer and returns the part of it that was filled; raises if the buffer is
+        too small.
     first
-        The size to begin with.
+        Size of the first buffer.
     limit
-        The size not to go beyond.
+        Size of the largest buffer.
 
     Raises
     ------
@@ -81,7 +82,8 @@ def grow(decode: Callable[[Octets], Data], first: int, limit: int) -> Data:
         try:
             return decode(np.empty(size, np.uint8))
         except Exception as error:
-            # Libraries raise what they like when room is short, and the same when the data is damaged.
+            # Libraries raise the same exceptions for a buffer that is too small and for damaged
+            # data.
             if size >= limit:
-                raise CodecError(f"the data is damaged or holds more than {limit} bytes ({error})") from error
+                raise CodecError(f"the data is damaged, or decodes to more than {limit} bytes ({error})") from error
         size = min(size * 4, limit)

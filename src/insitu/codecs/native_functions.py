@@ -1,8 +1,9 @@
-"""Where do the compressors' own functions lie?
+"""Addresses of libdeflate's and Zstandard's functions, for the C kernel that decodes batches.
 
-Imagecodecs' wheels bring libdeflate and Zstandard as shared libraries. For chunks of a few kilobytes the call through Python costs as much as
-the decoding, so the kernel calls those libraries itself, for many chunks at once: it is told the addresses that are found here. Where there is no
-such library, or it does not do what it should, there is None, and chunks are decoded one by one.
+Imagecodecs' wheels bring both as shared libraries. For chunks of a few kilobytes the call through
+Python costs as much as the decoding, so the kernel calls those libraries itself, with the addresses
+that are found here. If there is no such library, or it fails on a sample, the result is None and
+chunks are decoded one by one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from insitu.codecs.libraries import Function, find, need
 __all__ = ["Library", "decode_boxes", "library"]
 
 Library = tuple[int, int, int, int]
-"""Which kind it is; the addresses of what makes a state, decompresses, and ends the state."""
+"""Kind of the library, and the addresses of its functions: create a state, decompress, free the
+state.
+"""
 
 _NAMES = {
     "zlib": (
@@ -40,11 +43,13 @@ _SAMPLES = {
 }
 
 _kept: list[ctypes.CDLL] = []
-"""A library that is let go may be unloaded, and its addresses with it."""
+"""Keeps the libraries loaded: without a reference a library may be unloaded, and its addresses
+become invalid.
+"""
 
 
 def library(codec: str) -> Library | None:
-    """The functions that decode `zlib` or `zstd`, if they can be had.
+    """Return the native functions that decode `zlib` or `zstd`; None if they are not there.
 
     Parameters
     ----------
@@ -86,12 +91,12 @@ def _places(name: str) -> Iterator[str]:
 
 @cache
 def decode_boxes() -> Function:
-    """The kernel; to be asked for only if there is a library."""
+    """Return the kernel that decodes many chunks; call it only if there is a library."""
     return need("zlib", ("insitu.codecs._kernels", "decode_boxes"))
 
 
 def _works(found: Library, codec: str) -> bool:
-    """Whether a sample comes out right, and a cut one does not."""
+    """Return whether a sample is decoded correctly, and a truncated one is refused."""
     decode = decode_boxes()
     out = np.zeros(64, np.uint8)
     settings = 1, False, (64,), (0,), (64,), out, [(0,)]

@@ -1,4 +1,4 @@
-"""Protocol of codecs whose chunks only refer to values that lie elsewhere in the file, such as heaps of HDF5 and FITS."""
+"""Protocol of codecs whose chunks refer to values elsewhere in the file (HDF5, FITS heaps)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 __all__ = ["Fetch", "OutsideValues"]
 
 Fetch = Callable[[Sequence[tuple[int, int]]], list[bytes]]
-"""Reads (offset, length) ranges of a file; fewer bytes only where the file ends."""
+"""Reads (offset, length) ranges of a file; fewer bytes are returned only where the file ends."""
 
 
 class OutsideValues(Protocol):

@@ -1,8 +1,9 @@
-"""Which decoder belongs to a codec's name?
+"""Registry of codecs: maps the name of a codec to the function that makes its decoding step.
 
-One table for all of them: HDF5 pipelines, Zarr v2 filters and compressors and Zarr v3 codecs come normalised to these names; `numcodecs.` in
-front changes nothing. Modules are imported when their first codec is met. To add a codec: write `name(configuration, form) -> Step` in a file
-of its family and a line here.
+HDF5 pipelines, Zarr v2 filters and compressors and Zarr v3 codecs are normalised to these names;
+the prefix `numcodecs.` is ignored. Modules are imported when their first codec is met. To add a
+codec, write a function `name(configuration, form) -> Step` in a module of its family and add a line
+here.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from insitu.model import Codec
 __all__ = ["FILTERS", "OUTSIDE_VALUES", "TABLE", "outside_values", "step"]
 
 TABLE: dict[str, str] = {
-    # name: module of insitu:function. The codecs of a format lie in its folder, and are imported when one is met.
+    # name: "module:function", relative to insitu. The codecs of a format lie in its folder.
     "adler32": "codecs.filters.checksums:adler32",
     "any_width": "formats.fits.codecs.integers:any_width",
     "astype": "codecs.filters.arithmetic:astype",
@@ -107,7 +108,7 @@ TABLE: dict[str, str] = {
 }
 
 OUTSIDE_VALUES: dict[str, str] = {
-    # codecs whose chunks only refer to their values
+    # codecs whose chunks hold references to their values
     "fits_heap": "formats.fits.codecs.table_heap:Descriptors",
     "hdf5_vlen": "formats.hdf5.codecs.variable_length:Records",
 }
@@ -124,7 +125,8 @@ ALIASES = {
 }
 
 FILTERS: dict[int, str] = {
-    # HDF5 filters that are registered with The HDF Group and that insitu does not decode, for messages
+    # HDF5 filters that are registered with The HDF Group and that insitu cannot decode, for error
+    # messages
     305: "LZO",
     32002: "MAFISC",
     32003: "Snappy",
@@ -154,7 +156,7 @@ _PREFIX = "hdf5_filter_"
 
 
 def outside_values(codec: Codec) -> OutsideValues:
-    """Return what resolves the references in the chunks of a codec of `OUTSIDE_VALUES`."""
+    """Return the resolver of references for a codec of `OUTSIDE_VALUES`."""
     module, _, name = OUTSIDE_VALUES[codec.name].partition(":")
     kind = getattr(import_before_fork(f"insitu.{module}"), name)
     found: OutsideValues = kind.of(codec.configuration)
@@ -162,12 +164,19 @@ def outside_values(codec: Codec) -> OutsideValues:
 
 
 def step(codec: Codec, form: Form) -> Step:
-    """Return the codec ready to decode what it made of `form`.
+    """Return the decoding step of a codec.
+
+    Parameters
+    ----------
+    codec
+        Name and configuration.
+    form
+        The data that the codec was given when it encoded.
 
     Raises
     ------
     UnknownCodecError
-        If nothing here decodes it; the message names it and what would help.
+        If there is no decoder for it; the message says what to install.
     """
     name = codec.name.removeprefix("numcodecs.")
     name = ALIASES.get(name, name)
@@ -183,7 +192,7 @@ def step(codec: Codec, form: Form) -> Step:
         raise
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise CodecError(
-            f"the configuration of codec {codec.name!r} cannot be used: {error!r}", codec=codec.name
+            f"the configuration of codec {codec.name!r} is invalid: {error!r}", codec=codec.name
         ) from error
     if found is None:
         raise _unknown(codec.name)
@@ -196,13 +205,13 @@ def _unknown(name: str) -> UnknownCodecError:
         known = FILTERS.get(int(number)) if number.isdecimal() else None
         called = f"{known} (HDF5 filter {number})" if known else f"HDF5 filter {number}"
         return UnknownCodecError(
-            f"nothing here decodes {called}",
+            f"insitu has no decoder for {called}",
             codec=name,
-            hint="h5py with the plugin of `pip install hdf5plugin` may read it; or register a class for it: "
+            hint="h5py with `pip install hdf5plugin` may read it. Or register a class for it: "
             f"numcodecs.registry.register_codec(cls, {name!r})",
         )
     return UnknownCodecError(
-        f"nothing here decodes codec {name!r}",
+        f"insitu has no decoder for codec {name!r}",
         codec=name,
         hint="Install the package that registers it with numcodecs or zarr",
     )

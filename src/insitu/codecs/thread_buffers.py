@@ -1,7 +1,7 @@
-"""Where do the bytes between two codecs live?
+"""Reusable buffers of each thread for the bytes between two codecs.
 
-In buffers that each thread keeps: a fresh 4 MiB buffer costs its page faults anew for every chunk, about a quarter of the time
-that inflating into it takes.
+A fresh 4 MiB buffer costs its page faults anew for every chunk, about a quarter of the time that
+inflating into it takes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from insitu.errors import CodecError
 __all__ = ["KEPT", "borrow"]
 
 KEPT = 64 * 2**20
-"""Largest buffer that a thread keeps; larger ones are made anew."""
+"""Size of the largest buffer that a thread keeps; larger ones are allocated for each use."""
 
 
 class _Slots(threading.local):
@@ -28,12 +28,12 @@ _slots = _Slots()
 
 
 def borrow(slot: int, nbytes: int) -> Octets:
-    """Return this thread's buffer number `slot`, `nbytes` long; what it held before is lost.
+    """Return this thread's buffer number `slot`, with `nbytes` bytes; its content is undefined.
 
     Parameters
     ----------
     slot
-        Which of the thread's buffers: a step must not write where it reads from.
+        Number of the buffer: a step must not write into the buffer that it reads from.
     nbytes
         Its length.
     """
@@ -42,8 +42,8 @@ def borrow(slot: int, nbytes: int) -> Octets:
         try:
             kept = np.empty(nbytes, np.uint8)
         except MemoryError:
-            # As a rule the file claims what it does not hold.
-            raise CodecError(f"there is no memory for a chunk of {nbytes} bytes") from None
+            # Usually a damaged file declares a size that is far too large.
+            raise CodecError(f"there is not enough memory for a chunk of {nbytes} bytes") from None
         if nbytes <= KEPT:
             _slots.buffers[slot] = kept
     return kept[:nbytes]

@@ -1,4 +1,8 @@
-"""WHAT a virtual array is: nouns that travel, and what can be done to them without I/O. NumPy only."""
+"""The data model: virtual arrays, their chunks, encodings, packings, groups and selections.
+
+Only NumPy and no I/O: everything here describes where bytes lie and what they mean, and can be
+sliced, joined and pickled without reading any data.
+"""
 
 from insitu.model.array import VirtualArray
 from insitu.model.axis import Axis

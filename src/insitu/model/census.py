@@ -1,4 +1,4 @@
-"""How many cells does an array have, in which state, and how many bytes are stored for them?"""
+"""Counts of cells by state (stored, inline, unwritten, absent), and the stored byte ranges."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from insitu.model.sparse import Sparse
 __all__ = ["Census", "byte_ranges", "census"]
 
 _BLOCK = 1 << 20
-"""Cells of a table that are looked at together."""
+"""Cells of a table that are processed together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """What the cells of an array are."""
+    """Number of cells of an array by state, and their bytes."""
 
     cells: int = 0
     stored: int = 0
@@ -64,7 +64,7 @@ def _counted(source: npt.NDArray[np.int64], nbytes: int, times: int = 1) -> Cens
 
 
 def _total(length: npt.NDArray[np.int64], rows: int) -> int:
-    """The sum of a column that may be one element for all rows."""
+    """Return the sum of a column that may be one element for all rows."""
     if length.size == 1:
         return max(int(length.flat[0]), 0) * rows
     return int(np.maximum(length, 0).sum(dtype=np.int64)) * (rows // length.size)
@@ -81,7 +81,9 @@ def _columns(table: ChunkTable) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDA
 def byte_ranges(
     array: VirtualArray,
 ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """Where the stored cells lie, in blocks of columns: position in `array.sources`, offset, length."""
+    """Yield the byte ranges of the stored cells in blocks of columns: position in `array.sources`,
+    offset, length.
+    """
     numbers = {source: number for number, source in enumerate(array.sources)}
     for tile in array.tiles:
         table = tile.chunks

@@ -1,9 +1,10 @@
-"""Where do the bytes of each cell lie?
+"""Chunk tables: where the bytes of each cell of a grid lie, and in which state each cell is.
 
-A table answers `locate(cells)` with columns: a source by number, an offset, a length, a filter mask, an encoding and a packing by
-number. `Columns` holds them in memory, each only as large as it must be: a column that is constant along an axis has one element
-there, and the narrowest type that fits, so a million chunks of a thousand files take about 14 bytes each. Nothing is an object
-until one cell is asked for by item access, and then its state is a type.
+A table answers `locate(cells)` with columns: a source by number, an offset, a length, a filter
+mask, an encoding and a packing by number. `Columns` holds them in memory, each only as large as it
+must be: a column that is constant along an axis has one element there, and the narrowest type that
+fits, so a million chunks of a thousand files take about 14 bytes each. A cell becomes an object
+only when it is looked up by item access; the type of that object is its state.
 """
 
 from __future__ import annotations
@@ -37,14 +38,17 @@ __all__ = [
 ]
 
 ABSENT, UNWRITTEN, INLINE = -1, -2, -3
-"""In a `source` column: no file covers this cell; the file never wrote it; the bytes are in the table itself."""
+"""Values of a `source` column: no file covers the cell.
+
+The file never wrote it; its bytes are in the table itself.
+"""
 WHOLE = -1
-"""In a `length` column: from the offset to the end of the object, however long that is."""
+"""Value of a `length` column: from the offset to the end of the object."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The cell's chunk lies in an archive object."""
+    """State of a cell whose chunk lies in an archive object."""
 
     source: Source
     offset: int
@@ -59,26 +63,26 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """The cell's chunk is small and travels with the table."""
+    """State of a cell whose chunk is small and kept in the table itself."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Unwritten:
-    """The file has this chunk in its grid but never wrote it: its own fill value."""
+    """State of a cell that its file never wrote: it reads as the file's own fill value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """No file covers this place: NaN, NaT, the array's fill value."""
+    """State of a cell that no file covers: it reads as NaN, NaT, or the array's fill value."""
 
 
 ChunkState = Stored | Inline | Unwritten | Absent
 
 
 class Located(NamedTuple):
-    """Where some cells lie: columns of equal length."""
+    """Places of some cells: columns of equal length."""
 
     source: npt.NDArray[Any]
     offset: npt.NDArray[Any]
@@ -87,12 +91,12 @@ class Located(NamedTuple):
     encoding: npt.NDArray[Any]
     packing: npt.NDArray[Any]
     inline: bytes
-    """What offset and length of an INLINE row refer to."""
+    """The bytes that offset and length of an INLINE row refer to."""
 
 
 @runtime_checkable
 class ChunkTable(Protocol):
-    """Where each cell of a grid lies."""
+    """Protocol of chunk tables: where each cell of a grid lies."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -100,26 +104,29 @@ class ChunkTable(Protocol):
 
     @property
     def sources(self) -> Sequence[Source]:
-        """What the `source` column refers to."""
+        """The objects that the `source` column refers to by number."""
 
     def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie, given by index arrays that broadcast against each other; rows in C order of that shape."""
+        """Return the places of cells, given by index arrays that broadcast against each other.
+
+        Rows in C order of that shape.
+        """
 
     def take(self, axis: int, cells: Indices | slice) -> ChunkTable:
-        """The table of these cells along one axis; -1: Absent."""
+        """Return the table of these cells along one axis; -1: Absent."""
 
     def expanded(self) -> ChunkTable:
-        """The same table with one more axis, of one cell, at the end."""
+        """Return the same table with one more axis, of one cell, at the end."""
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        """One cell, as a state."""
+        """Return the state of one cell."""
 
 
 def state_of(table: ChunkTable, cell: int | tuple[int, ...]) -> ChunkState:
-    """One cell of any table, as a state."""
+    """Return the state of one cell of any table."""
     cell = cell if isinstance(cell, tuple) else (cell,)
     if len(cell) != len(table.shape):
-        raise SelectionError(f"{len(cell)} indices for a grid of {len(table.shape)} axes")
+        raise SelectionError(f"{len(cell)} indices were given for a grid of {len(table.shape)} axes")
     index = []
     for number, count in zip(cell, table.shape, strict=True):
         if not -count <= number < count:
@@ -144,7 +151,7 @@ _KINDS = tuple(
 
 
 def _kind_for(low: int, high: int) -> type[np.signedinteger[Any]]:
-    """The narrowest signed type for values from `low` to `high`."""
+    """Return the narrowest signed type for values from `low` to `high`."""
     for kind, least, most in _KINDS:
         if least <= low and high <= most:
             return kind
@@ -153,14 +160,17 @@ def _kind_for(low: int, high: int) -> type[np.signedinteger[Any]]:
 
 @lru_cache(maxsize=4096)
 def _constant(value: int, ndim: int) -> npt.NDArray[Any]:
-    """A column of one value. Files have many, and few different ones: shared, and so not to be written to."""
+    """Return a read-only column of one value.
+
+    Files have many columns and few different values, so they are shared.
+    """
     column = np.full((1,) * ndim, value, _kind_for(value, value))
     column.flags.writeable = False
     return column
 
 
 def narrowed(column: npt.ArrayLike, ndim: int) -> npt.NDArray[Any]:
-    """An integer column in the narrowest signed type, of one element if all are equal."""
+    """Return an integer column in the narrowest signed type, with one element if all are equal."""
     if isinstance(column, int):
         return _constant(column, ndim)
     array = np.asarray(column)
@@ -176,7 +186,7 @@ def narrowed(column: npt.ArrayLike, ndim: int) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """A table in memory. Each column broadcasts to the grid's shape."""
+    """Chunk table in memory. Each column broadcasts to the grid's shape."""
 
     shape: tuple[int, ...]
     sources: Sequence[Source]
@@ -200,7 +210,9 @@ class Columns:
                     raise ModelError(f"column {name} of shape {have} does not fit a grid of {self.shape}")
             object.__setattr__(self, name, narrowed(column, ndim))
         if self.source.size and int(self.source.max()) >= len(self.sources):
-            raise ModelError(f"source {int(self.source.max())} of {len(self.sources)}")
+            raise ModelError(
+                f"the source column refers to source {int(self.source.max())}, but there are {len(self.sources)} sources"
+            )
 
     @classmethod
     def stored(
@@ -211,7 +223,10 @@ class Columns:
         length: npt.NDArray[Any] | int,
         filter_mask: npt.NDArray[Any] | int = 0,
     ) -> Columns:
-        """A grid all of whose cells lie in one source; columns of its shape, or one number for all cells."""
+        """Return the table of a grid all of whose cells lie in one source.
+
+        Columns of its shape, or one number for all.
+        """
         ndim = len(shape)
         zero = _constant(0, ndim)
         columns = {
@@ -226,24 +241,24 @@ class Columns:
 
     @classmethod
     def unwritten(cls, shape: Sequence[int]) -> Columns:
-        """A grid nothing of which was written; of any size."""
+        """Return the table of a grid of any size of which no cell was written."""
         return cls(tuple(shape), (), np.asarray(UNWRITTEN), np.asarray(0), np.asarray(0))
 
     @classmethod
     def absent(cls, shape: Sequence[int]) -> Columns:
-        """A grid that no file covers; of any size."""
+        """Return the table of a grid of any size that no file covers."""
         return cls(tuple(shape), (), np.asarray(ABSENT), np.asarray(0), np.asarray(0))
 
     @classmethod
     def inlined(cls, shape: Sequence[int], data: bytes) -> Columns:
-        """One cell with its bytes."""
+        """Return the table of a grid of one cell, with its bytes."""
         if np.prod(shape, dtype=np.int64) != 1:
-            raise ModelError(f"inline data is for one cell, not for a grid of {tuple(shape)}")
+            raise ModelError(f"inline data needs a grid of one cell, not one of shape {tuple(shape)}")
         length = np.asarray(len(data))
         return cls(tuple(shape), (), np.asarray(INLINE), np.asarray(0), length, inline=bytes(data))
 
     def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie."""
+        """Return the places of cells."""
         size = math.prod(np.broadcast_shapes(*[np.shape(c) for c in cells])) if cells else 1
         rows = {name: self._rows(getattr(self, name), cells, size) for name in COLUMN_NAMES}
         return Located(**rows, inline=self.inline)
@@ -259,7 +274,7 @@ class Columns:
         return column[index].reshape(-1)
 
     def take(self, axis: int, cells: Indices | slice) -> Columns:
-        """The table of these cells along one axis; -1: Absent."""
+        """Return the table of these cells along one axis; -1: Absent."""
         if isinstance(cells, slice):
             count = len(range(*cells.indices(self.shape[axis])))
         else:
@@ -283,7 +298,7 @@ class Columns:
         return _assembled(shape, self.sources, new, self.inline)
 
     def expanded(self) -> Columns:
-        """The same table with one more axis, of one cell, at the end."""
+        """Return the same table with one more axis, of one cell, at the end."""
         columns = {name: getattr(self, name)[..., None] for name in COLUMN_NAMES}
         return _assembled((*self.shape, 1), self.sources, columns, self.inline)
 
@@ -306,7 +321,7 @@ class Columns:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Views into larger columns travel as just their part.
+        # Views of larger columns are pickled without the rest of those columns.
         columns = {
             name: np.ascontiguousarray(getattr(self, name)).reshape(getattr(self, name).shape) for name in COLUMN_NAMES
         }
@@ -323,7 +338,7 @@ COLUMN_NAMES = ("source", "offset", "length", "filter_mask", "encoding", "packin
 def _assembled(
     shape: tuple[int, ...], sources: Sequence[Source], columns: dict[str, npt.NDArray[Any]], inline: bytes
 ) -> Columns:
-    """Columns from parts that are known to fit: selecting must not look at every element again."""
+    """Make a table of columns that are known to fit, without the checks that look at every element."""
     table = object.__new__(Columns)
     for name, value in (("shape", shape), ("sources", sources), *columns.items(), ("inline", inline)):
         object.__setattr__(table, name, value)

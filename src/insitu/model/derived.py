@@ -1,7 +1,8 @@
-"""How do tables that are not in memory take part in selections and joins?
+"""Chunk tables derived from others: some cells, one more axis, several tables side by side.
 
-Zarr keys are computed, reference files are paged in: such tables cannot be sliced by slicing columns. These three wrap any table and
-translate the cells that are asked for: `Selected` (some cells of it), `Expanded` (one more axis), `Joined` (several side by side).
+Zarr keys are computed and reference files are paged in: such tables cannot be sliced by slicing
+columns. These classes wrap any table and translate the cells that are looked up: `Selected` (some
+cells of it), `Expanded` (one more axis), `Joined` (several side by side).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Selected:
 
     @classmethod
     def of(cls, table: ChunkTable, axis: int, cells: Indices | slice) -> Selected:
-        """These cells of one axis; a selection of a selection stays one."""
+        """Select cells along one axis; a selection of a selection becomes one selection."""
         inner = table.cells if isinstance(table, cls) else (None,) * len(table.shape)
         old = inner[axis]
         if isinstance(cells, slice):
@@ -48,11 +49,11 @@ class Selected:
 
     @property
     def sources(self) -> Sequence[Source]:
-        """Of the table behind."""
+        """Sources of the underlying table."""
         return self.table.sources
 
     def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie."""
+        """Return the places of cells."""
         inner = [c if own is None else own[c] for c, own in zip(cells, self.cells, strict=True)]
         absent: npt.NDArray[np.bool_] = np.zeros((), bool)
         for c in inner:
@@ -71,11 +72,11 @@ class Selected:
         return Located(**rows, inline=found.inline)
 
     def take(self, axis: int, cells: Indices | slice) -> Selected:
-        """The table of these cells along one axis."""
+        """Return the table of these cells along one axis."""
         return Selected.of(self, axis, cells)
 
     def expanded(self) -> Expanded:
-        """The same table with one more axis, of one cell, at the end."""
+        """Return the same table with one more axis, of one cell, at the end."""
         return Expanded(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
@@ -95,11 +96,11 @@ class Expanded:
 
     @property
     def sources(self) -> Sequence[Source]:
-        """Of the table behind."""
+        """Sources of the underlying table."""
         return self.table.sources
 
     def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie."""
+        """Return the places of cells."""
         full = np.broadcast_arrays(*cells)
         return (
             self.table.locate([c.reshape(-1) for c in full[:-1]])
@@ -108,11 +109,11 @@ class Expanded:
         )
 
     def take(self, axis: int, cells: Indices | slice) -> Selected:
-        """The table of these cells along one axis."""
+        """Return the table of these cells along one axis."""
         return Selected.of(self, axis, cells)
 
     def expanded(self) -> Expanded:
-        """The same table with one more axis, of one cell, at the end."""
+        """Return the same table with one more axis, of one cell, at the end."""
         return Expanded(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
@@ -120,7 +121,7 @@ class Expanded:
 
 
 def _repeat(table: ChunkTable, times: int) -> Located:
-    """The one row of a table without axes, as often as asked for."""
+    """Return the one row of a table without axes, repeated."""
     row = table.locate([])
     columns = {name: np.broadcast_to(getattr(row, name), (times,)) for name in COLUMN_NAMES}
     return Located(**columns, inline=row.inline)
@@ -128,7 +129,7 @@ def _repeat(table: ChunkTable, times: int) -> Located:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joined:
-    """Tables side by side along one axis, their pools numbered anew."""
+    """Tables side by side along one axis, with joined pools of sources, encodings and packings."""
 
     tables: tuple[ChunkTable, ...]
     axis: int
@@ -136,7 +137,11 @@ class Joined:
     """First cell of each table along the axis, and the end."""
     sources: Sequence[Source]
     source_maps: tuple[npt.NDArray[np.int64], ...] | None
-    """For each table: where its sources, encodings and packings are in the joined pools; None: sources are `Interleaved`."""
+    """For each table, the positions of its sources (and below: encodings, packings) in the joined
+    pools.
+
+    None: the sources are `Interleaved`.
+    """
     encoding_maps: tuple[npt.NDArray[np.int64], ...]
     packing_maps: tuple[npt.NDArray[np.int64], ...]
 
@@ -147,7 +152,7 @@ class Joined:
         return (*first[: self.axis], int(self.starts[-1]), *first[self.axis + 1 :])
 
     def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie."""
+        """Return the places of cells."""
         full = [c.reshape(-1) for c in np.broadcast_arrays(*cells)]
         along = full[self.axis]
         part = np.searchsorted(self.starts, along, side="right") - 1
@@ -176,11 +181,11 @@ class Joined:
         return Located(**rows, inline=bytes(inline))
 
     def take(self, axis: int, cells: Indices | slice) -> Selected:
-        """The table of these cells along one axis."""
+        """Return the table of these cells along one axis."""
         return Selected.of(self, axis, cells)
 
     def expanded(self) -> Expanded:
-        """The same table with one more axis, of one cell, at the end."""
+        """Return the same table with one more axis, of one cell, at the end."""
         return Expanded(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
@@ -188,9 +193,10 @@ class Joined:
 
 
 class Interleaved(Sequence[Source]):
-    """The sources of tables side by side, where they are computed or still become more.
+    """The sources of tables side by side, where they are computed or their number still grows.
 
-    Source `local` of table `part` has the number `local * parts + part`, which stays right while a table's sources grow.
+    Source `local` of table `part` has the number `local * parts + part`, which stays valid while a
+    table's sources grow.
     """
 
     def __init__(self, pools: Sequence[Sequence[Source]]) -> None:
@@ -215,5 +221,5 @@ class Interleaved(Sequence[Source]):
 
 
 def _mapped(table: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """`table[numbers]`, whatever it gives for the negative ones."""
+    """Return `table[numbers]`; the results for negative numbers are arbitrary."""
     return table[np.maximum(numbers, 0)] if len(table) else numbers

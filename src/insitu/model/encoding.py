@@ -1,7 +1,8 @@
-"""How do the bytes of one chunk become stored values?
+"""Encoding: how the bytes of a chunk become values (element type, codecs, axis order, fill).
 
-HDF5 filter pipelines, Zarr V2 compressor + filters and Zarr V3 codecs all become one chain: the element type with its byte order,
-the codecs in the order in which they were applied when writing, and the order of the axes.
+HDF5 filter pipelines, Zarr V2 compressor + filters and Zarr V3 codecs all become one chain: the
+element type with its byte order, the codecs in the order in which they were applied when writing,
+and the order of the axes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["Codec", "Encoding"]
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """One step of a chain."""
+    """One codec of a chain."""
 
     name: str
     """Zarr v3 name, e.g. `zlib`, `shuffle`."""
@@ -46,14 +47,17 @@ class Encoding:
     """How one chunk's bytes become stored values."""
 
     dtype: np.dtype[Any]
-    """What the chain yields, byte order included; object for values of varying length."""
+    """Type of the decoded elements, with byte order; object for values of varying length."""
     codecs: tuple[Codec, ...] = ()
     """In the order of writing; bit i of a chunk's filter mask set: `codecs[i]` was skipped."""
     order: tuple[int, ...] | None = None
     """The chunk's axes from slowest to fastest varying; None: as they come (C)."""
     fill: bytes | None = None
-    """One element's raw bytes: what a never-written chunk holds. None: zeros. Of elements with parts of varying length: part after part, such
-    ones behind their length (four bytes)."""
+    """Raw bytes of one element of a chunk that was never written; None: zeros.
+
+    Elements with parts of varying length are written part after part, such parts behind their
+    length (four bytes).
+    """
 
     def __post_init__(self) -> None:
         if self.order is not None:
@@ -72,7 +76,7 @@ class Encoding:
         return not self.codecs and self.order is None and not self.dtype.hasobject
 
     def fill_value(self) -> Any:
-        """What an element of a never-written chunk is, as a scalar of `dtype`."""
+        """Return an element of a chunk that was never written, as a scalar of `dtype`."""
         if self.dtype.hasobject:
             if self.codecs and self.codecs[0].name.removeprefix("numcodecs.") == "vlen-bytes":
                 return self.fill or b""
@@ -87,16 +91,20 @@ class Encoding:
 
 
 def _varying(dtype: np.dtype[Any], told: Mapping[str, Any], fill: bytes | None) -> Any:
-    """A never-written element of varying length: an empty text, an empty sequence (in an array of no axes), or a record of those.
+    """Return an element of varying length that was never written: an empty text or sequence, or a
+    record of those.
+
+    A sequence is returned in an array without axes.
 
     Parameters
     ----------
     dtype
-        Of the element.
+        Type of the element.
     told
-        Its type as the codec is told: `kind`, with `base` (of sequences) or `members` (of records).
+        The type in the codec's configuration: `kind`, with `base` (of sequences) or `members` (of
+        records).
     fill
-        What it holds, if not nothing.
+        Its content, if it is not empty.
     """
     if dtype.names is not None:
         record = np.zeros((), dtype)
@@ -116,21 +124,21 @@ def _varying(dtype: np.dtype[Any], told: Mapping[str, Any], fill: bytes | None) 
 
 
 def _held(told: Mapping[str, Any], fill: bytes, at: int) -> tuple[Any, int]:
-    """An element that is written out part after part, and where it ends.
+    """Parse an element that is written part after part; return it and the offset of its end.
 
     Parameters
     ----------
     told
-        Its type, as the codec is told.
+        Its type in the codec's configuration.
     fill, at
-        The bytes, and where it begins.
+        The bytes, and the offset at which the element begins.
     """
     kind = told["kind"]
     if kind in ("text", "sequence"):
         count = int.from_bytes(fill[at : at + 4], "little")
         at += 4
         if count > len(fill) - at:
-            raise ModelError("a fill value that is cut off")
+            raise ModelError(f"the fill value is truncated: {count} bytes are declared, {len(fill) - at} are left")
         if kind == "text":
             return fill[at : at + count].decode("utf-8", "surrogateescape"), at + count
         dims = tuple(told.get("dims", ()))
@@ -151,7 +159,7 @@ def _held(told: Mapping[str, Any], fill: bytes, at: int) -> tuple[Any, int]:
 
 
 def _dtype(told: Mapping[str, Any]) -> np.dtype[Any]:
-    """The dtype of a type as a codec is told."""
+    """Return the dtype of a type in a codec's configuration."""
     if told["kind"] == "compound":
         fields: list[Any] = [(name, _dtype(member), tuple(shape)) for name, _, shape, member in told["members"]]
         return np.dtype(fields)

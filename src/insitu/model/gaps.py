@@ -1,7 +1,8 @@
-"""Which places does no tile cover? As tiles of their own, so that nothing behind needs to think of them.
+"""Fills the places that no tile covers with tiles of their own, Absent or Unwritten.
 
-Reading fills its output with the Absent value first and then writes over it; a reduction has no output to fill, and must count what is
-absent like everything else. And what one file leaves out (a virtual dataset of HDF5) is no absence: there it has its own fill value.
+Reading fills its output with the Absent value first and then writes over it; a reduction has no
+output to fill, and must count what is absent like everything else. What one file leaves out (a
+virtual dataset of HDF5) is not absent: there the file's own fill value holds.
 """
 
 from __future__ import annotations
@@ -18,16 +19,22 @@ from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray
 __all__ = ["filled_gaps", "without_gaps"]
 
 Boxes = npt.NDArray[np.int64]
-"""(boxes, dimensions): corners."""
+"""Corners of boxes, as an array of (boxes, dimensions)."""
 
 
 def without_gaps(array: VirtualArray) -> VirtualArray:
-    """The same array with Absent tiles in all places that no tile covers; the array itself if there are none."""
+    """Return the array with Absent tiles in all places that no tile covers.
+
+    The array itself if there are none.
+    """
     return _covered(array, Encoding(array.dtype), Columns.absent)
 
 
 def filled_gaps(array: VirtualArray) -> VirtualArray:
-    """An array of one file with Unwritten tiles in all places that no tile covers: they hold the file's fill value, and are decoded like the rest."""
+    """Return an array of one file with Unwritten tiles in all places that no tile covers.
+
+    They hold the file's fill value, and are decoded like the rest.
+    """
     if array.dtype.hasobject:
         return array
     fill = None if array.fill_value is None else np.asarray(array.fill_value).astype(array.dtype).tobytes()
@@ -41,7 +48,7 @@ def _covered(array: VirtualArray, encoding: Encoding, cells: Callable[[tuple[int
     if array.size == int(shapes.prod(axis=1).sum()):
         return array
     near, far = np.zeros((1, array.ndim), np.int64), np.array([array.shape], np.int64)
-    for low, high in zip(array.origins, array.boxes(), strict=True):
+    for low, high in zip(array.origins, array.upper_corners(), strict=True):
         check_deadline()
         near, far = _cut_out(near, far, low, high)
     tiles = tuple(_tile(tuple(extent), encoding, cells) for extent in (far - near).tolist())
@@ -54,7 +61,9 @@ def _tile(shape: tuple[int, ...], encoding: Encoding, cells: Callable[[tuple[int
 
 
 def _cut_out(near: Boxes, far: Boxes, low: npt.NDArray[np.int64], high: npt.NDArray[np.int64]) -> tuple[Boxes, Boxes]:
-    """Boxes without what lies in one more box: each that it meets falls into at most two pieces a dimension."""
+    """Subtract a box from boxes: each box that it meets falls into at most two pieces per
+    dimension.
+    """
     meets = ((near < high) & (far > low)).all(axis=1)
     begins, ends = [near[~meets]], [far[~meets]]
     begin, end = near[meets], far[meets]
@@ -68,7 +77,7 @@ def _cut_out(near: Boxes, far: Boxes, low: npt.NDArray[np.int64], high: npt.NDAr
             some = first[:, dimension] < last[:, dimension]
             begins.append(first[some])
             ends.append(last[some])
-        # What is left to be looked at lies within the box along this dimension.
+        # The remaining part lies within the box along this dimension.
         begin, end = begin.copy(), end.copy()
         begin[:, dimension] = np.maximum(begin[:, dimension], low[dimension])
         end[:, dimension] = np.minimum(end[:, dimension], high[dimension])

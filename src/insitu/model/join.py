@@ -1,8 +1,9 @@
-"""What one array do several make?
+"""Concatenates and stacks virtual arrays without reading anything.
 
-Tiles that meet along the joined dimension and are cut alike along all others fuse into one: their cells are appended, their pools
-numbered anew, all in one pass over the parts. Tiles that are cut differently across the join stay side by side. So ten thousand
-files with partial last chunks and a packing of their own each are one tile.
+Tiles that meet along the joined dimension and are cut alike along all others fuse into one: their
+cells are appended, their pools renumbered, all in one pass over the parts. Tiles that are cut
+differently across the join stay side by side. So ten thousand files with partial last chunks and a
+packing of their own each are one tile.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ T = TypeVar("T", bound=Hashable)
 
 
 def concatenate(arrays: Sequence[VirtualArray], dimension: int | str = 0) -> VirtualArray:
-    """The arrays one after another along a dimension. Reads nothing.
+    """Concatenate arrays along a dimension. Reads nothing.
 
-    Names and attributes are the first array's; what to do with differing ones is decided in `combining`.
+    Names and attributes are the first array's; what to do with differing ones is decided in
+    `combining`.
     """
     if not arrays:
-        raise ModelError("nothing to concatenate")
+        raise ModelError("there is nothing to concatenate: the list of arrays is empty")
     first = arrays[0]
     if isinstance(dimension, str):
         if dimension not in first.dims:
@@ -64,19 +66,22 @@ def concatenate(arrays: Sequence[VirtualArray], dimension: int | str = 0) -> Vir
 
 
 def stack(arrays: Sequence[VirtualArray], name: str, dimension: int = 0) -> VirtualArray:
-    """The arrays side by side along a new dimension. Reads nothing."""
+    """Stack arrays along a new dimension. Reads nothing."""
     return concatenate([array.expand_dims(dimension, name) for array in arrays], dimension)
 
 
 def fused(
     tiles: Sequence[Tile], origins: npt.NDArray[np.int64], dimension: int
 ) -> tuple[list[Tile], npt.NDArray[np.int64]]:
-    """Neighbours along a dimension fused where they are cut alike across it."""
+    """Fuse tiles that are neighbours along a dimension and cut alike across it.
+
+    Return tiles and origins.
+    """
     if len(tiles) <= 1:
         return list(tiles), origins
     lengths = np.array([tile.shape[dimension] for tile in tiles], np.int64)
     across = np.delete(origins, dimension, axis=1)
-    # By the position across the join first, so that what may fuse stands together.
+    # Sorted by the position across the join first, so that candidates for fusing are neighbours.
     order = np.lexsort((origins[:, dimension], *across.T[::-1])) if across.shape[1] else np.argsort(origins[:, 0])
     order = order[lengths[order] > 0] if (lengths > 0).any() else order[:1]
     groups: list[list[int]] = []
@@ -95,7 +100,7 @@ def fused(
 
 
 def _alike(one: Tile, other: Tile, dimension: int) -> bool:
-    """Whether two tiles are cut alike along all axes but the joined one."""
+    """Return whether two tiles are cut alike along all axes but the joined one."""
     if one.layout != other.layout or len(one.axes) != len(other.axes):
         return False
     joined = one.dimensions[dimension]
@@ -105,12 +110,12 @@ def _alike(one: Tile, other: Tile, dimension: int) -> bool:
 
 
 def _has(axis: Axis) -> bool:
-    """Whether the chunks have this axis; a tile in which some do and some do not could not say its chunks' shape."""
+    """Return whether the chunks have this axis; within a tile either all chunks have it or none."""
     return bool(axis.show(np.zeros(1, np.int64)).stored[0])
 
 
 def fuse(tiles: Sequence[Tile], dimension: int) -> Tile:
-    """Tiles that are cut alike across the join, as one tile."""
+    """Return one tile for tiles that are cut alike across the join."""
     first = tiles[0]
     if len(tiles) == 1:
         return first
@@ -140,7 +145,7 @@ Maps = list[npt.NDArray[np.int64]]
 
 
 def _pooled(pools: Sequence[tuple[T, ...]]) -> tuple[tuple[T, ...], Maps]:
-    """One pool for all, and for each where its items went."""
+    """Return one pool for all, and for each pool the new positions of its items."""
     numbers: dict[T, int] = {}
     maps: Maps = []
     for i, pool in enumerate(pools):
@@ -159,7 +164,7 @@ def _appended(
     encoding_maps: Maps,
     packing_maps: Maps,
 ) -> Columns:
-    """Tables in memory, appended along an axis."""
+    """Append tables in memory along an axis."""
     counts = [table.shape[axis] for table in tables]
     inline_starts = np.concatenate([[0], np.cumsum([len(table.inline) for table in tables])])
     maps = {"source": source_maps, "encoding": encoding_maps, "packing": packing_maps}
@@ -179,7 +184,10 @@ def _appended(
 
 
 def _renumbered(column: npt.NDArray[Any], numbers: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """A column that refers to a pool, after the pool was numbered anew; states (negative) stay."""
+    """Return a column with the new positions in the pool that it refers to.
+
+    States (negative) stay.
+    """
     if not len(numbers) or (len(numbers) == 1 and numbers[0] == 0):
         return column
     if column.size == 1:
@@ -189,7 +197,7 @@ def _renumbered(column: npt.NDArray[Any], numbers: npt.NDArray[np.int64]) -> npt
 
 
 def _append(columns: Sequence[npt.NDArray[Any]], axis: int, counts: Sequence[int]) -> npt.NDArray[Any]:
-    """Columns appended along an axis, each still only as large as it must be."""
+    """Append columns along an axis; constant ones stay one element."""
     wide = tuple(max(lengths) for lengths in zip(*(column.shape for column in columns), strict=True))
     if all(column.size == 1 for column in columns):
         values = np.array([column.flat[0] for column in columns])

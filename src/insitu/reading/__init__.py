@@ -1,4 +1,7 @@
-"""READ: what are the values? Locate, plan (pure), fetch, decode, place."""
+"""Reading of virtual arrays: plan the byte ranges (pure), fetch, decode, and place the values.
+
+Also here: the cache of decoded chunks, the pool of open sources, prefetching, and the Zarr view.
+"""
 
 from insitu.reading.cache import ChunkCache
 from insitu.reading.execute import execute, execute_all, stream

@@ -1,7 +1,8 @@
-"""How do chunks become an output? Decoded straight into their place where they are contiguous there, else placed part by part.
+"""Execution of read plans: fills an array, or streams the parts of a selection.
 
-`Output` is the sink that fills an array; `Stream` the one that hands each wanted part to somebody else (a reduction), so that nothing
-of the selection's size is ever held.
+`Output` is the sink that fills an array: chunks are decoded straight into it where they are
+contiguous there, else copied part by part. `Stream` is the sink that hands each wanted part to a
+consumer (a reduction), so that nothing of the selection's size is ever held.
 """
 
 from __future__ import annotations
@@ -33,15 +34,20 @@ from insitu.sources.protocol import ReadsInto
 __all__ = ["execute", "execute_all", "stream"]
 
 Consumer = Callable[[int, tuple[Picker, ...], npt.NDArray[Any]], None]
-"""Is given the number of a plan's tile, where the part goes along each axis of that tile, and its values."""
+"""Called with the number of a plan's tile, the place of the part along each axis of that tile, and
+its values.
+"""
 
 
 BETWEEN = 3
-"""The thread's buffer for an uncompressed chunk on its way; the decoders use 0 to 2."""
+"""Slot of the thread's buffer for a chunk that is decoded before it is copied.
+
+The decoders use slots 0 to 2.
+"""
 
 
 class Output:
-    """Fills an array."""
+    """Sink that fills an array."""
 
     takes_many = True
 
@@ -50,7 +56,7 @@ class Output:
         self.windows = [touched.window(out, plan.selection) for touched in plan.tiles]
 
     def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
-        """A cell without bytes."""
+        """Fill a cell that has no bytes with one value."""
         if packing is not None:
             value = unpack(np.asarray(value), packing)
         put(self.windows[grid], self.grids[grid].at(self.grids[grid].outside, position), value)
@@ -64,7 +70,7 @@ class Output:
         source: ByteSource | None,
         packing: Packing | None,
     ) -> None:
-        """The bytes of a chunk that no other cell wants: decoded to its place where possible."""
+        """Decode a chunk that only one cell needs, straight into the output where possible."""
         here = self.grids[grid]
         fetch = source.read_many if source is not None else None
         if here.plain and here.all_exist and packing is None:
@@ -77,14 +83,14 @@ class Output:
                 if view.shape == _shape_of(inside, here.at(here.sizes, position)):
                     decoder.place(data, inside, view, fetch)
                     return
-        # The stored chunk is only a step on the way to meant values: no memory of its own for it.
+        # The stored values are temporary: they go to the thread's buffer.
         room = None
         if packing is not None and decoder.records is None and not decoder.dtype.hasobject and decoder.back is None:
             room = borrow(BETWEEN, decoder.nbytes).view(decoder.dtype).reshape(decoder.stored)
         self.chunk(grid, position, here.spread(position, decoder(data, room, fetch)), packing)
 
     def many(self, grid: int, alike: Alike, decoder: Decoder, data: Sequence[memoryview], source: ByteSource) -> None:
-        """Chunks of which the same box is wanted."""
+        """Decode chunks of which the same box is wanted."""
         window = self.windows[grid]
         if window.dtype == decoder.dtype:
             decoder.scatter(data, alike.start, alike.extent, window, alike.at, source.read_many)
@@ -98,7 +104,9 @@ class Output:
                 raise problem.located(number=number) from problem.__cause__
 
     def straight(self, grid: int, alike: Alike, decoder: Decoder, offset: Sequence[int], source: ReadsInto) -> bool:
-        """Uncompressed chunks: read into the output where all of a chunk is wanted, else by way of the thread's buffer."""
+        """Read uncompressed chunks into the output, or through the thread's buffer where only a
+        part is wanted.
+        """
         window = self.windows[grid]
         if window.dtype != decoder.dtype:
             return False
@@ -114,7 +122,7 @@ class Output:
         return True
 
     def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
-        """A decoded chunk: what is wanted of it goes to its place."""
+        """Copy the wanted part of a decoded chunk to the output."""
         here = self.grids[grid]
         part, outside = pick(chunk, here.at(here.inside, position)), here.at(here.outside, position)
         if packing is not None:
@@ -128,12 +136,15 @@ class Output:
 
 
 def _shape_of(inside: tuple[slice, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Shape of what slices take; a slice of one element may stand for many (then the output is larger)."""
+    """Return the shape that slices select.
+
+    One element may be repeated, then the output is larger.
+    """
     return tuple([len(range(*picker.indices(size))) for picker, size in zip(inside, sizes, strict=True)])
 
 
 class Stream:
-    """Hands each wanted part to a consumer."""
+    """Sink that hands each wanted part to a consumer."""
 
     takes_many = False
 
@@ -143,7 +154,7 @@ class Stream:
         self.consume = consume
 
     def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
-        """A cell without bytes: one value, shown as often as the cell is large."""
+        """Hand over a cell without bytes: one value, broadcast to the cell's shape."""
         here = self.grids[grid]
         if packing is not None:
             value = unpack(np.asarray(value), packing)
@@ -160,20 +171,20 @@ class Stream:
         source: ByteSource | None,
         packing: Packing | None,
     ) -> None:
-        """The bytes of a chunk that no other cell wants."""
+        """Decode a chunk that only one cell needs."""
         chunk = decoder(data, None, source.read_many if source is not None else None)
         self.chunk(grid, position, self.grids[grid].spread(position, chunk), packing)
 
     def many(self, grid: int, alike: Alike, decoder: Decoder, data: Sequence[memoryview], source: ByteSource) -> None:
-        """Chunks are handed over one by one."""
+        """Not supported: a stream takes chunks one by one."""
         raise AssertionError("a stream takes chunks one by one")
 
     def straight(self, grid: int, alike: Alike, decoder: Decoder, offset: Sequence[int], source: ReadsInto) -> bool:
-        """Chunks are decoded first."""
+        """Return False: chunks must be decoded first."""
         return False
 
     def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
-        """A decoded chunk: what is wanted of it, in the array's type."""
+        """Hand over the wanted part of a decoded chunk, in the array's type."""
         here = self.grids[grid]
         part = pick(chunk, here.at(here.inside, position))
         if packing is not None:
@@ -192,22 +203,22 @@ def execute(
     tally: Tally | None = None,
     cache: ChunkCache | None = None,
 ) -> Tally:
-    """Fill `out` with what a plan reads.
+    """Execute a plan: fill `out` with the selected values.
 
     Parameters
     ----------
     plan
         The plan.
     out
-        Of the selection's shape.
+        Output array, of the selection's shape.
     opened
-        Gives the bytes of a source.
+        Pool of open sources.
     name
-        The variable, for messages.
+        Name of the variable, for error messages.
     tally
-        Counts what was done.
+        Counts requests, bytes and seconds.
     cache
-        Keeps decoded chunks.
+        Cache of decoded chunks.
     """
     return execute_all([(plan, out, name)], opened, tally, cache)
 
@@ -218,11 +229,11 @@ def execute_all(
     tally: Tally | None = None,
     cache: ChunkCache | None = None,
 ) -> Tally:
-    """Fill several outputs in one go: their chunks are fetched and decoded side by side."""
+    """Execute several plans at once: their chunks are fetched and decoded concurrently."""
     tally = tally if tally is not None else Tally()
     runs = []
     for plan, out, name in jobs:
-        if not plan.covered:
+        if not plan.covers_output:
             try:
                 out[...] = plan.array.absent_value()
             except InsituError as problem:
@@ -236,7 +247,10 @@ def execute_all(
 def stream(
     plan: ReadPlan, consume: Consumer, opened: Opened, name: str | None = None, tally: Tally | None = None
 ) -> Tally:
-    """Hand every wanted part to `consume`, which is called from several threads; places between tiles (Absent) are not handed out."""
+    """Hand every wanted part to `consume`, which is called from several threads.
+
+    Places between tiles (Absent) are left out.
+    """
     tally = tally if tally is not None else Tally()
     grids = _grids(plan)
     run_all([Run(plan, grids, Stream(plan, grids, consume), opened, name, tally)])
@@ -244,4 +258,4 @@ def stream(
 
 
 def _grids(plan: ReadPlan) -> list[Grid]:
-    return [Grid(touched, located) for touched, located in zip(plan.tiles, plan.located, strict=True)]
+    return [Grid(touched, located) for touched, located in zip(plan.tiles, plan.locations, strict=True)]

@@ -1,4 +1,4 @@
-"""Which bytes come in one request? Rows of one source, sorted by offset, in as few ranges as they lie together."""
+"""Fetching of byte ranges of one source: adjacent chunks are merged into one request."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ __all__ = ["fetch", "filled"]
 def fetch(
     source: ByteSource, offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]
 ) -> tuple[list[memoryview], int, int]:
-    """The bytes of each row; how many ranges and bytes it took.
+    """Return the bytes of each row, the number of ranges requested, and the number of bytes
+    fetched.
 
     Parameters
     ----------
     source
-        Where from.
+        The source to read from.
     offset
-        Ascending.
+        Offsets of the rows, ascending.
     length
-        -1: up to the end of the object.
+        Lengths of the rows; -1: up to the end of the object.
     """
     if len(offset) == 1 and length[0] >= 0:  # one chunk: no columns needed
         low, size = int(offset[0]), int(length[0])
@@ -38,7 +39,8 @@ def fetch(
         length = np.where(length < 0, np.maximum(source.size() - offset, 0), length)
     reach = np.maximum.accumulate(offset + length)
     begins = np.ones(len(offset), bool)
-    # The keys of a cache are ranges: a chunk must be found again by whatever selection wants it.
+    # A cached source is keyed by range: rows are not merged, so that any selection finds the same
+    # chunk again.
     if not isinstance(source, Cached):
         begins[1:] = offset[1:] > reach[:-1]
     starts = np.flatnonzero(begins)
@@ -47,7 +49,7 @@ def fetch(
     ranges = list(zip(lows.tolist(), sizes.tolist(), strict=True))
     blocks = source.read_many(ranges) if len(ranges) > 1 else [source.read(*ranges[0])]
     views = [memoryview(_whole(block, *wanted)) for block, wanted in zip(blocks, ranges, strict=True)]
-    if len(starts) == len(offset):  # nothing lay together
+    if len(starts) == len(offset):  # no rows were merged
         return views, len(ranges), int(sizes.sum())
     which = np.cumsum(begins) - 1
     inner = offset - lows[which]
@@ -57,8 +59,11 @@ def fetch(
 
 
 def filled(source: ReadsInto, offset: int, target: npt.NDArray[Any]) -> None:
-    """Fill an array, contiguous or not, all of it."""
-    # As bytes, along an axis of their own: not every type can be handed over as a buffer.
+    """Fill an array, contiguous or not, with bytes of a source.
+
+    Raise TruncatedError if there are too few.
+    """
+    # Viewed as bytes along an axis of their own: not every type supports the buffer protocol.
     found = source.read_into(offset, target[..., None].view(np.uint8).data)
     if found != target.nbytes:
         raise _short(offset, target.nbytes, found)
@@ -72,8 +77,8 @@ def _whole(block: bytes, offset: int, length: int) -> bytes:
 
 def _short(offset: int, length: int, found: int) -> TruncatedError:
     return TruncatedError(
-        f"{length} bytes were asked for and {found} came: the object ends there",
+        f"the object is truncated: {length} bytes were requested, {found} were received",
         offset=offset,
         length=length,
-        hint="It is shorter than when it was scanned, or was not fully transferred",
+        hint="The object has changed since it was scanned, or its transfer was incomplete: scan it again",
     )

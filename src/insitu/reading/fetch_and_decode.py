@@ -1,8 +1,10 @@
-"""How are the rows of a plan fetched and decoded?
+"""Batches of a read plan: fetches and decodes chunks on threads and hands them to a sink.
 
-The rows are cut into batches of neighbours. A batch is one task: the bytes of a source come in as few requests as they lie together, and each chunk is decoded once. Tasks run on threads (the decoders release the GIL); a read of one batch runs where it is
-called, with no pool at all. The first error stops the rest. What becomes of a chunk is the business of a `Sink`: reading places it
-in an output, reducing folds it.
+The rows of a plan are cut into batches of neighbours. A batch is one task: the bytes of a source
+are fetched in as few requests as possible, and each chunk is decoded once. Tasks run on threads
+(the decoders release the GIL); a plan of one batch runs in the calling thread. The first error
+stops the rest. A `Sink` decides what becomes of a chunk: reading copies it to an output, reducing
+reduces it.
 """
 
 from __future__ import annotations
@@ -35,32 +37,47 @@ from insitu.sources.protocol import ReadsInto
 __all__ = ["Run", "Sink", "run_all"]
 
 BATCH_BYTES = 4 << 20
-"""Encoded bytes of a task: enough to make the cost of a task small beside decoding, little enough to keep memory bounded."""
+"""Encoded bytes of a task: large enough that its overhead is small beside decoding, small enough to
+bound memory.
+"""
 LEAST_BYTES = 256 << 10
-"""A task of less is done before another thread has woken up."""
+"""Minimal bytes of a task: a smaller one is done before another thread has started."""
 BATCH_ROWS = 512
 FAR_REQUESTS = 64
-"""Requests of a task when the bytes come from far away."""
+"""Maximal number of requests of a task for remote sources."""
 STRAIGHT_BYTES = 64 << 10
-"""Uncompressed chunks from this size on are read to their place one by one; smaller ones come together, with their neighbours."""
+"""Uncompressed chunks from this size on are read straight into the output.
+
+Smaller ones are fetched with neighbours.
+"""
 UNKNOWN_BYTES = 256 << 10
-"""Taken for the size of an object whose size nothing says: a Zarr chunk."""
+"""Assumed size of an object of unknown size: a Zarr chunk."""
 
 
 class Sink(Protocol):
-    """What becomes of chunks. Called from several threads, for different cells."""
+    """Protocol of receivers of chunks.
+
+    Methods are called from several threads, for different cells.
+    """
 
     takes_many: bool
-    """Whether chunks that are wanted alike may be handed over together."""
+    """Whether `many` may be called with chunks of which the same box is wanted."""
 
     def many(self, grid: int, alike: Alike, decoder: Decoder, data: Sequence[memoryview], source: ByteSource) -> None:
-        """The bytes of chunks of which the same box is wanted, by nobody else, and which have no packing."""
+        """Take the bytes of chunks of which the same box is wanted, each by one cell, and which
+        have no packing.
+        """
 
     def straight(self, grid: int, alike: Alike, decoder: Decoder, offset: Sequence[int], source: ReadsInto) -> bool:
-        """Uncompressed chunks that are still in the source; False: fetch them first."""
+        """Read uncompressed chunks from the source straight to their place.
+
+        Return False if they must be fetched first.
+        """
 
     def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
-        """A cell without bytes: every element is `value` (stored, if a packing is given)."""
+        """Take a cell without bytes: every element is `value` (a stored value, if a packing is
+        given).
+        """
 
     def alone(
         self,
@@ -71,10 +88,10 @@ class Sink(Protocol):
         source: ByteSource | None,
         packing: Packing | None,
     ) -> None:
-        """The bytes of a chunk that no other cell wants."""
+        """Take the bytes of a chunk that only one cell needs."""
 
     def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
-        """A decoded chunk that several cells want, one axis for each of the tile."""
+        """Take a decoded chunk that several cells need, with one axis for each axis of the tile."""
 
 
 class Run:
@@ -100,9 +117,9 @@ class Run:
         self.stopped = threading.Event()
 
     def rest(self) -> None:
-        """The rows without bytes to fetch."""
+        """Hand over the rows without bytes to fetch: Absent, Unwritten and Inline cells."""
         for number, (grid, rows) in enumerate(zip(self.grids, self.plan.resting, strict=True)):
-            located = grid.located
+            located = grid.locations
             for row, position in zip(rows.tolist(), grid.positions(rows), strict=True):
                 check_deadline()
                 source = int(located.source[row])
@@ -139,12 +156,12 @@ class Run:
             except NotFoundError as problem:
                 if not about.optional:
                     raise problem.located(
-                        variable=self.name, url=about.url, **self._whereabouts(first)
+                        variable=self.name, url=about.url, **self._error_context(first)
                     ) from problem.__cause__
                 self._never_written(first, last)
             except InsituError as problem:
                 raise problem.located(
-                    variable=self.name, url=about.url, **self._whereabouts(first)
+                    variable=self.name, url=about.url, **self._error_context(first)
                 ) from problem.__cause__
 
     def _decode(self, begin: int, end: int, source: ByteSource) -> None:
@@ -156,7 +173,7 @@ class Run:
             if self.cache is not None:
                 self._decode_cached(begin, end, source, self.cache)
                 return
-            if self._straight(begin, end, source):
+            if self._read_into_place(begin, end, source):
                 return
             started = perf_counter()
             data, requests, fetched = fetch(source, offset, length)
@@ -166,9 +183,9 @@ class Run:
             decoded = 0
             for number, here in _by_tile(plan.tile[begin:end], len(self.grids)):
                 grid, rows = self.grids[number], plan.row[begin:end][here]
-                located, last, chunk = grid.located, None, None
+                located, last, chunk = grid.locations, None, None
                 if self.sink.takes_many and not any_shared and grid.axes is not None:
-                    for alike in grid.alike(rows):
+                    for alike in grid.group_similar_rows(rows):
                         check_deadline()
                         decoder = prepare(grid.encodings[alike.encoding], alike.shape, alike.mask)
                         decoded += decoder.nbytes * len(alike.rows)
@@ -199,21 +216,21 @@ class Run:
                         decoded += decoder.nbytes
                     self.sink.chunk(number, position, grid.spread(position, chunk), grid.packings[packing])
         except InsituError as problem:
-            raise problem.located(**self._whereabouts(begin + at)) from problem.__cause__
+            raise problem.located(**self._error_context(begin + at)) from problem.__cause__
         self.tally.add(requests, fetched, decoded, len(offset), fetch_seconds, perf_counter() - started - fetch_seconds)
 
     def _decode_cached(self, begin: int, end: int, source: ByteSource, cache: ChunkCache) -> None:
-        """The same with a cache: only chunks that it does not have are fetched and decoded."""
+        """Do the same with a cache: only chunks that it does not have are fetched and decoded."""
         plan, about = self.plan, source.describe()
         jobs = []
         for at in range(begin, end):
             number, row = int(plan.tile[at]), plan.row[at : at + 1]
             grid = self.grids[number]
-            encoding, mask = int(grid.located.encoding[row][0]), int(grid.located.filter_mask[row][0])
+            encoding, mask = int(grid.locations.encoding[row][0]), int(grid.locations.filter_mask[row][0])
             (position,) = grid.positions(row)
             decoder = prepare(grid.encodings[encoding], grid.chunk_shape(position), mask)
             key = (about, int(plan.offset[at]), int(plan.length[at]), grid.encodings[encoding], mask, decoder.stored)
-            jobs.append((number, position, decoder, key, grid.packings[int(grid.located.packing[row][0])]))
+            jobs.append((number, position, decoder, key, grid.packings[int(grid.locations.packing[row][0])]))
         missing = np.array([key not in cache for _, _, _, key, _ in jobs], bool)
         started = perf_counter()
         data: list[memoryview] = []
@@ -232,27 +249,30 @@ class Run:
                 nonlocal made
                 made = True
                 one = slice(at, at + 1)
-                # What the cache had a moment ago may have been pushed out since.
+                # A chunk that was in the cache a moment ago may have been evicted since.
                 chunk = here[at] if at in here else fetch(source, plan.offset[one], plan.length[one])[0][0]
                 return decoder(chunk, None, source.read_many)
 
             try:
                 chunk = cache.get(key, make)
             except InsituError as problem:
-                raise problem.located(**self._whereabouts(at)) from problem.__cause__
+                raise problem.located(**self._error_context(at)) from problem.__cause__
             decoded += decoder.nbytes if made else 0
             self.sink.chunk(number, position, self.grids[number].spread(position, chunk), packing)
         self.tally.add(requests, fetched, decoded, end - begin, fetch_seconds, perf_counter() - started - fetch_seconds)
 
-    def _straight(self, begin: int, end: int, source: ByteSource) -> bool:
-        """Read uncompressed chunks to their place without a stop between; False where that cannot be, or is not worth it."""
+    def _read_into_place(self, begin: int, end: int, source: ByteSource) -> bool:
+        """Read uncompressed chunks straight to their place.
+
+        Return False if that is impossible or not worthwhile.
+        """
         plan = self.plan
         length = plan.length[begin:end]
         number = int(plan.tile[begin])
         grid = self.grids[number]
         if (
             grid.axes is None
-            or not any(encoding.raw for encoding in grid.encodings)  # before anything that costs more
+            or not any(encoding.raw for encoding in grid.encodings)  # cheap checks first
             or not self.sink.takes_many
             or length.min() < STRAIGHT_BYTES
             or not isinstance(source, ReadsInto)
@@ -260,12 +280,12 @@ class Run:
             return False
         if (plan.tile[begin:end] != number).any():
             return False
-        groups = list(grid.alike(plan.row[begin:end]))
+        groups = list(grid.group_similar_rows(plan.row[begin:end]))
         decoders = [prepare(grid.encodings[alike.encoding], alike.shape, alike.mask) for alike in groups]
         if any(decoder.steps or decoder.back is not None or decoder.dtype.hasobject for decoder in decoders):
             return False
         if any((length[alike.rows] != decoder.nbytes).any() for alike, decoder in zip(groups, decoders, strict=True)):
-            return False  # the decoder will say what is wrong
+            return False  # the decoder raises the error
         started = perf_counter()
         for alike, decoder in zip(groups, decoders, strict=True):
             if not self.sink.straight(number, alike, decoder, plan.offset[begin:end][alike.rows].tolist(), source):
@@ -274,17 +294,17 @@ class Run:
         return True
 
     def _never_written(self, begin: int, end: int) -> None:
-        """The object of a key is not there: its chunks are Unwritten."""
+        """Fill the chunks of an optional object that does not exist: they are Unwritten."""
         for at in range(begin, end):
             check_deadline()
             number, row = int(self.plan.tile[at]), self.plan.row[at]
             grid = self.grids[number]
-            encoding, packing = int(grid.located.encoding[row]), int(grid.located.packing[row])
+            encoding, packing = int(grid.locations.encoding[row]), int(grid.locations.packing[row])
             (position,) = grid.positions(np.array([row]))
             self.sink.fill(number, position, grid.encodings[encoding].fill_value(), grid.packings[packing])
 
-    def _whereabouts(self, at: int) -> dict[str, Any]:
-        """What an error must say beside what went wrong."""
+    def _error_context(self, at: int) -> dict[str, Any]:
+        """Return the context of an error in a row: chunk, offset, length."""
         plan = self.plan
         touched, row = plan.tiles[plan.tile[at]], plan.row[at]
         position = np.unravel_index(row, touched.grid) if touched.grid else ()
@@ -296,7 +316,10 @@ class Run:
 
 
 def run_all(runs: Sequence[Run]) -> None:
-    """Run the batches of some plans together; the first error, or an interrupt, ends all once what is under way has finished."""
+    """Run the batches of some plans concurrently.
+
+    The first error or interrupt cancels the rest and waits for running ones.
+    """
     tasks = []
     for run in runs:
         run.rest()
@@ -316,12 +339,12 @@ def run_all(runs: Sequence[Run]) -> None:
             run.stopped.set()
         for future in pending:
             future.cancel()
-        wait(pending)  # nobody may write into an output after we have left
+        wait(pending)  # no task may write into an output after this function has returned
         raise
 
 
 def batches(plan: ReadPlan) -> Iterator[tuple[int, int]]:
-    """Rows cut where a task is large enough; rows that share a chunk stay together."""
+    """Yield ranges of rows, one for each task; rows that share a chunk stay together."""
     count = len(plan.row)
     if count <= 1:
         yield from [(0, 1)] * count
@@ -330,11 +353,11 @@ def batches(plan: ReadPlan) -> Iterator[tuple[int, int]]:
     if is_far(plan.sources):
         yield from _far_batches(plan, size)
         return
-    new = np.ones(count, bool)  # other bytes than the row before
+    new = np.ones(count, bool)  # whether a row has other bytes than the row before
     new[1:] = (np.diff(plan.source) != 0) | (np.diff(plan.offset) != 0) | (np.diff(plan.length) != 0)
     total = np.cumsum(np.where(new, size, 0))
     firsts = np.append(np.flatnonzero(new), count)
-    # A short read is shared among the threads too.
+    # A short read is divided among the threads, too.
     enough = min(max(int(total[-1]) // (2 * cores()), LEAST_BYTES), BATCH_BYTES)
     begin = 0
     while begin < count:
@@ -346,9 +369,11 @@ def batches(plan: ReadPlan) -> Iterator[tuple[int, int]]:
 
 
 def _far_batches(plan: ReadPlan, size: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Rows cut where another object begins, or where a task has enough requests or bytes.
+    """Yield ranges of rows of remote objects, cut where another object begins or a task has enough
+    requests or bytes.
 
-    Tasks are smaller than near by, so that those of many objects are under way at once, and chunks are decoded while others travel.
+    Tasks are smaller than for local files, so that many objects are requested at once, and chunks
+    are decoded while others are fetched.
     """
     gap = frugal_gap(size, request_bytes(plan.sources))
     reach = plan.offset + size
@@ -370,7 +395,7 @@ def _far_batches(plan: ReadPlan, size: npt.NDArray[np.int64]) -> Iterator[tuple[
 
 
 def _by_tile(tiles: npt.NDArray[np.int32], count: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-    """The rows of each tile among those of a batch."""
+    """Yield each tile of a batch with its rows."""
     if count == 1:
         yield 0, np.arange(len(tiles))
         return
@@ -379,7 +404,7 @@ def _by_tile(tiles: npt.NDArray[np.int32], count: int) -> Iterator[tuple[int, np
 
 
 def _shared(offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> list[bool]:
-    """Which rows have the same bytes as a neighbour."""
+    """Return for each row whether a neighbour has the same bytes."""
     if len(offset) == 1:
         return [False]
     same = np.zeros(len(offset) + 1, bool)

@@ -1,7 +1,8 @@
-"""Estimate of the memory that planning a read takes, before anything is planned.
+"""Estimate of the memory that a read needs, computed before anything is planned.
 
-Pure arithmetic on shapes, made for servers: a selection of a few bytes may name 2^62 elements, or an array of one-byte chunks. What counts is what
-a plan holds: a row for each touched cell and for each axis of it, the elements of index arrays, the pieces that a large uncompressed chunk is cut into.
+Pure arithmetic on shapes, made for servers: a selection of a few bytes may name 2^62 elements, or
+an array of one-byte chunks. It counts what a plan holds: a row for each touched cell and for each
+axis of it, the elements of index arrays, the pieces that a large uncompressed chunk is cut into.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from insitu.model.tile import SPLIT_BYTES
 __all__ = ["ReadWeight", "cells_touched", "weigh_read"]
 
 CELL = 350
-"""Bytes for a touched cell: columns of the plan, their order, and the rows as Python numbers. Measured: 200 to 330."""
+"""Bytes for a touched cell: columns of the plan, their order, and the rows as Python numbers.
+
+Measured: 200 to 330.
+"""
 ROW = 450
 """Bytes for a cell of one axis: two slices, columns. Measured: 320 to 430."""
 INDEX = 64
@@ -29,16 +33,18 @@ PIECE = 600
 
 
 class ReadWeight(NamedTuple):
-    """What a read holds, in bytes."""
+    """Memory of a read, in bytes."""
 
     plan: int
-    """Its plan."""
+    """Bytes of its plan."""
     chunk: int
-    """The largest chunk that is decoded, part of an uncompressed one that is fetched, or what an index array makes of one."""
+    """Bytes of the largest chunk that is decoded, fetched part of an uncompressed one, or selection
+    from one.
+    """
 
 
 def weigh_read(array: VirtualArray, selection: Selection) -> ReadWeight:
-    """Return about how many bytes the plan of a read takes, and its largest chunk.
+    """Return an estimate of the bytes of a read's plan and of its largest chunk.
 
     Examples
     --------
@@ -76,18 +82,18 @@ def weigh_read(array: VirtualArray, selection: Selection) -> ReadWeight:
 
 
 class _Span(NamedTuple):
-    """What a selector wants of one axis of a tile."""
+    """What a selector takes of one axis of a tile."""
 
     cells: int
-    """Touched."""
+    """Number of touched cells."""
     wanted: int
-    """Elements, of all of them."""
+    """Number of wanted elements, in all touched cells."""
     picked: int
-    """Elements, of the cell of which most are wanted; an index array may want one many times."""
+    """Largest number of wanted elements of one cell; an index array may repeat elements."""
     extent: int
-    """Elements of a chunk from the first wanted one to the last."""
+    """Number of elements of a chunk from the first wanted one to the last."""
     stored: int
-    """Elements of a chunk."""
+    """Number of elements of a chunk."""
 
 
 def _span(axis: Axis, selector: Selector) -> _Span:
@@ -106,7 +112,9 @@ def _span(axis: Axis, selector: Selector) -> _Span:
 
 
 def _split(spans: list[_Span], axes: Sequence[Axis], itemsize: int) -> tuple[list[_Span], int]:
-    """The spans where large uncompressed chunks are cut along their first axis, and into how many pieces (see `Tile.split`)."""
+    """Return the spans after large uncompressed chunks are cut along their first axis, and the
+    number of pieces (see `Tile.split`).
+    """
     number = next((i for i, span in enumerate(spans) if span.stored > 1), None)
     if number is None:
         return spans, 0
@@ -119,14 +127,16 @@ def _split(spans: list[_Span], axes: Sequence[Axis], itemsize: int) -> tuple[lis
     cut[number] = _Span(
         max(touched, first.cells), first.wanted, first.picked, min(first.extent, piece), min(first.stored, piece)
     )
-    if row > SPLIT_BYTES:  # a row alone is too large: it is cut as well
+    if row > SPLIT_BYTES:  # a single row is too large, too
         cut[number + 1 :], more = _split(cut[number + 1 :], axes[number + 1 :], itemsize)
         pieces *= max(more, 1)
     return cut, pieces
 
 
 def _fetched(spans: Sequence[_Span], itemsize: int) -> tuple[int, int]:
-    """Pieces that are fetched of uncompressed chunks, and bytes of the largest (see `reading.trim`, which cuts them by the same cost)."""
+    """Return the number of pieces fetched of uncompressed chunks, and the bytes of the largest (see
+    `reading.trim_ranges`).
+    """
     ways = []
     for depth in range(len(spans)) or [0]:
         pieces, size = 1, itemsize
@@ -139,7 +149,7 @@ def _fetched(spans: Sequence[_Span], itemsize: int) -> tuple[int, int]:
 
 
 def cells_touched(axis: Axis, selector: Selector) -> int:
-    """Return how many cells of an axis a selector touches at most."""
+    """Return an upper bound of the number of cells of an axis that a selector touches."""
     if isinstance(selector, int):
         return 1
     if not isinstance(selector, Stride):
@@ -151,13 +161,13 @@ def cells_touched(axis: Axis, selector: Selector) -> int:
 
 
 def _longest(axis: Axis) -> int:
-    """How many elements the longest chunk along an axis has."""
+    """Return the number of elements of the longest chunk along an axis."""
     return int(axis.size) if axis.is_regular else int(axis.show(np.arange(axis.count)).stored.max(initial=1))
 
 
 def _touched_tiles(array: VirtualArray, selection: Selection) -> list[int]:
-    """The tiles that lie within the bounds of a selection."""
-    near, far = array.origins, array.boxes()
+    """Return the numbers of the tiles that lie within the bounds of a selection."""
+    near, far = array.origins, array.upper_corners()
     candidates = np.ones(len(array.tiles), bool)
     for dimension, selector in enumerate(selection.selectors):
         if isinstance(selector, int):

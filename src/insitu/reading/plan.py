@@ -1,7 +1,9 @@
-"""Which bytes are fetched, in which order, and which chunk do they become?
+"""Read plans: the byte ranges that a selection needs, sorted in the order of fetching.
 
-Locate first (the chunk table may page itself in), then pure columns: the touched cells of all tiles as rows, those with bytes sorted
-by source and offset, so that files are read forwards, neighbours come in one request, and cells that share a chunk stand together.
+Cells are located first (the chunk table may page itself in); the rest is pure computation on
+columns: the touched cells of all tiles as rows, those with bytes sorted by source and offset, so
+that files are read forwards, neighbours come in one request, and cells that share a chunk are
+adjacent.
 """
 
 from __future__ import annotations
@@ -31,26 +33,26 @@ class ReadPlan:
     array: VirtualArray
     selection: Selection
     tiles: tuple[Touched, ...]
-    located: tuple[Located, ...]
-    """For each tile where its rows lie; offset and length are those of the bytes to fetch."""
+    locations: tuple[Located, ...]
+    """Places of the rows of each tile; offset and length are those of the bytes to fetch."""
     sources: tuple[Source, ...]
-    """What `source` refers to."""
+    """The sources that the column `source` refers to."""
     tile: npt.NDArray[np.int32]
-    """The rows with bytes to fetch, in the order of fetching: which tile …"""
+    """Number of the tile, for each row with bytes to fetch, in the order of fetching."""
     row: Indices
-    """… and which row of it."""
+    """Number of the row within its tile."""
     source: npt.NDArray[np.int32]
     offset: Indices
     length: Indices
-    """-1: up to the end of the object."""
+    """Bytes to fetch; -1: up to the end of the object."""
     resting: tuple[Indices, ...]
-    """For each tile the rows without bytes to fetch: Inline, Unwritten, Absent."""
-    covered: bool
+    """For each tile, its rows without bytes to fetch: Inline, Unwritten, Absent."""
+    covers_output: bool
     """Whether the rows fill the whole output."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes to fetch, each chunk once."""
+        """Bytes to fetch; each chunk counts once."""
         if not len(self.offset):
             return 0
         new = np.ones(len(self.offset), bool)
@@ -64,10 +66,10 @@ def plan(array: VirtualArray, selection: Selection, *, request_bytes: int | None
     Parameters
     ----------
     array, selection
-        What is wanted.
+        The array, and what to read of it.
     request_bytes
-        How many bytes could be fetched in the time that one more request costs: decides how uncompressed chunks are cut. By default as
-        the sources' URLs suggest.
+        Bytes that could be fetched in the time that one more request costs. It decides how
+        uncompressed chunks are cut. By default it is estimated from the sources' URLs.
     """
     if request_bytes is None:
         request_bytes = cost_of_request(array.tiles[0].chunks.sources if array.tiles else ())
@@ -76,7 +78,7 @@ def plan(array: VirtualArray, selection: Selection, *, request_bytes: int | None
 
 
 def plan_of(array: VirtualArray, selection: Selection, wishes: Iterable[Touched]) -> ReadPlan:
-    """Locate what is wanted, and put it in the order of fetching."""
+    """Locate the selected cells of tiles, and sort them in the order of fetching."""
     numbers: dict[Source, int] = {}
     tiles, located, resting, columns = [], [], [], []
     elements = 0
@@ -86,7 +88,7 @@ def plan_of(array: VirtualArray, selection: Selection, wishes: Iterable[Touched]
         rows = _narrowed_to_parts(wish, rows)
         source = np.asarray(rows.source)
         stored = np.flatnonzero(source >= 0)
-        # A table's sources may be computed, one for each chunk: only those in use are looked at.
+        # A table may compute its sources, one for each chunk: only those in use are computed.
         used, at = np.unique(source[stored], return_inverse=True)
         pool = wish.tile.chunks.sources
         known = np.array([numbers.setdefault(pool[n], len(numbers)) for n in used.tolist()] or [0], np.int32)
@@ -109,7 +111,7 @@ def plan_of(array: VirtualArray, selection: Selection, wishes: Iterable[Touched]
         array=array,
         selection=selection,
         tiles=tuple(tiles),
-        located=tuple(located),
+        locations=tuple(located),
         sources=tuple(numbers),
         tile=tile[order],
         row=row[order],
@@ -117,7 +119,7 @@ def plan_of(array: VirtualArray, selection: Selection, wishes: Iterable[Touched]
         offset=offset[order],
         length=length[order],
         resting=tuple(resting),
-        covered=elements == int(np.prod(selection.result_shape, dtype=object)),
+        covers_output=elements == int(np.prod(selection.result_shape, dtype=object)),
     )
 
 
@@ -131,7 +133,9 @@ def _joined(columns: list[tuple[Any, ...]]) -> tuple[Any, ...]:
 
 
 def _narrowed_to_parts(wish: Touched, rows: Located) -> Located:
-    """The byte ranges of just the trimmed parts, of a tile of uncompressed chunks."""
+    """Return the rows of a tile of uncompressed chunks with the byte ranges of just the trimmed
+    parts.
+    """
     if not any(part.first.any() for part in wish.parts) and not _cut_short(wish):
         return rows
     cells = [part.cell for part in wish.parts]
@@ -152,7 +156,7 @@ def _narrowed_to_parts(wish: Touched, rows: Located) -> Located:
     if short.any():
         row = int(np.flatnonzero(short)[0])
         raise CodecError(
-            f"an uncompressed chunk of {int(stride.reshape(-1)[row])} bytes has only {int(rows.length[row])} in the file",
+            f"an uncompressed chunk has {int(rows.length[row])} bytes instead of {int(stride.reshape(-1)[row])}",
             url=wish.tile.chunks.sources[int(source[row])].url if source[row] >= 0 else None,
             offset=int(rows.offset[row]),
             length=int(rows.length[row]),
@@ -164,7 +168,7 @@ def _narrowed_to_parts(wish: Touched, rows: Located) -> Located:
 
 
 def _cut_short(wish: Touched) -> bool:
-    """Whether some part asks for fewer elements than its chunk has stored."""
+    """Return whether some part takes fewer elements than its chunk has stored."""
     for part, axis in zip(wish.parts, wish.tile.axes, strict=True):
         if not (part.stored == np.maximum(axis.stored(part.cell), 1)).all():
             return True

@@ -1,7 +1,7 @@
-"""What are the values at these points? Index arrays that are paired up, as for stations on a grid.
+"""Pointwise reading: paired index arrays, as for stations on a grid.
 
-Points that fall into one chunk are one wish: the chunk is fetched and decoded once, and gives all of them. Of large uncompressed chunks each
-point is cut out alone.
+Points that fall into one chunk form a group: the chunk is fetched and decoded once for all of them.
+Points of large uncompressed chunks are fetched one by one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from insitu.sources.protocol import ReadsInto
 __all__ = ["read_points"]
 
 SMALL_CHUNK = 1 << 16
-"""Uncompressed chunks up to this size are fetched whole: several points of one are cheaper so."""
+"""Uncompressed chunks up to this size are fetched whole, which is cheaper for several points."""
 REQUEST_BYTES = 1 << 14
 
 
@@ -48,9 +48,10 @@ def read_points(
     Parameters
     ----------
     array
-        What to read from.
+        The array to read from.
     keys
-        For each dimension an integer array (they broadcast against each other and are paired up) or a slice. Missing ones are whole.
+        For each dimension an integer array (they broadcast against each other and are paired) or a
+        slice. Missing keys select the whole dimension.
     name, storage_options, tally
         As for `read_array`.
 
@@ -76,7 +77,7 @@ def read_points(
     plan = plan_of(array, Selection.of(..., array.shape), [group.wish for group in groups])
     if _has_gaps(array):
         table[...] = array.absent_value()
-    grids = [Grid(touched, located) for touched, located in zip(plan.tiles, plan.located, strict=True)]
+    grids = [Grid(touched, located) for touched, located in zip(plan.tiles, plan.locations, strict=True)]
     with Opened(storage_options) as opened:
         run_all(
             [Run(plan, grids, _Points(groups, grids, table), opened, name, tally if tally is not None else Tally())]
@@ -85,29 +86,31 @@ def read_points(
 
 
 def _has_gaps(array: VirtualArray) -> bool:
-    """Whether the tiles leave places free."""
+    """Return whether some places of the array are not covered by tiles."""
     return sum(math.prod(tile.shape) for tile in array.tiles) < array.size
 
 
 def _paired(arrays: Sequence[npt.NDArray[Any]], lengths: Sequence[int], dimensions: Sequence[int]) -> list[Indices]:
-    """Index arrays of one shape, non-negative, within bounds."""
+    """Return index arrays broadcast to one shape, non-negative, within bounds."""
     try:
         full = np.broadcast_arrays(*arrays)
     except ValueError:
-        raise SelectionError(f"index arrays of shapes {[a.shape for a in arrays]} cannot be paired up") from None
+        raise SelectionError(
+            f"index arrays of shapes {[a.shape for a in arrays]} cannot be paired: they do not broadcast"
+        ) from None
     result = []
     for values, length, dimension in zip(full, lengths, dimensions, strict=True):
         if values.dtype.kind not in "iu":
-            raise SelectionError(f"axis {dimension}: {values.dtype} does not index")
+            raise SelectionError(f"axis {dimension}: indices must be integers, not {values.dtype}")
         index = values.astype(np.int64)
         if index.size and (index.min() < -length or index.max() >= length):
-            raise SelectionError(f"a point is out of bounds for axis {dimension} with size {length}")
+            raise SelectionError(f"the index of a point is out of bounds for axis {dimension} with size {length}")
         result.append(np.where(index < 0, index + length, index))
     return result
 
 
 class _Group:
-    """Points of one tile that lie in one chunk, as far as the paired axes go."""
+    """Points of one tile that lie in one chunk along the paired axes."""
 
     __slots__ = ("inner", "paired", "points", "sliced", "wish")
 
@@ -116,17 +119,20 @@ class _Group:
     ) -> None:
         self.wish = wish
         self.points = points
-        """Their rows of the output."""
+        """Rows of the output for the points."""
         self.inner = inner
-        """For each paired axis where in the (fetched part of the) chunk."""
+        """For each paired axis, the positions in the (fetched part of the) chunk."""
         self.paired = paired
-        """Axes of the tile that are paired …"""
+        """Axes of the tile that are paired."""
         self.sliced = sliced
-        """… and sliced, in the order of the output; all others have one element."""
+        """Axes of the tile that are sliced, in the order of the output.
+
+        All others have one element.
+        """
 
 
 def _groups(array: VirtualArray, index: Mapping[int, Indices], strides: Mapping[int, Stride]) -> Iterator[_Group]:
-    far, near = array.boxes(), array.origins
+    far, near = array.upper_corners(), array.origins
     count = len(next(iter(index.values()))) if index else 1
     for number, tile in enumerate(array.tiles):
         inside = np.ones(count, bool)
@@ -154,7 +160,7 @@ def _in_chunks(
     tile: Tile, place: tuple[int | None, ...], parts: dict[int, Part], points: Indices, paired: list[int], sliced: list[int],
     local: list[Indices],
 ) -> Iterator[_Group]:  # fmt: skip
-    """The points of a tile by the chunk that they lie in."""
+    """Yield groups of a tile's points by the chunk that they lie in."""
     cells = [tile.axes[axis].find(positions) for axis, positions in zip(paired, local, strict=True)]
     group = np.zeros(len(points), np.int64)
     for axis, cell in zip(paired, cells, strict=True):
@@ -182,7 +188,7 @@ def _in_chunks(
 
 
 def _cut_out(tile: Tile) -> bool:
-    """Whether the chunks are uncompressed and too large to fetch whole for a point."""
+    """Return whether the chunks are uncompressed and too large to fetch whole for a point."""
     if not all(encoding.raw for encoding in tile.encodings):
         return False
     itemsize = max(encoding.dtype.itemsize for encoding in tile.encodings)
@@ -191,7 +197,7 @@ def _cut_out(tile: Tile) -> bool:
 
 
 class _Points:
-    """The sink that places points."""
+    """Sink that copies points to the output."""
 
     takes_many = False
 
@@ -205,7 +211,7 @@ class _Points:
         return (group.points, *(here.outside[axis][position[axis]] for axis in group.sliced))
 
     def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
-        """A cell without bytes."""
+        """Fill the points of a cell that has no bytes."""
         self.table[self._place(grid, position)] = value if packing is None else unpack(np.asarray(value), packing)
 
     def alone(
@@ -217,12 +223,12 @@ class _Points:
         source: ByteSource | None,
         packing: Packing | None,
     ) -> None:
-        """The bytes of a chunk that no other group wants."""
+        """Decode a chunk that only one group needs."""
         chunk = decoder(data, None, source.read_many if source is not None else None)
         self.chunk(grid, position, self.grids[grid].spread(position, chunk), packing)
 
     def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
-        """A decoded chunk: its points go to their rows."""
+        """Copy the points of a decoded chunk to their rows."""
         group, here = self.groups[grid], self.grids[grid]
         others = [axis for axis in range(chunk.ndim) if axis not in group.paired and axis not in group.sliced]
         turned = chunk.transpose(*others, *group.paired, *group.sliced)
@@ -233,9 +239,9 @@ class _Points:
         self.table[self._place(grid, position)] = values if packing is None else unpack(values, packing)
 
     def many(self, grid: int, alike: Alike, decoder: Decoder, data: Sequence[memoryview], source: ByteSource) -> None:
-        """Chunks are handed over one by one."""
+        """Not supported: points take chunks one by one."""
         raise AssertionError("points take chunks one by one")
 
     def straight(self, grid: int, alike: Alike, decoder: Decoder, offset: Sequence[int], source: ReadsInto) -> bool:
-        """Chunks are decoded first."""
+        """Return False: chunks must be decoded first."""
         return False

@@ -1,15 +1,15 @@
-"""What will be wanted next? Whoever goes through an array step by step gets the next step read while he looks at this one.
+"""Prefetching: reads the next step in the background while a caller goes through an array.
 
-A guess is made where two reads of one array differ in the position along one dimension only: the third lies as far on. Its chunks are fetched
-and decoded in the background, into the cache of whoever reads. A wrong guess costs the bytes of one step; a failure is left to the
-read itself, should it come.
+If two reads of one array differ only in the position along one dimension, the third one is
+predicted to lie as far on. Its chunks are fetched and decoded in the background, into the cache of
+the reader. A wrong prediction costs the bytes of one step; errors are ignored, since the read
+itself would raise them again.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from insitu.codecs import Decoder
 from insitu.errors import InsituError
+from insitu.lru import LruCache
 from insitu.model import Packing, Selection, Stride, VirtualArray
 from insitu.model.selection import Selector
 from insitu.reading.cache import ChunkCache
@@ -35,14 +36,14 @@ from insitu.sources.protocol import ReadsInto
 __all__ = ["Ahead", "ahead_of", "following"]
 
 REMEMBERED = 64
-"""Arrays of which the last read is remembered."""
+"""Number of arrays whose last read is remembered."""
 
 Step = tuple[VirtualArray, Selection]
 
 
 @dataclass(slots=True)
 class _Course:
-    """What was read of one array, and what is being read ahead."""
+    """The last read of one array, and what is being prefetched."""
 
     array: VirtualArray
     last: Selection
@@ -51,18 +52,18 @@ class _Course:
 
 
 class Ahead:
-    """Reads ahead for one cache."""
+    """Prefetches into one cache."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._courses: OrderedDict[int, _Course] = OrderedDict()
+        self._courses: LruCache[int, _Course] = LruCache(REMEMBERED)
         self.guessed = 0
-        """Steps that were read ahead."""
+        """Number of steps that were prefetched."""
         self.right = 0
-        """… and wanted then."""
+        """Number of prefetched steps that were read afterwards."""
 
     def meet(self, steps: Sequence[Step]) -> None:
-        """Wait for what is under way and now wanted, so that nothing is fetched twice."""
+        """Wait for prefetches that are running and now needed, so that nothing is fetched twice."""
         awaited = []
         with self._lock:
             for array, selection in steps:
@@ -75,19 +76,17 @@ class Ahead:
             future.result()
 
     def go_on(self, steps: Sequence[Step], cache: ChunkCache, storage_options: Mapping[str, Any] | None) -> None:
-        """Guess what comes after these reads, and begin with it."""
+        """Predict what comes after these reads, and start to prefetch it."""
         for array, selection in steps:
             with self._lock:
-                course = self._courses.pop(id(array), None)
+                course = self._courses.pop(id(array))
                 if course is None:
                     course = _Course(array, selection)
                     guess = None
                 else:
                     guess = following(course.last, selection, array.shape)
                     course.last = selection
-                self._courses[id(array)] = course
-                while len(self._courses) > REMEMBERED:
-                    self._courses.popitem(last=False)
+                self._courses.put(id(array), course)
                 if course.under_way is not None and not course.under_way.done():
                     continue  # one step at a time
                 course.guess, course.under_way = guess, None
@@ -97,7 +96,8 @@ class Ahead:
 
 
 def following(before: Selection, now: Selection, shape: tuple[int, ...]) -> Selection | None:
-    """The read that comes next if the last two were steps along one dimension; None if they were not, or the end is reached.
+    """Return the next read if the last two were steps along one dimension; None if not, or at the
+    end.
 
     Examples
     --------
@@ -138,12 +138,12 @@ def _same(one: Selection, other: Selection) -> bool:
 
 
 class _Nowhere:
-    """A sink that lets everything fall: the cache has it."""
+    """Sink that discards everything: the cache keeps the chunks."""
 
     takes_many = False
 
     def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
-        """Nothing to keep."""
+        """Do nothing: there is nothing to cache."""
 
     def alone(
         self,
@@ -154,17 +154,17 @@ class _Nowhere:
         source: ByteSource | None,
         packing: Packing | None,
     ) -> None:
-        """Inline data: at hand already."""
+        """Do nothing: inline data needs no cache."""
 
     def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
-        """The cache keeps it."""
+        """Do nothing: the cache has the chunk."""
 
     def many(self, grid: int, alike: Alike, decoder: Decoder, data: Sequence[memoryview], source: ByteSource) -> None:
-        """Chunks come one by one."""
+        """Not supported: a cache takes chunks one by one."""
         raise AssertionError("a cache takes chunks one by one")
 
     def straight(self, grid: int, alike: Alike, decoder: Decoder, offset: Sequence[int], source: ReadsInto) -> bool:
-        """Chunks are decoded first."""
+        """Return False: chunks must be decoded first."""
         return False
 
 
@@ -173,13 +173,13 @@ def _load(
 ) -> None:
     try:
         work = plan(array, selection)
-        grids = [Grid(touched, located) for touched, located in zip(work.tiles, work.located, strict=True)]
+        grids = [Grid(touched, located) for touched, located in zip(work.tiles, work.locations, strict=True)]
         with Opened(storage_options) as opened:
             run_all([Run(work, grids, _Nowhere(), opened, None, Tally(), cache)])
     except InsituError as problem:
-        log.debug("reading ahead failed, the read itself will say why: %s", problem)
+        log.debug("prefetching failed; the read itself will raise the error: %s", problem)
     except RuntimeError as problem:
-        log.debug("reading ahead was given up: %s", problem)  # the interpreter ends, its pools are closed
+        log.debug("prefetching was cancelled: %s", problem)  # the interpreter exits, its pools are closed
 
 
 _followers: WeakKeyDictionary[ChunkCache, Ahead] = WeakKeyDictionary()
@@ -188,7 +188,7 @@ _threads: ThreadPoolExecutor | None = None
 
 
 def ahead_of(cache: ChunkCache) -> Ahead:
-    """Who reads ahead for a cache."""
+    """Return the prefetcher of a cache."""
     with _lock:
         found = _followers.get(cache)
         if found is None:
@@ -199,7 +199,8 @@ def ahead_of(cache: ChunkCache) -> Ahead:
 def _submit(
     array: VirtualArray, selection: Selection, cache: ChunkCache, storage_options: Mapping[str, Any] | None
 ) -> Future[None]:
-    # Threads of their own: one of the pool that waits for others of the pool could wait for ever.
+    # Separate threads: a thread of the read pool that waits for others of that pool could wait for
+    # ever.
     global _threads
     with _lock:
         if _threads is None:
@@ -208,7 +209,7 @@ def _submit(
 
 
 def _forget() -> None:
-    """In a forked child nobody finishes what is under way."""
+    """Forget running prefetches in a forked child, where their threads do not exist."""
     global _lock, _threads
     _lock, _threads = threading.Lock(), None
     _followers.clear()

@@ -1,4 +1,4 @@
-"""What are the values of this part of a virtual array?"""
+"""Reads selections of virtual arrays into NumPy arrays: `read_array`, `read_arrays`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["read_array", "read_arrays"]
 
 
 Request = tuple[VirtualArray, Any]
-"""An array, and what of it is wanted."""
+"""An array, and the selection to read of it."""
 
 
 def read_array(
@@ -42,19 +42,20 @@ def read_array(
     Parameters
     ----------
     array
-        What to read from.
+        The array to read from.
     selection
-        Integers, slices of any step, Ellipsis, 1-D index or boolean arrays (each axis on its own), or a `Selection`.
+        Integers, slices of any step, Ellipsis, 1-D index or boolean arrays (each axis on its own),
+        or a `Selection`.
     out
-        Where to put the values: of the selection's shape, any type that the values can be cast to.
+        Output array: of the selection's shape, and a type that the values can be cast to.
     name
-        The variable, for messages.
+        Name of the variable, for error messages.
     storage_options
         How to open the sources: see `insitu.sources.open_source`.
     tally
-        Counts what was done, if given.
+        Counts requests, bytes and seconds, if given.
     cache
-        Keeps decoded chunks for the next reads, if given.
+        Cache of decoded chunks, if given.
     """
     started = planned = perf_counter()
     done = Tally()
@@ -89,18 +90,20 @@ def read_arrays(
     cache: ChunkCache | None = None,
     steps: Sequence[Request] | None = None,
 ) -> list[npt.NDArray[Any]]:
-    """Read selections of several arrays in one go: all their chunks are fetched and decoded side by side.
+    """Read selections of several arrays at once: all their chunks are fetched and decoded
+    concurrently.
 
     Parameters
     ----------
     requests
         Pairs of an array and a selection, as for `read_array`.
     names
-        The variables, for messages.
+        Names of the variables, for error messages.
     storage_options, tally, cache
         As for `read_array`.
     steps
-        Of which arrays the requests are parts, for a cache that reads ahead; by default they are taken as they are.
+        The arrays and selections that the requests are parts of, for a cache that prefetches; by
+        default the requests.
     """
     follower = ahead_of(cache) if cache is not None and cache.ahead else None
     course: list[tuple[VirtualArray, Selection]] = []
@@ -121,7 +124,7 @@ def read_arrays(
 
 
 def _example(array: VirtualArray, most: int = 256 << 20) -> str:
-    """A selection of the array, as it is written, that has no more than `most` bytes."""
+    """Return a selection of at most `most` bytes, as text for an error message."""
     parts: list[str] = []
     for axis, length in enumerate(array.shape):
         rest = math.prod(array.shape[axis + 1 :]) * max(array.dtype.itemsize, 1)
@@ -135,20 +138,20 @@ def _example(array: VirtualArray, most: int = 256 << 20) -> str:
 
 
 def _output(array: VirtualArray, chosen: Selection, out: npt.NDArray[Any] | None, name: str | None) -> npt.NDArray[Any]:
-    """The array to fill: the given one if it fits."""
+    """Return the array to fill: a new one, or `out` after checking it."""
     shape = chosen.result_shape
     if out is None:
         try:
             return np.empty(shape, array.dtype)
-        except (MemoryError, ValueError):  # a ValueError: of more bytes than there are addresses
+        except (MemoryError, ValueError):  # ValueError: more bytes than the address space has
             nbytes = math.prod(shape) * array.dtype.itemsize
             raise SelectionSizeError(
-                f"the selection of shape {shape} holds {nbytes / 2**30:,.1f} GiB, more than there is memory for",
+                f"the selection of shape {shape} needs {nbytes / 2**30:,.1f} GiB, more than the available memory",
                 hint=f"Select less, e.g. [{_example(array)}], or reduce it without loading it",
                 variable=name,
             ) from None
     if out.shape != shape:
-        raise SelectionError(f"out has shape {out.shape}, the selection {shape}")
+        raise SelectionError(f"out has shape {out.shape}, but the selection has shape {shape}")
     if not np.can_cast(array.dtype, out.dtype, "same_kind"):
         raise SelectionError(f"values of {array.dtype} cannot be put into an array of {out.dtype}")
     return out

@@ -1,4 +1,4 @@
-"""How do the wanted elements of a chunk get to their place? Each axis on its own, by slices or index arrays."""
+"""Copies the wanted elements of a chunk to the output, axis by axis, by slices or index arrays."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ __all__ = ["pick", "put"]
 
 
 def pick(chunk: npt.NDArray[Any], inside: tuple[Picker, ...]) -> npt.NDArray[Any]:
-    """What is wanted of a chunk."""
+    """Return the wanted elements of a chunk."""
     if sum(isinstance(picker, np.ndarray) for picker in inside) <= 1:
-        return chunk[(*inside, ...)]  # the Ellipsis: of an array of one object, not the object
+        return chunk[(*inside, ...)]  # the Ellipsis: an array of one object stays an array
     for axis, picker in enumerate(inside):
         chunk = chunk[(slice(None),) * axis + (picker,)]
     return chunk
 
 
 def put(window: npt.NDArray[Any], outside: tuple[Picker, ...], values: Any) -> None:
-    """Place values in the output; dates stay dates where the output holds objects."""
+    """Copy values into the output; dates stay dates where the output holds objects."""
     if loses_dates(values, window.dtype):
         values = as_objects(values)
     if sum(isinstance(picker, np.ndarray) for picker in outside) <= 1:
-        window[(*outside, ...)] = values  # the Ellipsis: an array of one object must not be put as an object
+        window[(*outside, ...)] = values  # the Ellipsis: an array of one object is not copied as the object
         return
-    # NumPy pairs several index arrays up, unless they are spread over the axes.
+    # NumPy pairs several index arrays, unless each has an axis of its own.
     grids = [p if isinstance(p, np.ndarray) else np.arange(p.start, p.stop) for p in outside]
     window[np.ix_(*grids)] = values

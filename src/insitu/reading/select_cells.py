@@ -1,7 +1,7 @@
-"""Which cells does a selection touch, what does it want of each, and where does that go in the output?
+"""Selection of cells: what a selection takes of each tile, and where that goes in the output.
 
-Pure. Every axis of a tile is answered on its own, in columns; a cell's answer is the combination of its axes' rows. No look at the
-chunk table yet: that may take I/O.
+Pure: every axis of a tile is computed on its own, in columns; a cell is a combination of the axes'
+rows. The chunk table is not used here, since that may need I/O.
 """
 
 from __future__ import annotations
@@ -23,53 +23,58 @@ from insitu.reading.similar_tiles import FEW, Kind, kinds, placed
 __all__ = ["Part", "Picker", "Touched", "part_of", "touched", "width"]
 
 Picker = slice | npt.NDArray[np.int64]
-"""What to take along one axis: NumPy's own two ways."""
+"""What to take along one axis: a slice or an index array."""
 
 
 def width(outside: Picker) -> int:
-    """How many places of the output a picker names."""
+    """Return the number of places of the output that a picker selects."""
     return len(outside) if isinstance(outside, np.ndarray) else int(outside.stop - outside.start)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """What is wanted along one axis of a tile: a row for each touched cell."""
+    """What a selection takes along one axis of a tile: a row for each touched cell."""
 
     cell: Indices
-    """The cell of the tile's grid."""
+    """Cell of the tile's grid."""
     inside: tuple[Picker, ...]
-    """What of the decoded chunk; a slice of one element stands for as many as the output has there."""
+    """Elements of the decoded chunk; a slice of one element is repeated to fill `outside`."""
     outside: tuple[Picker, ...]
-    """Where in the output."""
+    """Place in the output."""
     stored: Indices
-    """How many elements the chunk (or the part of it that is fetched) has, at least 1."""
+    """Number of elements of the chunk (or of the part of it that is fetched), at least 1."""
     exists: bool
-    """Whether the chunk has this axis at all."""
+    """Whether the chunk has this axis."""
     whole: npt.NDArray[np.bool_]
-    """Whether the chunk is wanted in full and in order."""
+    """Whether all elements of the chunk are wanted, in order."""
     wanted: Indices
-    """How many of the chunk's elements are wanted."""
+    """Number of the chunk's elements that are wanted."""
     first: Indices
-    """Where in the stored chunk the fetched part begins; 0 unless cut out of an uncompressed chunk."""
+    """First element of the fetched part in the stored chunk.
+
+    0 unless it is cut out of an uncompressed chunk.
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Touched:
-    """What is wanted of one tile."""
+    """What a selection takes of one tile."""
 
     tile: Tile
     parts: tuple[Part, ...]
-    """For each axis of the tile."""
+    """One for each axis of the tile."""
     place: tuple[int | None, ...]
-    """For each axis of the tile, the array dimension it is; None: no dimension."""
+    """For each axis of the tile, its array dimension; None: no dimension."""
 
     @property
     def grid(self) -> tuple[int, ...]:
-        """Rows along each axis."""
+        """Number of rows along each axis."""
         return tuple(len(part.cell) for part in self.parts)
 
     def window(self, out: npt.NDArray[Any], selection: Selection) -> npt.NDArray[Any]:
-        """The output with one axis for each axis of the tile, as a view: `window[outside] = chunk[inside]`."""
+        """Return a view of the output with one axis for each axis of the tile: `window[outside] =
+        chunk[inside]`.
+        """
         # First one axis for each dimension of the array (integers give back an axis of 1) …
         index = tuple(None if isinstance(s, int) else slice(None) for s in selection.selectors)
         full = out[index] if index else out
@@ -81,9 +86,9 @@ class Touched:
 
 
 def touched(array: VirtualArray, selection: Selection) -> Iterator[Touched]:
-    """What is wanted of each tile; tiles that the selection misses are left out."""
+    """Yield what a selection takes of each tile; tiles that it does not touch are left out."""
     wanted = math.prod(selection.result_shape) * array.dtype.itemsize
-    far = array.boxes()
+    far = array.upper_corners()
     near = array.origins
     candidates = np.ones(len(array.tiles), bool)
     for dimension, selector in enumerate(selection.selectors):
@@ -96,7 +101,7 @@ def touched(array: VirtualArray, selection: Selection) -> Iterator[Touched]:
             yield from _gathered(array, selection, kind)
     for number in numbers:
         tile = array.tiles[number]
-        if wanted > 2 * SPLIT_BYTES:  # a small wish of a large uncompressed cell is cut out of it as it is
+        if wanted > 2 * SPLIT_BYTES:  # a small part is cut out of a large uncompressed cell anyway
             tile = tile.split()
         place: list[int | None] = [None] * len(tile.axes)
         parts: list[Part] = [_EMPTY] * len(tile.axes)
@@ -112,7 +117,7 @@ def touched(array: VirtualArray, selection: Selection) -> Iterator[Touched]:
 
 
 def _gathered(array: VirtualArray, selection: Selection, kind: Kind) -> Iterator[Touched]:
-    """What is wanted of the tiles of one kind, as of one."""
+    """Yield what a selection takes of a group of similar tiles, as if they were one tile."""
     along, members = kind
     selector = selection.selectors[along]
     assert not isinstance(selector, np.ndarray)
@@ -134,7 +139,7 @@ def _gathered(array: VirtualArray, selection: Selection, kind: Kind) -> Iterator
 
 
 def _bounds(selector: int | Stride | Indices) -> tuple[int, int]:
-    """The lowest and highest position that a selector touches; an empty range if none."""
+    """Return the lowest and highest position that a selector touches; an empty range if none."""
     if isinstance(selector, int):
         return selector, selector
     if isinstance(selector, Stride):
@@ -146,7 +151,7 @@ def _bounds(selector: int | Stride | Indices) -> tuple[int, int]:
 
 
 def part_of(axis: Axis, selector: int | Stride | Indices, origin: int) -> Part:
-    """What a selector wants of an axis that begins at `origin` of the array's dimension."""
+    """Return what a selector takes of an axis that begins at `origin` of the array's dimension."""
     if isinstance(selector, int):
         selector = Stride(selector, 1, 1)
     if isinstance(selector, Stride):
@@ -156,12 +161,12 @@ def part_of(axis: Axis, selector: int | Stride | Indices, origin: int) -> Part:
 
 
 def _strided(axis: Axis, stride: Stride, at: int) -> Part:
-    """A slice: each touched cell gives one slice of its chunk to one slice of the output."""
+    """Select by a slice: each touched cell gives one slice of its chunk to one slice of the output."""
     return _wanted(axis, axis.cut(stride), at)
 
 
 def _wanted(axis: Axis, cut: Cut, at: int) -> Part:
-    """The rows of a cut."""
+    """Return the axis selection of a cut."""
     stored = axis.stored(cut.cell)
     inside = tuple(map(_picked, cut.skip.tolist(), cut.step.tolist(), cut.extent.tolist()))
     begin = (cut.out + at).tolist()
@@ -179,7 +184,7 @@ def _wanted(axis: Axis, cut: Cut, at: int) -> Part:
 
 
 def _picked(skip: int, step: int, extent: int) -> slice:
-    """`extent` elements from `skip`, every `step`-th, as a slice (which must not end at -1)."""
+    """Return the slice of `extent` elements from `skip`, every `step`-th (it must not end at -1)."""
     if step == 0:
         return slice(skip, skip + 1)
     end = skip + step * extent
@@ -187,7 +192,9 @@ def _picked(skip: int, step: int, extent: int) -> slice:
 
 
 def _indexed(axis: Axis, index: Indices, origin: int) -> Part:
-    """An index array: each touched cell is decoded once and gives all the elements that are wanted of it."""
+    """Select by an index array: each touched cell is decoded once and gives all its wanted
+    elements.
+    """
     where = np.flatnonzero((index >= origin) & (index < origin + axis.length))
     if not len(where):
         return _EMPTY

@@ -1,7 +1,8 @@
-"""What is wanted of many tiles that are cut alike, all at once?
+"""Groups of similar tiles, which are planned together as if they were one tile.
 
-Files that alternate between a few ways to be cut stay side by side, thousands of tiles of a few kinds. The tiles of one kind are looked at as one:
-their tables appended, their cells each at its own place in the array. So planning costs little for each tile, however many there are.
+Files that alternate between a few chunk shapes stay side by side: thousands of tiles of a few
+kinds. The tiles of one kind are treated as one: their tables are appended, and each cell has its
+own place in the array. So planning costs little for each tile.
 """
 
 from __future__ import annotations
@@ -19,25 +20,26 @@ from insitu.model.tile import SPLIT_BYTES
 __all__ = ["FEW", "kinds", "placed"]
 
 FEW = 8
-"""Tiles that are looked at one by one: below, gathering them costs more than it saves."""
+"""Smallest number of tiles that are grouped: for fewer, grouping costs more than it saves."""
 
 Kind = tuple[int, list[int]]
-"""The dimension along which tiles of a kind follow each other, and which they are."""
+"""The dimension along which the tiles of a group follow each other, and their numbers."""
 
 
 def kinds(
     array: VirtualArray, selection: Selection, numbers: Sequence[int], much: bool
 ) -> tuple[list[Kind], list[int]]:
-    """The touched tiles by kind, and those that are of none.
+    """Return groups of similar tiles, and the tiles that belong to no group.
 
     Parameters
     ----------
     array, selection
-        What is wanted.
+        The array, and what to read of it.
     numbers
-        The tiles that are touched.
+        Numbers of the touched tiles.
     much
-        Whether so much is wanted that large uncompressed cells are cut into pieces: tiles of such cells are looked at one by one.
+        Whether the selection is so large that large uncompressed cells are split; tiles of such
+        cells are not grouped.
     """
     near = array.origins[numbers]
     distinct = [len(np.unique(near[:, dimension])) for dimension in range(array.ndim)]
@@ -67,12 +69,15 @@ def kinds(
 
 
 def _key(axis: Axis) -> Any:
-    """What tells the cuts of an axis from others; an irregular one is like itself only."""
+    """Return a key that is equal for axes that are cut alike.
+
+    An irregular axis is equal only to itself.
+    """
     return (axis.length, axis.size, axis.padded) if axis.cells is None else id(axis)
 
 
 def _largest_cell(tile: Tile) -> int:
-    """Bytes of an uncompressed cell, at most."""
+    """Return the bytes of the largest uncompressed cell."""
     size = tile.encodings[0].dtype.itemsize
     for axis in tile.axes:
         size *= axis.size if axis.cells is None else max(int(axis.cells.stored.max(initial=1)), 1)
@@ -80,12 +85,14 @@ def _largest_cell(tile: Tile) -> int:
 
 
 def _has(axis: Axis) -> bool:
-    """Whether the chunks have this axis."""
+    """Return whether the chunks have this axis."""
     return axis.cells is None or bool(axis.cells.stored[0])
 
 
 def placed(array: VirtualArray, kind: Kind, stride: Stride) -> tuple[Tile, Cut]:
-    """The tiles of a kind as one, and what a slice wants of its cells along the dimension in which the tiles follow each other."""
+    """Return the tiles of a group as one tile, and what a slice takes of its cells along the
+    group's dimension.
+    """
     along, numbers = kind
     tiles = [array.tiles[number] for number in numbers]
     tile = fuse(tiles, along)

@@ -1,7 +1,9 @@
-"""Pool of open sources: each version of an object once, a bounded number of idle ones, none closed while a task reads from it.
+"""Pool of open sources, keyed by URL and identity, with a bounded number of idle ones.
 
-Sources are pooled by URL and recorded identity (size, ETag, date). Where two recorded versions of one object meet in one read, each is opened,
-and verified, on its own. Opening happens outside of the lock: a source that opens slowly delays only those who want that source.
+Sources are pooled by URL and recorded identity (size, ETag, date). Where two recorded versions of
+one object meet in one read, each is opened, and verified, on its own. Opening happens outside of
+the lock: a source that opens slowly delays only those who want that source. No source is closed
+while a task reads from it.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Any, Self
 
 from insitu.cancellation import LateError, wait_for
 from insitu.errors import InsituError
+from insitu.lru import LruCache
 from insitu.model import Source
 from insitu.reading.cache import ChunkCache
 from insitu.sources import ByteSource, open_source
@@ -23,7 +26,9 @@ from insitu.sources.threads import renew_after_fork
 __all__ = ["Opened"]
 
 KEPT = 128
-"""Idle sources that stay open: file descriptors are few, and an archive may have ten thousand files."""
+"""Idle sources that stay open, at most: file descriptors are few, and an archive may have ten
+thousand files.
+"""
 
 Key = tuple[str, int | None, str | None, float | None]
 
@@ -43,7 +48,17 @@ class _Entry:
 
 
 class Opened:
-    """Lends out open sources. A context manager: leaving it closes them."""
+    """Open sources, shared by tasks. As a context manager it closes them at the end.
+
+    Parameters
+    ----------
+    storage_options
+        How to open sources: see `insitu.sources.open_source`.
+    opener
+        Opens a source in another way.
+    keep
+        Number of idle sources that stay open.
+    """
 
     def __init__(
         self,
@@ -53,22 +68,28 @@ class Opened:
         keep: int = KEPT,
     ) -> None:
         self._open = opener or (lambda source: open_source(source.url, storage_options, expected=source))
-        self._keep = keep
         self.cache: ChunkCache | None = None
-        """Keeps what is decoded from these sources, where a read is not given a cache of its own."""
-        self._idle: dict[Key, ByteSource] = {}  # the oldest first
+        """Cache of chunks decoded from these sources, for reads that are not given a cache of their
+        own.
+        """
+        self._idle: LruCache[Key, ByteSource] = LruCache(keep)
         self._busy: dict[Key, _Entry] = {}
         self.renew()
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """In a forked child: a new lock, and no trace of what the parent's threads were opening."""
+        """Reset the lock in a forked child, and forget what other threads of the parent were
+        opening.
+        """
         self._lock = threading.Lock()
         self._busy = {key: entry for key, entry in self._busy.items() if entry.source is not None}
 
     @contextmanager
     def lease(self, source: Source) -> Iterator[ByteSource]:
-        """Lend an open source for as long as the block lasts."""
+        """Give an open source for as long as the block lasts.
+
+        It is opened if the pool does not have it.
+        """
         key = (source.url, source.size, source.etag, source.modified)
         entry = self._acquire(key, source)
         assert entry.source is not None
@@ -82,7 +103,7 @@ class Opened:
             with self._lock:
                 entry = self._busy.get(key)
                 if entry is None:
-                    entry = self._busy[key] = _Entry(self._idle.pop(key, None))
+                    entry = self._busy[key] = _Entry(self._idle.pop(key))
                     if entry.source is not None:
                         return entry
                     break
@@ -94,7 +115,8 @@ class Opened:
                 raise
             if entry.source is not None:
                 return entry
-            # The thread that opened it failed, and so would this one; unless only that thread's own time was up.
+            # The thread that opened it failed, and so would this one; unless only that thread's own
+            # time was up.
             if isinstance(entry.error, InsituError) and not isinstance(entry.error, LateError):
                 raise copy(entry.error) from entry.error.__cause__
         try:
@@ -109,23 +131,19 @@ class Opened:
         return entry
 
     def _release(self, key: Key, entry: _Entry) -> None:
-        surplus = []
+        evicted: list[ByteSource] = []
         with self._lock:
             entry.users -= 1
             if not entry.users and self._busy.get(key) is entry:
                 del self._busy[key]
                 if entry.source is not None:
-                    self._idle[key] = entry.source
-            while len(self._idle) > self._keep:
-                surplus.append(self._idle.pop(next(iter(self._idle))))
-        for old in surplus:
+                    evicted = self._idle.put(key, entry.source)
+        for old in evicted:
             old.close()
 
     def close(self) -> None:
-        """Close all that are idle."""
-        with self._lock:
-            idle, self._idle = list(self._idle.values()), {}
-        for source in idle:
+        """Close all idle sources."""
+        for source in self._idle.clear():
             source.close()
 
     def __enter__(self) -> Self:

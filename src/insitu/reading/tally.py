@@ -1,4 +1,4 @@
-"""What did a read do? Requests, bytes, chunks, and the seconds of each phase."""
+"""Statistics of reads: requests, bytes, chunks and seconds of each phase."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ log = logging.getLogger("insitu.read")
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of one or more reads; threads may share it."""
+    """Statistics of one or more reads; threads may share it."""
 
     requests: int = 0
-    """Byte ranges that were asked for; neighbouring chunks come in one."""
+    """Number of byte ranges requested; adjacent chunks are one range."""
     bytes_fetched: int = 0
     bytes_decoded: int = 0
     chunks: int = 0
     plan_seconds: float = 0.0
-    """To find out what to fetch."""
+    """Seconds spent on planning."""
     fetch_seconds: float = 0.0
-    """Summed over threads, as is `decode_seconds`."""
+    """Seconds spent on fetching, summed over threads; so is `decode_seconds`."""
     decode_seconds: float = 0.0
     total_seconds: float = 0.0
-    """By the clock on the wall."""
+    """Wall time."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def add(
@@ -41,7 +41,7 @@ class Tally:
         fetch_seconds: float = 0.0,
         decode_seconds: float = 0.0,
     ) -> None:
-        """Count a batch."""
+        """Add the counts of a batch."""
         with self._lock:
             self.requests += requests
             self.bytes_fetched += fetched
@@ -51,14 +51,14 @@ class Tally:
             self.decode_seconds += decode_seconds
 
     def spent(self, plan_seconds: float, total_seconds: float) -> None:
-        """Count the time of a read."""
+        """Add the planning and wall time of a read."""
         with self._lock:
             self.plan_seconds += plan_seconds
             self.total_seconds += total_seconds
 
 
 def summary(array: VirtualArray, shape: Iterable[int], tally: Tally, name: str | None = None) -> str:
-    """One line that says what a read did."""
+    """Return a one-line summary of a read, for the log."""
     chains = dict.fromkeys(
         "→".join(codec.name for codec in encoding.codecs) or "uncompressed"
         for tile in array.tiles

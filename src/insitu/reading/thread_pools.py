@@ -1,4 +1,4 @@
-"""On which threads are chunks decoded? One pool for the process (two, if some bytes come from far away), made when first needed, and anew after a fork."""
+"""Thread pools for fetching and decoding: one for local files, a larger one for remote sources."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from insitu.sources.threads import WIDTH
 __all__ = ["cores", "workers"]
 
 FAR = WIDTH
-"""Tasks under way at once when the bytes come from far away: each is about one request, and they mostly wait."""
+"""Number of threads for remote sources: each task is about one request, and mostly waits."""
 
 _lock = threading.Lock()
 _pools: dict[bool, ThreadPoolExecutor] = {}
 
 
 def workers(far: bool = False) -> ThreadPoolExecutor:
-    """The pool: a thread for each core that this process may use, and one more to keep the disk busy; more for bytes from far away."""
+    """Return the process-wide pool, made on first use.
+
+    It has a thread for each available core and one more to keep the disk busy; more for remote
+    sources.
+    """
     with _lock:
         pool = _pools.get(far)
         if pool is None:
@@ -28,14 +32,14 @@ def workers(far: bool = False) -> ThreadPoolExecutor:
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # containers and batch systems often grant fewer than the machine has
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _forget() -> None:
-    """In a forked child the pool's threads do not exist; the lock may be held by one of them."""
+    """Reset pools and lock in a forked child, where the pools' threads do not exist."""
     global _lock
     _lock = threading.Lock()
     _pools.clear()

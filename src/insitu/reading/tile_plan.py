@@ -1,7 +1,8 @@
-"""What does the loop over a tile's rows need to know? A tile's part of a plan, unpacked.
+"""A tile's part of a read plan, in columns, and groups of rows that can be decoded together.
 
-A row of the plan is a combination of one row for each axis. Chunks are often many and small, so whatever can be known for many rows at once
-is found here, in columns: the rows that want the same box of equal chunks are handed on together.
+A row of the plan is a combination of one row for each axis. Chunks are often many and small, so
+whatever is the same for many rows is computed at once: rows that want the same box of equal chunks
+form a group.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from insitu.reading.select_cells import Part, Touched, width
 __all__ = ["Alike", "Grid", "Position"]
 
 Position = tuple[int, ...]
-"""Which row of each axis' columns a row of the combination is."""
+"""For each axis, the row of its columns that a row of the plan combines."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,21 +28,21 @@ class Alike:
     """Rows that want the same box of chunks of one encoding, shape and filter mask."""
 
     rows: npt.NDArray[np.int64]
-    """Positions among the rows that were asked about."""
+    """Positions of the group's rows in the rows that were given."""
     encoding: int
     mask: int
     shape: tuple[int, ...]
-    """Of the chunks."""
+    """Shape of the chunks."""
     start: tuple[int, ...]
-    """Of the box in each chunk."""
+    """Corner of the box in each chunk."""
     extent: tuple[int, ...]
-    """Of the box."""
+    """Shape of the box."""
     at: list[tuple[int, ...]]
-    """Where the box of each chunk goes."""
+    """Place in the output of each chunk's box."""
 
 
 class _Axis:
-    """One axis' rows sorted into kinds: equal chunk, equal box."""
+    """The rows of one axis by kind: equal chunk size, equal box."""
 
     __slots__ = ("begin", "kind", "kinds")
 
@@ -60,7 +61,7 @@ class _Axis:
 
 
 def _is_plain(part: Part) -> bool:
-    """Whether an axis wants consecutive elements of every chunk, each once."""
+    """Return whether an axis takes consecutive elements of every chunk, each once."""
     return part.exists and all(
         isinstance(inside, slice)
         and isinstance(outside, slice)
@@ -71,16 +72,16 @@ def _is_plain(part: Part) -> bool:
 
 
 class Grid:
-    """One tile's part of a plan."""
+    """The part of a read plan that concerns one tile."""
 
     __slots__ = (
-        "all_exist", "axes", "encodings", "exists", "inside", "located", "outside", "packings", "plain", "shape", "sizes",
+        "all_exist", "axes", "encodings", "exists", "inside", "locations", "outside", "packings", "plain", "shape", "sizes",
         "whole",
     )  # fmt: skip
 
     def __init__(self, touched: Touched, located: Located) -> None:
         parts = touched.parts
-        self.located = located
+        self.locations = located
         self.shape = touched.grid
         self.encodings = touched.tile.encodings
         self.outside = [part.outside for part in parts]
@@ -95,38 +96,40 @@ class Grid:
         self.packings: dict[int, Packing | None] = {n: None if row.identity else row for n, row in rows.items()}
         packed = any(packing is not None for packing in self.packings.values())
         self.axes = [_Axis(part) for part in parts] if parts and not packed and all(map(_is_plain, parts)) else None
-        """For `alike`; None where rows must be looked at one by one."""
+        """For `group_similar_rows`; None where rows cannot be grouped."""
 
     def at(self, columns: Sequence[Sequence[Any]], position: Position) -> tuple[Any, ...]:
-        """One row of each axis' column."""
+        """Return one row of each axis' column."""
         return tuple([column[i] for column, i in zip(columns, position, strict=True)])
 
     def chunk_shape(self, position: Position) -> tuple[int, ...]:
-        """Shape of what the row's bytes decode to."""
+        """Return the shape that the bytes of a row decode to."""
         sizes = self.at(self.sizes, position)
         return sizes if self.all_exist else tuple(n for n, exists in zip(sizes, self.exists, strict=True) if exists)
 
     def spread(self, position: Position, chunk: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """A decoded chunk with one axis for each of the tile: of length 1 where the chunk has none."""
+        """Return a decoded chunk with one axis for each axis of the tile: of length 1 where the
+        chunk has none.
+        """
         if self.all_exist:
             return chunk
         sizes = self.at(self.sizes, position)
         return chunk.reshape([n if exists else 1 for n, exists in zip(sizes, self.exists, strict=True)])
 
     def positions(self, rows: npt.NDArray[np.int64]) -> list[Position]:
-        """Which row of each axis' columns these rows are."""
+        """Return the positions of rows: for each axis the row of its columns."""
         if not self.shape:
             return [()] * len(rows)
         return list(zip(*(index.tolist() for index in np.unravel_index(rows, self.shape)), strict=True))
 
-    def alike(self, rows: npt.NDArray[np.int64]) -> Iterator[Alike]:
-        """Rows in groups that want the same of equal chunks."""
+    def group_similar_rows(self, rows: npt.NDArray[np.int64]) -> Iterator[Alike]:
+        """Yield groups of rows that take the same box of equal chunks."""
         assert self.axes is not None
         index = np.unravel_index(rows, self.shape)
         group = np.zeros(len(rows), np.int64)
         for axis, i in zip(self.axes, index, strict=True):
             group = group * len(axis.kinds) + axis.kind[i]
-        for column in (self.located.encoding, self.located.filter_mask):
+        for column in (self.locations.encoding, self.locations.filter_mask):
             if column.strides != (0,):  # a column of one value says nothing
                 values, number = np.unique(column[rows], return_inverse=True)
                 group = group * len(values) + number.reshape(-1)
@@ -138,8 +141,8 @@ class Grid:
             shape, start, extent = (tuple(values) for values in zip(*kinds, strict=True))
             yield Alike(
                 rows=mine,
-                encoding=int(self.located.encoding[rows[first]]),
-                mask=int(self.located.filter_mask[rows[first]]),
+                encoding=int(self.locations.encoding[rows[first]]),
+                mask=int(self.locations.filter_mask[rows[first]]),
                 shape=shape,
                 start=start,
                 extent=extent,

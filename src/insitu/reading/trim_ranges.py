@@ -1,8 +1,10 @@
-"""Of uncompressed chunks, which bytes are really needed?
+"""Trimming of byte ranges: fetches only the needed bytes of uncompressed chunks.
 
-Pure. The bytes of a C-ordered chunk lie row by row, so a sub-slab is some number of runs. Fetching each run alone costs a request each;
-fetching from the first to the last costs the gaps. Three kinds of axes, from slowest to fastest: *alone* (each wanted element is a
-piece of its own), one *range* (from the first to the last wanted element), and *full*. How many axes are alone is chosen by cost.
+Pure. The bytes of a C-ordered chunk lie row by row, so a sub-slab is some number of runs. Fetching
+each run alone costs a request each; fetching from the first to the last costs the gaps. There are
+three kinds of axes, from slowest to fastest: *alone* (each wanted element is a piece of its own),
+one *range* (from the first to the last wanted element), and *full*. How many axes are alone is
+chosen by cost.
 """
 
 from __future__ import annotations
@@ -18,14 +20,14 @@ __all__ = ["trimmed"]
 
 
 def trimmed(touched: Touched, request_bytes: int) -> Touched:
-    """The same wish for only the needed bytes, where a tile is uncompressed.
+    """Return a selection of a tile that fetches only the needed bytes, if the tile is uncompressed.
 
     Parameters
     ----------
     touched
-        What is wanted.
+        The selection.
     request_bytes
-        How many bytes could be fetched in the time that one more request costs.
+        Bytes that could be fetched in the time that one more request costs.
     """
     encodings = touched.tile.encodings
     if not all(encoding.raw for encoding in encodings):
@@ -44,7 +46,9 @@ def trimmed(touched: Touched, request_bytes: int) -> Touched:
 
 
 def _cost(parts: Sequence[Part], axes: Sequence[int], depth: int, itemsize: int, request_bytes: int) -> float:
-    """Bytes fetched, and the requests that it takes expressed in bytes, if `depth` axes are alone."""
+    """Return the cost if `depth` axes are alone: bytes fetched, plus the requests expressed in
+    bytes.
+    """
     requests, size = 1.0, float(itemsize)
     for position, i in enumerate(axes):
         part = parts[i]
@@ -60,7 +64,7 @@ def _cost(parts: Sequence[Part], axes: Sequence[int], depth: int, itemsize: int,
 
 
 def _ends(picker: Picker) -> tuple[int, int]:
-    """First and last element of the chunk that is wanted."""
+    """Return the first and the last wanted element of a chunk."""
     if isinstance(picker, np.ndarray):
         return int(picker.min()), int(picker.max())
     step = picker.step or 1
@@ -76,7 +80,7 @@ def _extent(picker: Picker) -> int:
 
 
 def _range(part: Part) -> Part:
-    """From the first to the last wanted element."""
+    """Return the axis selection that fetches from the first to the last wanted element."""
     ends = [_ends(picker) for picker in part.inside]
     low = np.array([first for first, _ in ends], np.int64)
     stored = np.array([last - first + 1 for first, last in ends], np.int64)
@@ -102,7 +106,7 @@ def _in_order(picker: Picker, length: int) -> bool:
 
 
 def _alone(part: Part) -> Part:
-    """Each wanted element a piece of its own."""
+    """Return the axis selection that fetches each wanted element on its own."""
     row: list[int] = []
     inner: list[int] = []
     outer: list[Picker] = []

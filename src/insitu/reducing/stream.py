@@ -109,7 +109,7 @@ class _Answer:
     def without_constants(self, plan: ReadPlan) -> ReadPlan:
         """The plan without the cells that nobody has to read; they are added here."""
         inline = []
-        for shadow, window, located, rows in zip(self.shadows, self.windows, plan.located, plan.resting, strict=True):
+        for shadow, window, located, rows in zip(self.shadows, self.windows, plan.locations, plan.resting, strict=True):
             check_deadline()
             add_constants(plan.array, shadow, located, rows, self.reduction, window)
             inline.append(rows[np.asarray(located.source)[rows] == INLINE])
@@ -139,7 +139,7 @@ class _Job:
         tally: Tally,
     ) -> None:
         self.plan = plan
-        self.grids = [Grid(touched, located) for touched, located in zip(plan.tiles, plan.located, strict=True)]
+        self.grids = [Grid(touched, located) for touched, located in zip(plan.tiles, plan.locations, strict=True)]
         self.shadows = shadows
         self.reduction = reduction
         self.opened = opened

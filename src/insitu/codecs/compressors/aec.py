@@ -1,8 +1,8 @@
-"""Decoder of adaptive entropy coding (CCSDS 121.0), which szip and GRIB 2 use, by libaec in imagecodecs.
+"""Decoder of adaptive entropy coding (CCSDS 121.0) by libaec, used by szip and GRIB 2.
 
-A stream that yields less than was declared is an error. The bytes that it yielded are counted here: imagecodecs, given
-an array of wider numbers, returns as many elements as there are bytes, so that memory that was never written is taken
-for values.
+A stream that yields fewer bytes than declared is an error. The bytes are counted here: imagecodecs,
+given an array of wider numbers, returns as many elements as there are bytes, so that memory that
+was never written would be taken for values.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ AEC_SIGNED, AEC_THREE_BYTES, AEC_BIG, AEC_PREPROCESS, AEC_ANY_BLOCK = 1, 2, 4, 8
 
 
 def has_aec() -> bool:
-    """Whether the library is there."""
+    """Return whether libaec is installed."""
     return find("imagecodecs", "aec_decode") is not None
 
 
 def aec_decoder(codec: str, bits: int, flags: int, block: int, interval: int) -> Callable[[Octets, int], Octets]:
-    """Return a function that decodes a stream to so many bytes.
+    """Return a function that decodes a stream to a given number of bytes.
 
     Parameters
     ----------
     codec
-        For messages.
+        Name for error messages.
     bits
-        Of a number; it takes 1, 2 or 4 bytes.
+        Bits of a number; it takes 1, 2 or 4 bytes.
     flags
-        Those above.
+        Flags of libaec, see above.
     block
-        Numbers of a block.
+        Numbers per block.
     interval
         Blocks between two numbers that are not predicted.
     """
@@ -49,7 +49,7 @@ def aec_decoder(codec: str, bits: int, flags: int, block: int, interval: int) ->
     options: dict[str, Any] = {"bitspersample": bits, "flags": flags, "blocksize": block, "rsi": interval}
 
     def run(raw: Octets, size: int) -> Octets:
-        # The library goes on to the end of what is coded together, and one further, where the last byte is not full.
+        # The library writes whole reference intervals, and one more if the last byte is not full.
         room = bytearray((-(-size // together) + 1) * together)
         found: memoryview = decode(raw.tobytes(), out=room, **options)
         if len(found) < size:

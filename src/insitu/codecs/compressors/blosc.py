@@ -1,6 +1,7 @@
-"""How is a Blosc chunk (version 1) decoded, whatever codec is inside?
+"""Decoder of Blosc chunks (version 1), with any inner codec.
 
-Its header says how long the output is. Imagecodecs decodes it with the GIL released and into the given buffer; numcodecs can stand in.
+The header gives the decoded size. Imagecodecs releases the GIL and writes into the given buffer;
+numcodecs is the fallback.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ HEADER = 16
 
 
 def blosc(configuration: Configuration, form: Form) -> Step:
-    """Prepare for numcodecs', Zarr v3's and HDF5's (32001) blosc; its configuration matters to writers only."""
+    """Return the step for blosc of numcodecs, Zarr v3 and HDF5 (32001).
+
+    Its configuration matters to writers only.
+    """
     fast = find("imagecodecs", "blosc_decode")
     slow = None if fast else need("blosc", ("numcodecs.blosc", "decompress"))
     limit = form.limit
@@ -32,14 +36,15 @@ def blosc(configuration: Configuration, form: Form) -> Step:
 
 
 def sizes(data: Data, limit: int) -> tuple[int, int]:
-    """Return the decoded and the encoded size that a chunk's header gives, both checked.
+    """Return the decoded and the encoded size from a chunk's header, both checked.
 
     Parameters
     ----------
     data
-        A chunk of Blosc 1 or 2: bytes 4-7 hold the decoded size, 12-15 the encoded one, little-endian.
+        A chunk of Blosc 1 or 2: bytes 4-7 hold the decoded size, 12-15 the encoded one,
+        little-endian.
     limit
-        The decoded size must not exceed it.
+        Largest decoded size that is accepted.
     """
     view = octets(data).data
     if view.nbytes < HEADER:
@@ -47,7 +52,7 @@ def sizes(data: Data, limit: int) -> tuple[int, int]:
     decoded = int.from_bytes(view[4:8], "little")
     encoded = int.from_bytes(view[12:16], "little")
     if decoded > limit:
-        raise CodecError(f"the data declares {decoded} bytes, more than {limit}")
+        raise CodecError(f"the Blosc header declares {decoded} decoded bytes, but the chunk has only {limit}")
     if encoded > view.nbytes:
-        raise CodecError(f"the header declares {encoded} bytes, but there are {view.nbytes}")
+        raise CodecError(f"the Blosc header declares {encoded} encoded bytes, but there are only {view.nbytes}")
     return decoded, encoded

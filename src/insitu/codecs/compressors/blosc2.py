@@ -1,8 +1,9 @@
-"""How is Blosc2 data decoded: a bare chunk, or a whole frame of chunks?
+"""Decoder of Blosc2 data: bare chunks and contiguous frames of chunks.
 
-HDF5's filter 32026 and python-blosc2 store a *contiguous frame*: a header in msgpack, the chunks, an index of their offsets, a trailer (c-blosc2,
-README_CFRAME_FORMAT.rst). The frame may hold an n-dimensional array (b2nd): then each of its chunks, and each block of a chunk, is a small
-padded box that has to be put in its place.
+HDF5's filter 32026 and python-blosc2 store a *contiguous frame*: a header in msgpack, the chunks,
+an index of their offsets, a trailer (c-blosc2, README_CFRAME_FORMAT.rst). The frame may hold an
+n-dimensional array (b2nd): then each of its chunks, and each block of a chunk, is a small padded
+box that is copied to its place.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ MAGIC = b"b2frame\0"
 SHORTEST = 87
 """Bytes of a frame's header without metalayers."""
 LOOSE, PADDING = 16, 1 << 20
-"""How much larger than the array one padded chunk may be: more is an attack on memory."""
+"""Limits of the size of a padded chunk relative to the array: larger ones could exhaust the memory."""
 SPECIAL_ZERO, SPECIAL_NAN, SPECIAL_UNINITIALISED = 1, 2, 4
-"""Chunks that an offset alone describes (its highest bit set, the kind in bits 56-58 of it)."""
+"""Kinds of chunks without data: the highest bit of the offset is set, the kind is in bits 56-58."""
 
 
 def blosc2(configuration: Configuration, form: Form) -> Step:
-    """Prepare for chunks and frames."""
+    """Return the step for chunks and frames."""
     decode = need("blosc2", ("imagecodecs", "blosc2_decode"))
     limit = form.limit
 
@@ -65,11 +66,11 @@ class _Frame:
 
     view: memoryview
     nbytes: int
-    """Of the output."""
+    """Bytes of the output."""
     header: int
-    """Where the chunks begin; their offsets count from there."""
+    """Size of the header: the chunks begin there, and their offsets count from there."""
     packed: int
-    """Bytes of all chunks: where the index of offsets begins."""
+    """Bytes of all chunks; the index of offsets follows them."""
     typesize: int
     chunksize: int
     grid: _Grid | None
@@ -78,8 +79,8 @@ class _Frame:
     def of(cls, view: memoryview, limit: int) -> _Frame:
         if view.nbytes < SHORTEST:
             raise CodecError("the data is shorter than a Blosc2 frame's header")
-        # Fixed places (msgpack, big-endian, one type byte before each): header size 11, frame size 16, decoded size 30, encoded size 39,
-        # type size 48, block size 53, chunk size 58.
+        # Fixed offsets (msgpack, big-endian, one type byte before each): header size 11, frame size
+        # 16, decoded size 30, encoded size 39, type size 48, block size 53, chunk size 58.
         (header,) = struct.unpack_from(">i", view, 11)
         (length,) = struct.unpack_from(">Q", view, 16)
         nbytes, packed = struct.unpack_from(">q", view, 30)[0], struct.unpack_from(">q", view, 39)[0]
@@ -91,14 +92,15 @@ class _Frame:
             raise CodecError("the sizes in the Blosc2 frame's header are negative")
         grid = _grid(bytes(view[SHORTEST:header]))
         if grid is not None:
-            # The declared size counts padding of the outermost chunks too; the array itself is what its shape says.
+            # The declared size counts padding of the outermost chunks too; the array itself is what
+            # its shape says.
             nbytes = math.prod(grid.shape) * typesize
         if nbytes > limit:
-            raise CodecError(f"the data declares {nbytes} bytes, more than {limit}")
+            raise CodecError(f"the Blosc2 frame declares {nbytes} bytes, but the chunk has only {limit}")
         return cls(view, nbytes, header, packed, typesize, chunksize, grid)
 
     def decode(self, decode: Function, out: Octets) -> None:
-        """Put every chunk where it belongs."""
+        """Decode all chunks into `out`."""
         if self.nbytes == 0:
             return
         if self.grid is None:
@@ -106,19 +108,19 @@ class _Frame:
             for index, offset in enumerate(self._offsets(decode, count)):
                 part = out[index * self.chunksize : (index + 1) * self.chunksize]
                 if self._chunk(decode, int(offset), part) != part.size:
-                    raise CodecError(f"chunk {index} of the Blosc2 frame does not have its {part.size} bytes")
+                    raise CodecError(f"chunk {index} of the Blosc2 frame does not decode to {part.size} bytes")
             return
         grid = self.grid
         target = out.view(f"V{self.typesize}").reshape(grid.shape)
         ranges = [range(-(-length // size)) for length, size in zip(grid.shape, grid.chunk, strict=True)]
         padded = tuple(-(-size // block) * block for size, block in zip(grid.chunk, grid.block, strict=True))
         if math.prod(padded) * self.typesize > LOOSE * self.nbytes + PADDING:
-            raise CodecError(f"the Blosc2 frame has chunks of {padded} for an array of {grid.shape}")
+            raise CodecError(f"the Blosc2 frame has chunks of shape {padded}, too large for an array of {grid.shape}")
         room = np.empty(math.prod(padded) * self.typesize, np.uint8)
         offsets = self._offsets(decode, math.prod(len(indices) for indices in ranges))
         for cell, offset in zip(product(*ranges), offsets, strict=True):
             if self._chunk(decode, int(offset), room) != room.size:
-                raise CodecError(f"chunk {cell} of the Blosc2 frame does not have its {room.size} bytes")
+                raise CodecError(f"chunk {cell} of the Blosc2 frame does not decode to {room.size} bytes")
             box = _unblock(room.view(f"V{self.typesize}"), padded, grid.block)
             place = tuple(slice(i * size, (i + 1) * size) for i, size in zip(cell, grid.chunk, strict=True))
             part = target[place]
@@ -142,10 +144,10 @@ class _Frame:
             elif kind in (SPECIAL_ZERO, SPECIAL_UNINITIALISED):
                 out[:] = 0
             else:
-                raise CodecError(f"the Blosc2 frame has a special chunk of kind {kind}")
+                raise CodecError(f"the Blosc2 frame has a special chunk of unknown kind {kind}")
             return out.size
         if offset > self.packed:
-            raise CodecError("the Blosc2 frame has a chunk outside of it")
+            raise CodecError("a chunk lies outside of the Blosc2 frame")
         chunk = self.view[self.header + offset : self.header + self.packed]
         size, encoded = sizes(chunk, out.size)
         return len(decode(chunk[:encoded], numthreads=1, out=out[:size]))
@@ -154,7 +156,7 @@ class _Frame:
 def _unblock(
     chunk: np.ndarray[tuple[int], np.dtype[np.void]], whole: tuple[int, ...], block: tuple[int, ...]
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.void]]:
-    """Order the blocks of a chunk, which follow one another, as one box."""
+    """Return the consecutive blocks of a chunk as one box."""
     counts = tuple(size // step for size, step in zip(whole, block, strict=True))
     ndim = len(block)
     mixed = chunk.reshape(counts + block)
@@ -162,11 +164,13 @@ def _unblock(
 
 
 def _grid(metalayers: bytes) -> _Grid | None:
-    """Read the b2nd metalayer: version, ndim, then three arrays of shape, chunk shape and block shape (msgpack)."""
+    """Read the b2nd metalayer: version, ndim, then three arrays of shape, chunk shape and block
+    shape (msgpack).
+    """
     name = metalayers.find(b"\xa4b2nd\xd2")
     if name < 0:
         return None
-    # The table of metalayers gives the place of the content from the start of the frame.
+    # The table of metalayers gives the offset of the content from the start of the frame.
     (place,) = struct.unpack_from(">i", metalayers, name + 6)
     content = metalayers[place - SHORTEST :]
     try:
@@ -180,7 +184,7 @@ def _grid(metalayers: bytes) -> _Grid | None:
         shapes = []
         for mark, width in ((0xD3, 8), (0xD2, 4), (0xD2, 4)):
             if content[at] != 0x90 + ndim:
-                raise CodecError("the b2nd metalayer has shapes of other lengths")
+                raise CodecError("the shapes in the b2nd metalayer have different lengths")
             at += 1
             values = []
             for _ in range(ndim):
@@ -193,5 +197,5 @@ def _grid(metalayers: bytes) -> _Grid | None:
         raise CodecError("the b2nd metalayer ends too early") from error
     shape, chunk, block = shapes
     if min(shape, default=0) < 0 or min(chunk, default=1) < 1 or min(block, default=1) < 1:
-        raise CodecError(f"the b2nd metalayer has shapes {shape}, {chunk}, {block}")
+        raise CodecError(f"the b2nd metalayer has invalid shapes: {shape}, {chunk}, {block}")
     return _Grid(shape, chunk, block)

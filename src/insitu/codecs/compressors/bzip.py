@@ -1,7 +1,7 @@
-"""How are bzip2 and xz/LZMA streams decoded?
+"""Decoders of bzip2 and xz/LZMA streams, by the standard library.
 
-By the standard library, piecewise: it releases the GIL, both are slow by nature (tens of MB/s), and imagecodecs' versions cut off in silence
-what does not fit.
+It releases the GIL, and both formats are slow anyway (tens of MB/s). imagecodecs' versions silently
+cut off output that does not fit.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["bz2", "lzma"]
 
 
 def bz2(configuration: Configuration, form: Form) -> Step:
-    """Prepare for bzip2, HDF5's filter 307."""
+    """Return the step for bzip2, HDF5's filter 307."""
     return Step("bz2", _piecewise(_bz2.BZ2Decompressor, form.limit), form.compressed())
 
 
 def lzma(configuration: Configuration, form: Form) -> Step:
-    """Prepare for LZMA: `format` and `filters` as numcodecs writes them."""
+    """Return the step for LZMA, from `format` and `filters` as numcodecs writes them."""
     layout = int(configuration.get("format", _lzma.FORMAT_XZ))
     options: dict[str, Any] = {"format": layout}
     if layout == _lzma.FORMAT_RAW:
@@ -36,7 +36,10 @@ def lzma(configuration: Configuration, form: Form) -> Step:
 
 
 def _piecewise(make: Callable[[], Any], limit: int, marked: bool = True) -> Run:
-    """Decode stream after stream, never beyond `limit` bytes and one; `marked`: a stream says where it ends."""
+    """Return a function that decodes streams one after another, at most `limit` bytes and one.
+
+    `marked`: a stream has a mark at its end.
+    """
 
     def run(data: Data, out: Octets | None) -> Data:
         parts: list[bytes] = []
@@ -48,10 +51,10 @@ def _piecewise(make: Callable[[], Any], limit: int, marked: bool = True) -> Run:
             parts.append(part)
             total += len(part)
             if total > limit:
-                raise CodecError(f"the data holds more than the {limit} bytes declared")
+                raise CodecError(f"the data decodes to more than the {limit} bytes declared")
             if not stream.eof:
                 if marked:
-                    raise CodecError("the compressed data ends too early")
+                    raise CodecError("the compressed data is truncated")
                 break
             rest = stream.unused_data
             if not rest or not rest.strip(b"\0"):

@@ -1,7 +1,7 @@
-"""How is a deflate stream (zlib, gzip, raw) inflated?
+"""Decoders of deflate streams: zlib, gzip and raw.
 
-By libdeflate (imagecodecs), which wants the size beforehand and is about nine times as fast as the standard library (3.0 against 0.33
-GB/s on shuffled floats); else by isal, else by zlib.
+By libdeflate (imagecodecs), which needs the size beforehand and is about nine times as fast as the
+standard library (3.0 against 0.33 GB/s on shuffled floats); else by isal, else by zlib.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ __all__ = ["deflate", "gzip", "zlib"]
 
 
 def zlib(configuration: Configuration, form: Form) -> Step:
-    """Prepare for the zlib format (RFC 1950), HDF5's filter 1."""
+    """Return the step for the zlib format (RFC 1950), HDF5's filter 1."""
     return _step("zlib", form, _zlib.MAX_WBITS)
 
 
 def gzip(configuration: Configuration, form: Form) -> Step:
-    """Prepare for the gzip format (RFC 1952), of one or more members."""
+    """Return the step for the gzip format (RFC 1952), of one or more members."""
     return _step("gzip", form, _zlib.MAX_WBITS + 16)
 
 
 def deflate(configuration: Configuration, form: Form) -> Step:
-    """Prepare for a bare stream (RFC 1951)."""
+    """Return the step for a raw stream (RFC 1951)."""
     return _step("deflate", form, -_zlib.MAX_WBITS)
 
 
@@ -54,7 +54,7 @@ def _runner(form: Form, window: int) -> Run:
                 return out
             if not members:
                 return filled
-        # Libdeflate stops after the first member of a gzip file; and it may not be there at all.
+        # Libdeflate stops after the first member of a gzip file, or is not installed.
         whole = _stream(data, window, limit)
         if len(whole) == limit:
             out[:] = np.frombuffer(whole, np.uint8)
@@ -65,7 +65,7 @@ def _runner(form: Form, window: int) -> Run:
 
 
 def _stream(data: Data, window: int, limit: int) -> bytes:
-    """Inflate piecewise: any number of gzip members, never more than `limit` bytes and one."""
+    """Inflate any number of gzip members, at most `limit` bytes and one."""
     make = find("isal.isal_zlib", "decompressobj") or _zlib.decompressobj
     parts: list[bytes] = []
     total = 0
@@ -76,10 +76,10 @@ def _stream(data: Data, window: int, limit: int) -> bytes:
         parts.append(part)
         total += len(part)
         if total > limit:
-            raise CodecError(f"the data holds more than the {limit} bytes declared")
+            raise CodecError(f"the data decodes to more than the {limit} bytes declared")
         if not member.eof:
-            raise CodecError("the compressed data ends too early")
+            raise CodecError("the compressed data is truncated")
         rest = member.unused_data
-        # What follows a gzip member and is not another one is padding.
+        # Bytes after a gzip member that do not start another one are padding.
         if window <= _zlib.MAX_WBITS or bytes(rest[:2]) != b"\x1f\x8b":
             return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -1,7 +1,8 @@
-"""How are the compressors made for floating-point fields (zfp, pcodec) undone?
+"""Decoders of compressors for floating-point fields: zfp and pcodec.
 
-Both are rare and come from optional libraries. HDF5's zfp filter (32013) keeps zfp's header apart from the chunks, in the client values; here it
-is put before each chunk again, bit by bit, because the header need not end at a byte.
+Both come from optional libraries. HDF5's zfp filter (32013) keeps zfp's header apart from the
+chunks, in the client values; here it is put before each chunk again, bit by bit, because the header
+need not end at a byte.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ LONG_MODE = 0xFFF
 
 
 def zfpy(configuration: Configuration, form: Form) -> Step:
-    """Prepare for numcodecs' zfpy: a stream with its header."""
+    """Return the step for numcodecs' zfpy: a stream with its header."""
     decode = need("zfpy", ("imagecodecs", "zfp_decode"), ("zfpy", "decompress_numpy"), install="imagecodecs")
 
     def run(data: Data, out: Octets | None) -> Data:
@@ -34,7 +35,7 @@ def zfpy(configuration: Configuration, form: Form) -> Step:
 
 
 def zfp(configuration: Configuration, form: Form) -> Step:
-    """Prepare for HDF5's filter 32013, from `cd_values`."""
+    """Return the step for HDF5's filter 32013, from `cd_values`."""
     decode = need("zfp", ("imagecodecs", "zfp_decode"), ("zfpy", "decompress_numpy"), install="imagecodecs")
     values = [int(value) for value in configuration.get("cd_values", ())]
     if len(values) < 4:
@@ -44,7 +45,7 @@ def zfp(configuration: Configuration, form: Form) -> Step:
     mode = int(np.packbits(bits[84:96], bitorder="little").view("<u2")[0])
     length = MAGIC_BITS + META_BITS + (LONG_MODE_BITS if mode == LONG_MODE else SHORT_MODE_BITS)
     if bits.size < length:
-        raise CodecError("the header of zfp in the client values ends too early", codec="zfp")
+        raise CodecError("the zfp header in the client values is truncated", codec="zfp")
     most = _measure(header.tobytes()[:12], form)
 
     def run(data: Data, out: Octets | None) -> Data:
@@ -59,21 +60,23 @@ def zfp(configuration: Configuration, form: Form) -> Step:
 
 
 def _measure(header: bytes, form: Form) -> int:
-    """Refuse a header that declares another size than the chunk's: magic, then type, rank and the extents less one (zfp.h).
+    """Check the size in a zfp header and return the number of bytes that the library may read.
 
-    Return the bytes that the library may read at most: it does not look where a stream ends, so that a short one must
-    be followed by as many zeros, else the memory behind it is shown as values.
+    The header is the magic, then type, rank and the extents less one (zfp.h). The library does not
+    check where a stream ends: a short stream is padded with zeros to this length, else memory
+    behind it would be decoded as values.
     """
     if len(header) < 12 or header[:3] != b"zfp":
-        raise CodecError("not a zfp stream")
+        raise CodecError("the data is not a zfp stream: it does not start with 'zfp'")
     meta = int.from_bytes(header[4:11], "little") & (1 << META_BITS) - 1
     rank = (meta >> 2 & 3) + 1
     width = 48 // rank
     extents = [(meta >> 4 + axis * width & (1 << width) - 1) + 1 for axis in range(rank)]
     nbytes = math.prod(extents) * (4, 8, 4, 8)[meta & 3]
     if nbytes > form.limit:
-        raise CodecError(f"the data declares {nbytes} bytes, more than {form.limit}")
-    # Each block of 4 to the rank: every bit plane with a bit for each value and one for each test, and its exponent.
+        raise CodecError(f"the zfp header declares {nbytes} bytes, but the chunk has only {form.limit}")
+    # A block has 4**rank values: each bit plane has a bit per value and one per group test, and
+    # there is an exponent.
     blocks = math.prod(-(-extent // 4) for extent in extents)
     size = (4, 8, 4, 8)[meta & 3]
     values = int(4**rank)
@@ -81,9 +84,9 @@ def _measure(header: bytes, form: Form) -> int:
 
 
 def pcodec(configuration: Configuration, form: Form) -> Step:
-    """Prepare for numcodecs' pcodec: one standalone file of pco."""
+    """Return the step for numcodecs' pcodec: one standalone file of pco."""
     if form.dtype is None:
-        raise CodecError("pcodec stands behind a codec that yields bytes", codec="pcodec")
+        raise CodecError("pcodec needs an array, but the codec before it in the chain yields bytes", codec="pcodec")
     decode = need("pcodec", ("pcodec.standalone", "simple_decompress"), install="pcodec")
 
     def run(data: Data, out: Octets | None) -> Data:
@@ -94,8 +97,9 @@ def pcodec(configuration: Configuration, form: Form) -> Step:
 
 def _checked(name: str, values: object, form: Form) -> Octets:
     if not isinstance(values, np.ndarray):
-        raise CodecError("the data holds no array", codec=name)
+        raise CodecError("the data does not decode to an array", codec=name)
     if form.dtype is not None and values.dtype.newbyteorder("=") != form.dtype.newbyteorder("="):
-        raise CodecError(f"the data holds {values.dtype}, the chunk {form.dtype}", codec=name)
-    # The bytes are the chunk's, whatever its byte order: HDF5's filter compresses them as if they were native.
+        raise CodecError(f"the data holds {values.dtype}, but the chunk has the type {form.dtype}", codec=name)
+    # The bytes are the chunk's, whatever its byte order: HDF5's filter compresses them as if they
+    # were native.
     return octets(np.ascontiguousarray(values).reshape(-1))

@@ -1,7 +1,8 @@
-"""How does a compressed image (JPEG, WebP, LERC, JPEG XL, JPEG 2000, PNG, fax) become a chunk?
+"""Decoders of compressed images: JPEG, WebP, LERC, JPEG XL, JPEG 2000, JPEG XR, PNG, PixarLog, fax.
 
-Decoded by imagecodecs, under its names. The image must have the chunk's shape and type: what it declares is compared before memory is
-spent on it, where the library can, and in any case before anything is handed on.
+By imagecodecs, under its names. The image must have the chunk's shape and type: the declared size
+is compared before memory is spent on it, where the library can, and in any case before values are
+returned.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ __all__ = [
 
 
 def jpeg(configuration: Configuration, form: Form) -> Step:
-    """Prepare for JPEG, from `tables` and `header` (base64) and the colour spaces `colorspace_jpeg` and `colorspace_data`."""
+    """Return the step for JPEG, from `tables` and `header` (base64) and the colour spaces
+    `colorspace_jpeg` and `colorspace_data`.
+    """
     decode = need("imagecodecs_jpeg", ("imagecodecs", "jpeg8_decode"))
     tables, header = (_bytes(configuration.get(key)) for key in ("tables", "header"))
     options = {
@@ -49,7 +52,7 @@ def jpeg(configuration: Configuration, form: Form) -> Step:
         rows, columns = room.shape[:2]
         height, width = _jpeg_size(whole)
         if width == columns and rows < height <= 2 * rows + 64:
-            # The last strip of some writers is as high as the others.
+            # Some writers make the last strip as high as the others.
             return decode(whole, out=np.empty((height, *room.shape[1:]), room.dtype), **options)[:rows]
         return decode(whole, out=room, **options)
 
@@ -57,7 +60,7 @@ def jpeg(configuration: Configuration, form: Form) -> Step:
 
 
 def _jpeg_size(data: bytes) -> tuple[int, int]:
-    """Height and width that a JPEG declares in its frame header; zeros if it has none."""
+    """Return height and width from the frame header of a JPEG; zeros if it has none."""
     at = 2
     while at + 9 <= len(data) and data[at] == 0xFF:
         marker = data[at + 1]
@@ -72,14 +75,20 @@ def _bytes(value: Any) -> bytes | None:
 
 
 def webp(configuration: Configuration, form: Form) -> Step:
-    """Prepare for WebP; a fourth channel that is opaque everywhere may be left out in the data."""
+    """Return the step for WebP.
+
+    A fourth channel that is opaque everywhere may be left out in the data.
+    """
     decode = need("imagecodecs_webp", ("imagecodecs", "webp_decode"))
     alpha = form.shape is not None and form.shape[-1] == 4
     return _step("imagecodecs_webp", form, lambda data, room: decode(bytes(octets(data)), hasalpha=alpha, out=room))
 
 
 def lerc(configuration: Configuration, form: Form) -> Step:
-    """Prepare for LERC. Pixels that it marks as invalid are NaN in floats, and what the encoder left there in integers."""
+    """Return the step for LERC.
+
+    Pixels that it marks as invalid are NaN in floats, and what the encoder left there in integers.
+    """
     decode = need("imagecodecs_lerc", ("imagecodecs", "lerc_decode"))
 
     def image(data: Data, room: NDArray[Any]) -> Any:
@@ -94,34 +103,35 @@ def lerc(configuration: Configuration, form: Form) -> Step:
         return values
 
     if form.dtype is not None and not form.dtype.isnative:
-        # Encoded as if they were numbers of this machine: the bytes are right, and their order is that of the form.
+        # Encoded as if they were native numbers: the decoded bytes are right, in the byte order of
+        # the chunk.
         native = Form(form.limit, form.exact, form.dtype.newbyteorder("="), form.shape)
         return _step("imagecodecs_lerc", native, image)
     return _step("imagecodecs_lerc", form, image)
 
 
 def jpegxl(configuration: Configuration, form: Form) -> Step:
-    """Prepare for JPEG XL."""
+    """Return the step for JPEG XL."""
     return _plain("imagecodecs_jpegxl", "jpegxl_decode", form)
 
 
 def jpeg2k(configuration: Configuration, form: Form) -> Step:
-    """Prepare for JPEG 2000."""
+    """Return the step for JPEG 2000."""
     return _plain("imagecodecs_jpeg2k", "jpeg2k_decode", form)
 
 
 def jpegxr(configuration: Configuration, form: Form) -> Step:
-    """Prepare for JPEG XR."""
+    """Return the step for JPEG XR."""
     return _plain("imagecodecs_jpegxr", "jpegxr_decode", form)
 
 
 def png(configuration: Configuration, form: Form) -> Step:
-    """Prepare for PNG."""
+    """Return the step for PNG."""
     return _plain("imagecodecs_png", "png_decode", form)
 
 
 def pixarlog(configuration: Configuration, form: Form) -> Step:
-    """Prepare for PixarLog: deflated differences of logarithms."""
+    """Return the step for PixarLog: deflated differences of logarithms."""
     decode = need("imagecodecs_pixarlog", ("imagecodecs", "pixarlog_decode"))
 
     def image(data: Data, room: NDArray[Any]) -> Any:
@@ -136,17 +146,17 @@ def _plain(name: str, function: str, form: Form) -> Step:
 
 
 def ccittrle(configuration: Configuration, form: Form) -> Step:
-    """Prepare for CCITT modified Huffman runs (TIFF's compression 2)."""
+    """Return the step for CCITT modified Huffman runs (TIFF's compression 2)."""
     return _fax("imagecodecs_ccittrle", "ccittrle_decode", form)
 
 
 def ccittfax3(configuration: Configuration, form: Form) -> Step:
-    """Prepare for CCITT group 3 fax, from `t4options`."""
+    """Return the step for CCITT group 3 fax, from `t4options`."""
     return _fax("imagecodecs_ccittfax3", "ccittfax3_decode", form, t4options=int(configuration.get("t4options") or 0))
 
 
 def ccittfax4(configuration: Configuration, form: Form) -> Step:
-    """Prepare for CCITT group 4 fax."""
+    """Return the step for CCITT group 4 fax."""
     return _fax("imagecodecs_ccittfax4", "ccittfax4_decode", form)
 
 
@@ -163,13 +173,14 @@ def _fax(name: str, function: str, form: Form, **options: Any) -> Step:
 def _step(name: str, form: Form, image: Callable[[Data, NDArray[Any]], Any]) -> Step:
     dtype, shape = form.dtype, form.shape
     if dtype is None or shape is None or len(shape) < 2:
-        raise CodecError("an image codec stands first in a chain, on an array of two axes or more", codec=name)
-    # Libraries know no axes of one element.
+        raise CodecError("an image codec must be the first of a chain, on an array of two axes or more", codec=name)
+    # Libraries drop axes of one element.
     flat = tuple(extent for number, extent in enumerate(shape) if extent > 1 or number >= len(shape) - 3)
     if len(flat) > 2 and flat[-1] == 1:
         flat = flat[:-1]
 
-    # A page in front of an image, or an image of one row: only the image can tell.
+    # An axis of one may be a page in front of an image, or an image of one row: both shapes are
+    # tried.
     bare = tuple(extent for extent in shape if extent > 1)
     shapes = (flat, bare) if len(bare) >= 2 and bare != flat else (flat,)
 
@@ -187,6 +198,6 @@ def _step(name: str, form: Form, image: Callable[[Data, NDArray[Any]], Any]) -> 
                 if found.ctypes.data != target.ctypes.data:
                     target[...] = found
                 return room
-        raise CodecError(f"the image is {found.dtype} of {found.shape}, not {dtype} of {flat}")
+        raise CodecError(f"the image has type {found.dtype} and shape {found.shape}, the chunk {dtype} and {flat}")
 
     return Step(name, run, form.compressed(4), fills=form.exact)

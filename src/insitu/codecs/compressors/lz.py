@@ -1,7 +1,7 @@
-"""How are the formats of the Lempel-Ziv family without entropy coding decoded: LZ4 in its three wrappings, LZF, Snappy; and Brotli?
+"""Decoders of LZ4 (in three wrappings), LZF, Snappy and Brotli.
 
-The bare LZ4 block does not say how long its output is, so each user wraps it: numcodecs in a 4-byte length, HDF5's filter 32004 in blocks of
-its own, everybody else in the frame format.
+A bare LZ4 block does not contain its decoded size, so each user wraps it: numcodecs in a 4-byte
+length, HDF5's filter 32004 in blocks of its own, everybody else in the frame format.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["blocks", "brotli", "hdf5_lz4", "lz4", "lz4_frame", "lzf", "snappy"]
 
 
 def lz4(configuration: Configuration, form: Form) -> Step:
-    """Prepare for numcodecs' LZ4: a 4-byte little-endian length, then one block."""
+    """Return the step for numcodecs' LZ4: a 4-byte little-endian length, then one block."""
     decode = find("imagecodecs", "lz4_decode")
     slow = None if decode else need("lz4", ("numcodecs.lz4", "decompress"))
     limit = form.limit
@@ -26,10 +26,10 @@ def lz4(configuration: Configuration, form: Form) -> Step:
     def run(data: Data, out: Octets | None) -> Data:
         view = octets(data).data
         if view.nbytes < 4:
-            raise CodecError("the data ends before its length is given")
+            raise CodecError("the data is too short for its length field of 4 bytes")
         size = int.from_bytes(view[:4], "little")
         if size > limit:
-            raise CodecError(f"the data declares {size} bytes, more than {limit}")
+            raise CodecError(f"the data declares {size} bytes, but the chunk has only {limit}")
         room = out if out is not None and size == limit else np.empty(size, np.uint8)
         filled: Data = decode(view[4:], out=room) if decode else slow(data, room)  # type: ignore[misc]
         return room if len(filled) == size else filled
@@ -38,15 +38,16 @@ def lz4(configuration: Configuration, form: Form) -> Step:
 
 
 def lz4_frame(configuration: Configuration, form: Form) -> Step:
-    """Prepare for the LZ4 frame format."""
+    """Return the step for the LZ4 frame format."""
     decode = need("lz4_frame", ("imagecodecs", "lz4f_decode"))
     limit = form.limit
 
     def whole(data: Data, room: Octets) -> Data:
         filled: Data = decode(data, out=room)
-        # The library stops in silence where the room ends, so there is always one byte more than needed.
+        # The library stops silently at the end of the buffer, so the buffer has one byte more than
+        # needed.
         if len(filled) == len(room):
-            raise CodecError(f"the data holds more than {len(room) - 1} bytes")
+            raise CodecError(f"the data decodes to more than {len(room) - 1} bytes")
         return filled
 
     def run(data: Data, out: Octets | None) -> Data:
@@ -58,17 +59,19 @@ def lz4_frame(configuration: Configuration, form: Form) -> Step:
 
 
 def hdf5_lz4(configuration: Configuration, form: Form) -> Step:
-    """Prepare for HDF5's filter 32004: total and block size, then blocks that are stored as they are where LZ4 gains nothing."""
+    """Return the step for HDF5's filter 32004: total and block size, then blocks that are stored as
+    they are where LZ4 gains nothing.
+    """
     decode = need("hdf5_lz4", ("imagecodecs", "lz4_decode"))
     limit = form.limit
 
     def run(data: Data, out: Octets | None) -> Data:
         view = octets(data).data
         if view.nbytes < 12:
-            raise CodecError("the data ends before its sizes are given")
+            raise CodecError("the data is too short for its size fields of 12 bytes")
         total, block = struct.unpack_from(">QI", view)
         if total > limit:
-            raise CodecError(f"the data declares {total} bytes, more than {limit}")
+            raise CodecError(f"the data declares {total} bytes, but the chunk has only {limit}")
         room = out if out is not None and total == limit else np.empty(total, np.uint8)
         blocks(decode, view, 12, room, min(block, total) if block else total, bare=True)
         return room
@@ -77,7 +80,8 @@ def hdf5_lz4(configuration: Configuration, form: Form) -> Step:
 
 
 def blocks(decode: Function, view: memoryview, offset: int, room: Octets, block: int, *, bare: bool) -> int:
-    """Decode blocks, each behind its 4-byte big-endian size, until `room` is full; return where they end.
+    """Decode blocks, each behind its 4-byte big-endian size, until `room` is full; return the
+    offset of their end.
 
     Parameters
     ----------
@@ -86,35 +90,35 @@ def blocks(decode: Function, view: memoryview, offset: int, room: Octets, block:
     view
         The encoded data.
     offset
-        Where the first block's size lies.
+        Offset of the first block's size.
     room
-        Where the output goes.
+        Output buffer.
     block
         The output size of every block but the last.
     bare
-        Whether a block that is as long as its output was stored as it is.
+        Whether a block that is as long as its output is stored uncompressed.
     """
     size = room.size
     for start in range(0, size, block) if size else ():
         length = min(block, size - start)
         if offset + 4 > view.nbytes:
-            raise CodecError("the data ends before its last block")
+            raise CodecError("the data is truncated: its last block is missing")
         packed = int.from_bytes(view[offset : offset + 4], "big")
         offset += 4
         if packed > view.nbytes - offset:
-            raise CodecError(f"a block of {packed} bytes does not fit in the data")
+            raise CodecError(f"the data is truncated: a block declares {packed} bytes, {view.nbytes - offset} are left")
         piece = view[offset : offset + packed]
         part = room[start : start + length]
         if bare and packed == length:
             part[:] = np.frombuffer(piece, np.uint8)
         elif len(decode(piece, out=part)) != length:
-            raise CodecError(f"a block does not hold its {length} bytes")
+            raise CodecError(f"a block does not decode to {length} bytes")
         offset += packed
     return offset
 
 
 def lzf(configuration: Configuration, form: Form) -> Step:
-    """Prepare for LZF, h5py's filter 32000."""
+    """Return the step for LZF, h5py's filter 32000."""
     return Step(
         "lzf",
         _plain(need("lzf", ("imagecodecs", "lzf_decode")), form.limit),
@@ -124,13 +128,13 @@ def lzf(configuration: Configuration, form: Form) -> Step:
 
 
 def snappy(configuration: Configuration, form: Form) -> Step:
-    """Prepare for a bare Snappy block."""
+    """Return the step for a bare Snappy block."""
     decode = need("snappy", ("imagecodecs", "snappy_decode"))
     return Step("snappy", _plain(decode, form.limit), form.compressed(), fills=form.exact)
 
 
 def brotli(configuration: Configuration, form: Form) -> Step:
-    """Prepare for a Brotli stream."""
+    """Return the step for a Brotli stream."""
     decode = need("brotli", ("imagecodecs", "brotli_decode"))
     return Step("brotli", _plain(decode, form.limit), form.compressed(), fills=form.exact)
 

@@ -1,9 +1,9 @@
-"""Decoder of szip (extended Rice coding), as HDF5 and HDF4 keep it.
+"""Decoder of szip (extended Rice coding), as HDF5 and HDF4 store it.
 
-By libaec (see `aec`). Its szip interface is not used: where scan lines are padded it counts bytes that a damaged
-stream never yielded, so that uninitialised memory is shown as values. What that interface does besides (padding,
-byte planes of wide numbers) is done here.
-HDF5 puts the decoded size before the data, 4 bytes little-endian.
+By libaec (see `aec`). Its szip interface is not used: where scan lines are padded it counts bytes
+that a damaged stream never yielded, so that uninitialised memory would be returned as values. What
+that interface does besides (padding, byte planes of wide numbers) is done here. HDF5 puts the
+decoded size before the data, 4 bytes little-endian.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ __all__ = ["PARAMETERS", "szip", "szip_decoder"]
 
 PARAMETERS = ("options_mask", "pixels_per_block", "bits_per_pixel", "pixels_per_scanline")
 NEAREST_NEIGHBOUR, MOST_SIGNIFICANT_FIRST = 32, 16
-"""Of szip's options (szlib.h)."""
+"""Bits of szip's options (szlib.h)."""
 WIDE = (32, 64)
-"""Bits of numbers whose bytes are coded as planes, one after the other."""
+"""Widths (in bits) of numbers whose bytes are coded as planes, one after the other."""
 MOST_PIXELS = 1 << 16
 AEC_BLOCKS = (8, 16, 32, 64)
-"""Numbers of a block that imagecodecs passes on to libaec; it takes others for the first of these."""
+"""Block sizes that imagecodecs passes on to libaec; it replaces others by the first of these."""
 
 
 def szip_decoder(parameters: Mapping[str, int]) -> Callable[[Octets, int], Octets]:
-    """Return a function that decodes a stream to so many bytes.
+    """Return a function that decodes a stream to a given number of bytes.
 
     Parameters
     ----------
@@ -40,11 +40,13 @@ def szip_decoder(parameters: Mapping[str, int]) -> Callable[[Octets, int], Octet
     Raises
     ------
     CodecError
-        If there cannot be such parameters; the function: if the stream is damaged or yields less.
+        If the parameters are invalid. The function raises it if the stream is damaged or truncated.
     """
     mask, block, bits, line = (parameters[name] for name in PARAMETERS)
     if not 0 < block <= line <= MOST_PIXELS or not (0 < bits <= 24 or bits in WIDE):
-        raise CodecError(f"szip of {bits} bits in blocks of {block} and lines of {line}", codec="szip")
+        raise CodecError(
+            f"szip parameters are invalid: {bits} bits in blocks of {block} pixels and lines of {line}", codec="szip"
+        )
     if block not in AEC_BLOCKS:
         return _small_block_decoder(parameters)
     interval = -(-line // block)
@@ -58,7 +60,7 @@ def szip_decoder(parameters: Mapping[str, int]) -> Callable[[Octets, int], Octet
 
     def run(raw: Octets, size: int) -> Octets:
         if size % (planes if planes > 1 else pixel):
-            raise CodecError(f"{size} bytes are no whole numbers of {bits} bits", codec="szip")
+            raise CodecError(f"{size} bytes are not a whole number of values of {bits} bits", codec="szip")
         if not size:
             return np.zeros(0, np.uint8)
         padded = interval * block * pixel
@@ -73,9 +75,10 @@ def szip_decoder(parameters: Mapping[str, int]) -> Callable[[Octets, int], Octet
 
 
 def _small_block_decoder(parameters: Mapping[str, int]) -> Callable[[Octets, int], Octets]:
-    """Return a function that decodes streams of blocks that only libaec's szip interface takes.
+    """Return a decoder for block sizes that only libaec's szip interface accepts.
 
-    It does not say how many bytes it has written. So it writes twice, over different bytes: what differs was never written.
+    That interface does not return how many bytes it has written. So it writes twice, into buffers
+    with different content: bytes that differ afterwards were not written.
     """
     decode = need("szip", ("imagecodecs", "szip_decode"))
 
@@ -86,28 +89,28 @@ def _small_block_decoder(parameters: Mapping[str, int]) -> Callable[[Octets, int
             if len(found) != size:
                 raise CodecError(f"the stream ends after {len(found)} of {size} bytes", codec="szip")
         if not np.array_equal(rooms[0], rooms[1]):
-            raise CodecError(f"the stream ends before the {size} bytes that were declared", codec="szip")
+            raise CodecError(f"the stream ends before the declared {size} bytes", codec="szip")
         return rooms[0]
 
     return run
 
 
 def szip(configuration: Configuration, form: Form) -> Step:
-    """Prepare for HDF5's filter 4: `options_mask`, `pixels_per_block`, `bits_per_pixel`, `pixels_per_scanline`."""
+    """Return the step for HDF5's filter 4, from the parameters of `szip_decoder`."""
     try:
         parameters = {name: int(configuration[name]) for name in PARAMETERS}
     except KeyError as error:
-        raise CodecError(f"szip needs {error.args[0]}", codec="szip") from error
+        raise CodecError(f"the szip configuration has no {error.args[0]}", codec="szip") from error
     decode = szip_decoder(parameters)
     limit = form.limit
 
     def run(data: Data, out: Octets | None) -> Data:
         raw = octets(data)
         if raw.size < 4:
-            raise CodecError("the data ends before its length is given")
+            raise CodecError("the data is too short for its length field of 4 bytes")
         size = int.from_bytes(raw[:4].tobytes(), "little")
         if size > limit:
-            raise CodecError(f"the data declares {size} bytes, more than {limit}")
+            raise CodecError(f"the data declares {size} bytes, but the chunk has only {limit}")
         return decode(raw[4:], size)
 
     return Step("szip", run, form.compressed())

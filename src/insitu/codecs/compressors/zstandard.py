@@ -1,6 +1,7 @@
-"""How is a Zstandard frame decoded?
+"""Decoder of Zstandard frames.
 
-By imagecodecs, into the given buffer; else by numcodecs, which does not say how much it wrote: then the frame itself must declare its size.
+By imagecodecs, into the given buffer; else by numcodecs, which does not return how much it wrote:
+then the frame itself must declare its size.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 def zstd(configuration: Configuration, form: Form) -> Step:
-    """Prepare for one or more frames, with or without their size (HDF5's filter 32015, numcodecs, Zarr v3)."""
+    """Return the step for frames with or without a size (HDF5's filter 32015, numcodecs, Zarr v3)."""
     fast = find("imagecodecs", "zstd_decode")
     run = _unsized(fast, form.limit) if fast else _sized(need("zstd", ("numcodecs.zstd", "decompress")), form.limit)
     return Step("zstd", run, form.compressed(), fills=form.exact)
@@ -35,9 +36,12 @@ def _sized(decode: Function, limit: int) -> Run:
     def run(data: Data, out: Octets | None) -> Data:
         size = _declared(octets(data)[:18].tobytes())
         if size is None:
-            raise CodecError("the frame does not say how large it is", hint="Try `pip install imagecodecs`")
+            raise CodecError(
+                "the Zstandard frame does not declare its size, and numcodecs needs it",
+                hint="Try `pip install imagecodecs`",
+            )
         if size > limit:
-            raise CodecError(f"the frame declares {size} bytes, more than {limit}")
+            raise CodecError(f"the Zstandard frame declares {size} bytes, but the chunk has only {limit}")
         decoded: Data = decode(data, out if out is not None and size == limit else None)
         return decoded
 
@@ -47,7 +51,7 @@ def _sized(decode: Function, limit: int) -> Run:
 def _declared(head: bytes) -> int | None:
     """Read the content size of a frame (RFC 8878, 3.1.1.1)."""
     if head[:4] != MAGIC or len(head) < 6:
-        raise CodecError("not a Zstandard frame")
+        raise CodecError("the data is not a Zstandard frame: it starts with other bytes")
     descriptor = head[4]
     single = bool(descriptor & 0x20)
     width = (1 if single else 0, 2, 4, 8)[descriptor >> 6]

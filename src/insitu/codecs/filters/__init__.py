@@ -1,1 +1,1 @@
-"""Filters that rearrange, check or calculate values: shuffle, checksums, scale and offset, fields of bits."""
+"""Filters that rearrange, check or compute values: shuffle, checksums, scaling, bit fields."""

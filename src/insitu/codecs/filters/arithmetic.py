@@ -1,6 +1,6 @@
-"""How do codecs that calculate (delta, scaling, rounding, packed booleans, casts) get their numbers back?
+"""Decoders of numcodecs' arithmetic codecs: delta, scaling, rounding, packed booleans, casts.
 
-By the arithmetic of numcodecs, which defines them, so to the same bits.
+They use the same arithmetic as numcodecs, so the results are equal to the last bit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["astype", "bitround", "delta", "fixedscaleoffset", "packbits", "quant
 
 
 def delta(configuration: Configuration, form: Form) -> Step:
-    """Prepare for differences of neighbours, from `dtype` and `astype`."""
+    """Return the step for differences of neighbours, from `dtype` and `astype`."""
     dtype, stored = _types(configuration, "dtype", "astype")
 
     def run(data: Data, out: Octets | None) -> Data:
@@ -31,7 +31,9 @@ def delta(configuration: Configuration, form: Form) -> Step:
 
 
 def fixedscaleoffset(configuration: Configuration, form: Form) -> Step:
-    """Prepare for `(x - offset) * scale` rounded, from `offset`, `scale`, `dtype` and `astype`."""
+    """Return the step for `(x - offset) * scale` rounded, from `offset`, `scale`, `dtype` and
+    `astype`.
+    """
     dtype, stored = _types(configuration, "dtype", "astype")
     scale, offset = _number(configuration["scale"]), _number(configuration["offset"])
 
@@ -43,30 +45,32 @@ def fixedscaleoffset(configuration: Configuration, form: Form) -> Step:
 
 
 def quantize(configuration: Configuration, form: Form) -> Step:
-    """Prepare for rounded values, from `dtype` and `astype`: only the type changes."""
+    """Return the step for rounded values, from `dtype` and `astype`: only the type changes."""
     dtype, stored = _types(configuration, "dtype", "astype")
     return _step("quantize", form, dtype, stored, _cast(stored, dtype))
 
 
 def astype(configuration: Configuration, form: Form) -> Step:
-    """Prepare for a cast, from `encode_dtype` and `decode_dtype`."""
+    """Return the step for a cast, from `encode_dtype` and `decode_dtype`."""
     dtype, stored = _types(configuration, "decode_dtype", "encode_dtype")
     return _step("astype", form, dtype, stored, _cast(stored, dtype))
 
 
 def bitround(configuration: Configuration, form: Form) -> Step:
-    """Prepare for rounded mantissas: nothing is to be undone (so too HDF5's filters 32022 and 32023)."""
+    """Return the step for rounded mantissas: nothing is to be undone (so too HDF5's filters 32022
+    and 32023).
+    """
     return Step("bitround", lambda data, out: data, form)
 
 
 def packbits(configuration: Configuration, form: Form) -> Step:
-    """Prepare for eight booleans a byte, behind one byte that counts the padding."""
+    """Return the step for eight booleans a byte, behind one byte that counts the padding."""
     count = form.limit
 
     def run(data: Data, out: Octets | None) -> Data:
         packed = octets(data)
         if packed.size < 1 or packed.size - 1 != -(-count // 8):
-            raise CodecError(f"{packed.size} bytes are not {count} packed booleans")
+            raise CodecError(f"{count} packed booleans need {1 + -(-count // 8)} bytes, but there are {packed.size}")
         if packed[0] != -count % 8:
             raise CodecError(f"the data declares {packed[0]} padding bits for {count} booleans")
         return np.unpackbits(packed[1:], count=count)
@@ -83,7 +87,7 @@ def _cast(stored: np.dtype[Any], dtype: np.dtype[Any]) -> Any:
 
 def _step(name: str, form: Form, dtype: np.dtype[Any], stored: np.dtype[Any], run: Any) -> Step:
     if form.limit % dtype.itemsize:
-        raise CodecError(f"{form.limit} bytes are no whole number of {dtype}", codec=name)
+        raise CodecError(f"{form.limit} bytes are not a whole number of {dtype} elements", codec=name)
     shape = form.shape if form.dtype is not None and form.dtype.itemsize == dtype.itemsize else None
     limit = form.limit // dtype.itemsize * stored.itemsize
     return Step(
@@ -99,19 +103,20 @@ def _types(configuration: Configuration, decoded: str, encoded: str) -> tuple[np
         dtype = np.dtype(configuration[decoded])
         stored = np.dtype(configuration.get(encoded) or dtype)
     except (KeyError, TypeError) as error:
-        raise CodecError(f"the codec's types cannot be read: {error}") from error
+        raise CodecError(f"the types in the codec's configuration are invalid: {error}") from error
     if dtype.hasobject or stored.hasobject or not dtype.itemsize or not stored.itemsize:
-        raise CodecError(f"no numbers: {dtype}, {stored}")
+        raise CodecError(f"the codec works on numbers, not on {dtype} and {stored}")
     return dtype, stored
 
 
 def _number(value: Any) -> Any:
-    # Zarr v3 metadata may hold numbers as text (numcodecs.fixedscaleoffset writes "10.0" there in some versions).
+    # Zarr v3 metadata may hold numbers as text (numcodecs.fixedscaleoffset writes "10.0" there in
+    # some versions).
     return float(value) if isinstance(value, str) else value
 
 
 def _values(data: Data, dtype: np.dtype[Any]) -> NDArray[Any]:
     raw = octets(data)
     if raw.size % dtype.itemsize:
-        raise CodecError(f"{raw.size} bytes are no whole number of {dtype}")
+        raise CodecError(f"{raw.size} bytes are not a whole number of {dtype} elements")
     return raw.view(dtype)

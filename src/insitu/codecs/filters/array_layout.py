@@ -1,7 +1,7 @@
-"""How do Zarr v3's array codecs, which only say how an array lies in memory, fit into the chain?
+"""Decoders of Zarr v3's array codecs `bytes` (byte order) and `transpose` (axis order).
 
-Readers of metadata usually fold them into an encoding's byte order and axis order; where they stand in the chain (between others, say) they are
-undone here.
+Readers of metadata usually fold them into an encoding's byte order and axis order; where they stand
+between other codecs of a chain they are undone here.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ __all__ = ["bytes_", "transpose"]
 
 
 def bytes_(configuration: Configuration, form: Form) -> Step:
-    """Prepare for Zarr v3's `bytes`: an array as bytes of the given `endian`."""
+    """Return the step for Zarr v3's `bytes`: an array as bytes of the given `endian`."""
     endian = configuration.get("endian")
     dtype = form.dtype
     if endian not in (None, "little", "big"):
-        raise CodecError(f"{endian!r} is no byte order", codec="bytes")
+        raise CodecError(f"{endian!r} is not a byte order; use 'little' or 'big'", codec="bytes")
     if endian is None or dtype is None or dtype.hasobject:
         return Step("bytes", lambda data, out: data, form, idle=dtype is None or not dtype.hasobject)
     stored = dtype.newbyteorder("<" if endian == "little" else ">")
@@ -33,10 +33,12 @@ def bytes_(configuration: Configuration, form: Form) -> Step:
 
 
 def transpose(configuration: Configuration, form: Form) -> Step:
-    """Prepare for Zarr v3's `transpose`: `order` is a permutation of the axes, or C or F."""
+    """Return the step for Zarr v3's `transpose`: `order` is a permutation of the axes, or C or F."""
     order = configuration.get("order", "C")
     if form.shape is None or form.dtype is None:
-        raise CodecError("transpose stands behind a codec that yields bytes", codec="transpose")
+        raise CodecError(
+            "transpose needs an array, but the codec before it in the chain yields bytes", codec="transpose"
+        )
     ndim = len(form.shape)
     axes = (
         {"C": tuple(range(ndim)), "F": tuple(reversed(range(ndim)))}.get(order)
@@ -44,7 +46,7 @@ def transpose(configuration: Configuration, form: Form) -> Step:
         else tuple(order)
     )
     if axes is None or sorted(axes) != list(range(ndim)):
-        raise CodecError(f"{order} is no order of {ndim} axes", codec="transpose")
+        raise CodecError(f"{order} is not a permutation of {ndim} axes", codec="transpose")
     dtype = form.dtype
     stored = tuple(form.shape[axis] for axis in axes)
     back = np.argsort(axes)

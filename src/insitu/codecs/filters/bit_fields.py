@@ -1,7 +1,7 @@
-"""How are fields of any number of bits, one after the other, read as integers?
+"""Unpacking of consecutive bit fields of any width into integers.
 
-The most significant bit comes first, as HDF5's scale-offset and n-bit filters write. The C kernel does it field by field; NumPy looks at a
-window of eight bytes around each field.
+The most significant bit comes first, as HDF5's scale-offset and n-bit filters write. The C kernel
+works field by field; NumPy takes a window of eight bytes around each field.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def unpack(data: Octets, first: int, stride: int, bits: int, count: int, dtype: 
 
 
 def unpack_numpy(data: Octets, first: int, stride: int, bits: int, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Do what the kernel does, with NumPy."""
+    """Return the same as `unpack`, computed with NumPy instead of the kernel."""
     padded = np.zeros(data.size + 9, np.uint8)
     padded[: data.size] = data
     windows = np.ndarray((data.size + 2,), ">u8", padded, strides=(1,))

@@ -1,7 +1,8 @@
-"""How do bit planes become elements again?
+"""Decoder of bitshuffle, which stores the bits of elements as bit planes.
 
-Bitshuffle works in blocks. Alone it changes the order of bits only; HDF5's filter 32008 can compress each block by LZ4 or Zstandard, and then
-begins with the size of the output and of a block (12 bytes), big-endian.
+Bitshuffle works in blocks. Alone it changes only the order of bits; HDF5's filter 32008 can also
+compress each block by LZ4 or Zstandard, and then begins with the size of the output and of a block
+(12 bytes, big-endian).
 """
 
 from __future__ import annotations
@@ -23,12 +24,18 @@ SMALLEST = 128
 
 
 def bitshuffle(configuration: Configuration, form: Form) -> Step:
-    """Prepare from `elementsize`, `blocksize` (elements, 0: the library's choice) and `cname` (none, lz4 or zstd)."""
+    """Return the step, from `elementsize`, `blocksize` (in elements, 0: default) and `cname` (none,
+    lz4 or zstd).
+    """
     size = int(configuration.get("elementsize", configuration.get("itemsize", 1)))
     block = int(configuration.get("blocksize", 0))
     compressor = str(configuration.get("cname", "none"))
     if size < 1 or block < 0 or block % MULTIPLE:
-        raise CodecError(f"bitshuffle of elements of {size} bytes in blocks of {block}", codec="bitshuffle")
+        raise CodecError(
+            f"bitshuffle needs a positive element size and blocks of a multiple of {MULTIPLE} elements, "
+            f"not {size} bytes and {block} elements",
+            codec="bitshuffle",
+        )
     untangle = need("bitshuffle", ("imagecodecs", "bitshuffle_decode"))
     if compressor == "none":
 
@@ -48,21 +55,22 @@ def _compressed(form: Form, size: int, untangle: Function, decode: Function) -> 
     def run(data: Data, out: Octets | None) -> Data:
         view = octets(data).data
         if view.nbytes < 12:
-            raise CodecError("the data ends before its sizes are given")
+            raise CodecError("the data is too short for its size fields of 12 bytes")
         total, block_bytes = struct.unpack_from(">QI", view)
         if total > limit:
-            raise CodecError(f"the data declares {total} bytes, more than {limit}")
+            raise CodecError(f"the data declares {total} bytes, but the chunk has only {limit}")
         block = block_bytes // size
         if block % MULTIPLE:
-            raise CodecError(f"a block of {block} elements is no multiple of {MULTIPLE}")
+            raise CodecError(f"the block size of {block} elements is not a multiple of {MULTIPLE}")
         block = block or _default(size)
         planes = np.empty(total, np.uint8)
-        # Whole blocks, then one of what is left in multiples of eight elements; the last few elements are stored bare.
+        # Whole blocks, then one block of the remaining multiples of eight elements; the last
+        # elements are not shuffled.
         whole = total - total % (MULTIPLE * size)
         end = blocks(decode, view, 12, planes[:whole], block * size, bare=False)
         tail = np.frombuffer(view[end:], np.uint8)
         if tail.size < total - whole:
-            raise CodecError("the data ends before its last elements")
+            raise CodecError("the data is truncated: its last elements are missing")
         planes[whole:] = tail[: total - whole]
         room = out if out is not None and total == limit else np.empty(total, np.uint8)
         _untangle(untangle, planes, size, block, room)
@@ -73,11 +81,11 @@ def _compressed(form: Form, size: int, untangle: Function, decode: Function) -> 
 
 def _untangle(untangle: Function, planes: Octets, size: int, block: int, room: Octets) -> None:
     if planes.size != room.size:
-        raise CodecError(f"{planes.size} bytes do not become {room.size}")
-    # Of an array the library would take the array's own element size, whatever it is told.
+        raise CodecError(f"the data has {planes.size} bytes, but {room.size} bytes are declared")
+    # As memoryviews: of an array the library would use the array's own element size.
     untangle(planes.data, itemsize=size, blocksize=block, out=room.data)
 
 
 def _default(size: int) -> int:
-    """Return the block, in elements, that the library chooses."""
+    """Return the library's default block size, in elements."""
     return max(TARGET_BLOCK // size // MULTIPLE * MULTIPLE, SMALLEST)

@@ -1,6 +1,7 @@
-"""Are the bytes still the ones that were written?
+"""Checksum codecs: Fletcher-32, CRC-32, CRC-32C, Adler-32, Jenkins lookup3.
 
-Each codec here adds four bytes, checks them and takes them off again; a difference raises. Nothing is copied.
+Each adds four bytes to the data; decoding compares them and takes them off. A difference raises
+`ChecksumError`. Nothing is copied.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ __all__ = ["adler32", "crc32", "crc32c", "fletcher32", "fletcher32_numpy", "jenk
 
 
 def fletcher32(configuration: Configuration, form: Form) -> Step:
-    """Prepare for HDF5's filter 3."""
+    """Return the step for HDF5's filter 3."""
     compute = (
         find("insitu.codecs._kernels", "fletcher32") or find("imagecodecs", "h5checksum_fletcher32") or fletcher32_numpy
     )
 
     def accepted(data: Octets) -> tuple[int, int]:
         value = compute(data)
-        # Before 1.6.3 the library swapped the bytes of each half on little-endian machines; it still accepts such sums.
+        # Before 1.6.3 HDF5 swapped the bytes of each half on little-endian machines; it still
+        # accepts such sums.
         swapped = (value & 0x00FF00FF) << 8 | (value & 0xFF00FF00) >> 8
         return value, swapped
 
@@ -33,7 +35,7 @@ def fletcher32(configuration: Configuration, form: Form) -> Step:
 
 
 def crc32c(configuration: Configuration, form: Form) -> Step:
-    """Prepare for Zarr v3's crc32c (behind the data) and numcodecs' (`location`)."""
+    """Return the step for Zarr v3's crc32c (behind the data) and numcodecs' (`location`)."""
     compute = need(
         "crc32c",
         ("google_crc32c", "value"),
@@ -44,19 +46,19 @@ def crc32c(configuration: Configuration, form: Form) -> Step:
 
 
 def crc32(configuration: Configuration, form: Form) -> Step:
-    """Prepare for numcodecs' crc32 (before the data, unless `location` says otherwise)."""
+    """Return the step for numcodecs' crc32 (before the data, unless `location` says otherwise)."""
     compute = find("imagecodecs", "deflate_crc32") or zlib.crc32
     return _step("crc32", form, lambda data: (compute(data.data),), configuration.get("location", "start") == "start")
 
 
 def adler32(configuration: Configuration, form: Form) -> Step:
-    """Prepare for numcodecs' adler32 (before the data, unless `location` says otherwise)."""
+    """Return the step for numcodecs' adler32 (before the data, unless `location` says otherwise)."""
     compute = find("imagecodecs", "deflate_adler32") or zlib.adler32
     return _step("adler32", form, lambda data: (compute(data.data),), configuration.get("location", "start") == "start")
 
 
 def jenkins_lookup3(configuration: Configuration, form: Form) -> Step:
-    """Prepare for numcodecs' lookup3, with `initval` and `prefix`."""
+    """Return the step for numcodecs' lookup3, with `initval` and `prefix`."""
     compute = need("jenkins_lookup3", ("numcodecs.jenkins", "jenkins_lookup3"), install="numcodecs")
     start = int(configuration.get("initval", 0))
     given = configuration.get("prefix")
@@ -72,19 +74,25 @@ def _step(name: str, form: Form, accepted: Callable[[Octets], tuple[int, ...]], 
     def run(data: Data, out: Octets | None) -> Data:
         whole = octets(data)
         if whole.size < 4:
-            raise CodecError("the data is shorter than its checksum")
+            raise CodecError("the data is too short for its checksum of 4 bytes")
         stored, rest = (whole[:4], whole[4:]) if at_start else (whole[-4:], whole[:-4])
         value = int.from_bytes(stored.tobytes(), "little")
         computed = accepted(rest)
         if value not in computed:
-            raise ChecksumError(f"the {name} checksum is {computed[0]:#010x}, the data says {value:#010x}", codec=name)
+            raise ChecksumError(
+                f"the {name} checksum is {computed[0]:#010x}, but {value:#010x} was stored: the chunk is damaged",
+                codec=name,
+            )
         return rest
 
     return Step(name, run, form.followed_by(4))
 
 
 def fletcher32_numpy(data: Octets) -> int:
-    """Compute HDF5's Fletcher checksum: 16-bit big-endian words, an odd last byte is the high half of one."""
+    """Return HDF5's Fletcher checksum: 16-bit big-endian words.
+
+    An odd last byte is the high half of a word.
+    """
     words = data[: data.size // 2 * 2].view(">u2")
     low = high = 0
     for start in range(0, words.size, 1 << 20):

@@ -1,8 +1,9 @@
-"""How does HDF5's n-bit filter (5) become values again?
+"""Decoder of HDF5's n-bit filter (5), which keeps only the significant bits of each number.
 
-It keeps only the significant bits of each number, one number after the other, most significant bit first, without padding; members of a compound
-follow one another the same way, and types that it cannot shorten are kept whole. The client values describe the type as a tree.
-Every element takes the same number of bits, so each leaf of that tree is one strided run of bit fields.
+The numbers follow one another, most significant bit first, without padding; members of a compound
+follow one another the same way, and types that it cannot shorten are kept whole. The client values
+describe the type as a tree. Every element takes the same number of bits, so each leaf of that tree
+is one strided run of bit fields.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ __all__ = ["nbit"]
 ATOMIC, ARRAY, COMPOUND, WHOLE = 1, 2, 3, 4
 """Classes in the client values (H5Znbit.c)."""
 MOST_LEAVES = 1 << 16
-"""More leaves than any type that fits into the filter's 4096 client values and is meant seriously."""
+"""Limit of the number of leaves.
+
+No real type that fits into the filter's 4096 client values has more.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +45,19 @@ class _Leaf:
 
 
 def nbit(configuration: Configuration, form: Form) -> Step:
-    """Prepare from `cd_values`, the client values that HDF5 stores."""
+    """Return the step, from `cd_values`, the client values that HDF5 stores."""
     values = tuple(int(value) for value in configuration["cd_values"])
     if len(values) < 5:
-        raise CodecError(f"nbit has {len(values)} client values, too few", codec="nbit")
+        raise CodecError(f"nbit has too few client values: {len(values)}, at least 5 are needed", codec="nbit")
     if values[1]:
         return Step("nbit", lambda data, out: data, form.as_bytes())
     count, size = values[2], values[4]
     if form.exact and count * size != form.limit:
-        raise CodecError(f"nbit of {count * size} bytes for a chunk of {form.limit}", codec="nbit")
+        raise CodecError(f"nbit declares {count * size} bytes, but the chunk has {form.limit}", codec="nbit")
     try:
         leaves = tuple(_merge(leaf for leaf in _leaves(values, _Cursor(3), 0)))
     except IndexError as error:
-        raise CodecError("the client values of nbit end too early", codec="nbit") from error
+        raise CodecError("the client values of nbit are truncated", codec="nbit") from error
 
     def run(data: Data, out: Octets | None) -> Data:
         room = np.empty(count * size, np.uint8) if out is None else out
@@ -73,19 +77,19 @@ class _Cursor:
 
 
 def _leaves(values: tuple[int, ...], cursor: _Cursor, offset: int) -> Iterator[_Leaf]:
-    """Walk the tree of the type from its class on."""
+    """Yield the leaves of the type's tree, which begins at the cursor with its class."""
     kind, size = cursor.take(values), cursor.take(values)
     if kind == ATOMIC:
         order, bits, shift = cursor.take(values), cursor.take(values), cursor.take(values)
         if not 0 < bits <= 64 or not size or bits + shift > size * 8:
-            raise CodecError(f"nbit keeps {bits} bits from bit {shift} of {size} bytes", codec="nbit")
+            raise CodecError(f"nbit declares {bits} bits from bit {shift} of a number of {size} bytes", codec="nbit")
         yield _Leaf(offset, size, order == 1, bits, shift)
     elif kind == ARRAY:
         start = cursor.at
-        # The size of one item stands behind its class, whichever class that is.
+        # The size of one item follows its class, for every class.
         item = values[start + 1]
         if not item or size // item > MOST_LEAVES:
-            raise CodecError(f"nbit of an array of {size} bytes of items of {item}", codec="nbit")
+            raise CodecError(f"nbit declares an array of {size} bytes with items of {item} bytes", codec="nbit")
         for index in range(size // item):
             cursor.at = start
             yield from _leaves(values, cursor, offset + index * item)
@@ -96,11 +100,11 @@ def _leaves(values: tuple[int, ...], cursor: _Cursor, offset: int) -> Iterator[_
     elif kind == WHOLE:
         yield from (_Leaf(offset + byte, 1, False, 8, 0) for byte in range(size))
     else:
-        raise CodecError(f"nbit has no class {kind}", codec="nbit")
+        raise CodecError(f"nbit declares an unknown class {kind}", codec="nbit")
 
 
 def _merge(leaves: Iterator[_Leaf]) -> Iterator[_Leaf]:
-    """Read up to eight whole bytes in a row as one big-endian number."""
+    """Merge up to eight whole bytes in a row into one big-endian number."""
     held: _Leaf | None = None
     for leaf in leaves:
         whole = leaf.size == 1 and leaf.bits == 8
@@ -125,7 +129,7 @@ def _decode(data: Octets, leaves: tuple[_Leaf, ...], out: Octets) -> None:
     first = 0
     for leaf in leaves:
         if leaf.offset + leaf.size > size:
-            raise CodecError("nbit has a member outside its element", codec="nbit")
+            raise CodecError("nbit declares a member outside of its element", codec="nbit")
         width = 8 if leaf.size > 4 else 4 if leaf.size > 2 else leaf.size
         fields = unpack(data, first, stride, leaf.bits, count, np.dtype(f"u{width}")) << np.array(
             leaf.shift % 64, f"u{width}"

@@ -1,8 +1,10 @@
-"""How does HDF5's scale-offset filter (6) become values again?
+"""Decoder of HDF5's scale-offset filter (6).
 
-A chunk is 21 bytes of parameters (bits per value, 4 bytes; size of the minimum, 1; the minimum, 16) and the differences from the minimum in that
-many bits each, most significant bit first. The largest difference stands for the fill value, if the dataset has one. Floats were multiplied by a
-power of ten and rounded ("D-scaling"); they come back by the same arithmetic as in the HDF5 library, so to the same bits.
+A chunk is 21 bytes of parameters (bits per value, 4 bytes; size of the minimum, 1; the minimum, 16)
+and the differences from the minimum in that many bits each, most significant bit first. The largest
+difference stands for the fill value, if the dataset has one. Floats were multiplied by a power of
+ten and rounded ("D-scaling"); they are restored by the same arithmetic as in the HDF5 library, so
+to the same bits.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class _Parameters:
     @classmethod
     def of(cls, values: tuple[int, ...]) -> _Parameters:
         if len(values) < 8:
-            raise CodecError(f"scaleoffset has {len(values)} client values, not 20", codec="scaleoffset")
+            raise CodecError(f"scaleoffset has too few client values: {len(values)} of 20", codec="scaleoffset")
         scale_type, factor, count, kind, size, sign, order, filled = values[:8]
         if factor >= 2**31:
             factor -= 2**32
@@ -45,7 +47,7 @@ class _Parameters:
         allowed = (4, 8) if code == "f" else (1, 2, 4, 8)
         if size not in allowed or (kind == 1) != (scale_type == DECIMAL):
             raise CodecError(
-                f"scaleoffset of class {kind}, size {size}, scale type {scale_type} is not known",
+                f"scaleoffset parameters are invalid: class {kind}, size {size}, scale type {scale_type}",
                 codec="scaleoffset",
             )
         words = b"".join(int(value).to_bytes(4, "little") for value in values[8:20])
@@ -59,12 +61,12 @@ class _Parameters:
 
 
 def scaleoffset(configuration: Configuration, form: Form) -> Step:
-    """Prepare from `cd_values`, the 20 client values that HDF5 stores."""
+    """Return the step, from `cd_values`, the 20 client values that HDF5 stores."""
     parameters = _Parameters.of(tuple(configuration["cd_values"]))
     size = parameters.dtype.itemsize
     nbytes = parameters.count * size
     if form.exact and nbytes != form.limit:
-        raise CodecError(f"scaleoffset of {nbytes} bytes for a chunk of {form.limit}", codec="scaleoffset")
+        raise CodecError(f"scaleoffset declares {nbytes} bytes, but the chunk has {form.limit}", codec="scaleoffset")
     if parameters.scale_type == INTEGER and parameters.factor == size * 8:
         return Step("scaleoffset", lambda data, out: data, form.as_bytes())
 
@@ -78,17 +80,17 @@ def scaleoffset(configuration: Configuration, form: Form) -> Step:
 
 def _decode(data: Octets, parameters: _Parameters) -> NDArray[Any]:
     if data.size < HEADER:
-        raise CodecError("the data ends before its parameters")
+        raise CodecError(f"the data is too short for its parameters of {HEADER} bytes")
     dtype = parameters.dtype.newbyteorder("<")
     size = dtype.itemsize
     bits = int.from_bytes(data[:4].tobytes(), "little")
     smallest = data[5 : 5 + min(int(data[4]), 8)].tobytes().ljust(8, b"\0")
     if bits > size * 8:
-        raise CodecError(f"{bits} bits a value, of a type of {size} bytes")
+        raise CodecError(f"the data declares {bits} bits per value, but a value has only {size} bytes")
     packed = data[HEADER:]
     if bits == size * 8:
         if packed.size < parameters.count * size:
-            raise CodecError("the data ends before its last value")
+            raise CodecError("the data is truncated: its last values are missing")
         return packed[: parameters.count * size].view(dtype)
     unsigned = np.dtype(f"u{size}")
     if bits:

@@ -1,8 +1,9 @@
-"""How do byte planes become elements again?
+"""Decoder of byte shuffle, which stores the bytes of elements as byte planes.
 
-Shuffle stores the first bytes of all elements, then all second bytes, and so on; the bytes left over when the size is no multiple of the
-element's stay behind as they are. A small C kernel does 11 GB/s where NumPy's strided copies do 2.3 and numcodecs holds the GIL; it also
-writes straight into a slab of the result, which saves one pass over the data.
+Shuffle stores the first bytes of all elements, then all second bytes, and so on; the bytes left
+over when the size is no multiple of the element's stay unchanged at the end. A small C kernel does
+11 GB/s where NumPy's strided copies do 2.3 and numcodecs holds the GIL; it also writes straight
+into a slab of the result, which saves one pass over the data.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ __all__ = ["shuffle", "unshuffle"]
 
 
 def shuffle(configuration: Configuration, form: Form) -> Step:
-    """Prepare for HDF5's filter 2, numcodecs' and Zarr's shuffle."""
+    """Return the step for shuffle of HDF5 (filter 2), numcodecs and Zarr."""
     size = int(configuration.get("elementsize", 4))
     if size < 1:
-        raise CodecError(f"an element of {size} bytes cannot be shuffled", codec="shuffle")
+        raise CodecError(f"the element size of shuffle is {size}; it must be at least 1", codec="shuffle")
     kernel = find("insitu.codecs._kernels", "unshuffle") or unshuffle
     if size == 1:
         return Step("shuffle", lambda data, out: data, form.as_bytes(), idle=True)
@@ -46,16 +47,16 @@ def shuffle(configuration: Configuration, form: Form) -> Step:
 
 
 def unshuffle(data: Data, size: int, out: Octets) -> None:
-    """Do what the kernel does, with NumPy.
+    """Join byte planes into elements, with NumPy instead of the kernel.
 
     Parameters
     ----------
     data
-        Byte planes.
+        The byte planes.
     size
         Bytes of an element.
     out
-        Where the elements go; as long as `data`.
+        Output buffer, as long as `data`.
     """
     source = octets(data)
     if source.size != out.size:

@@ -1,7 +1,8 @@
-"""How is one member taken out of a run of records?
+"""Decoder that extracts one member of consecutive records (structs).
 
-NetCDF-3 interleaves its record variables: a chunk of many whole records holds a piece of each of them. Kerchunk has a codec of this name that does the
-same; ours goes without the trailing padding of the very last record, which some writers leave out.
+NetCDF-3 interleaves its record variables: a chunk of many whole records holds a piece of each of
+them. Kerchunk has a codec of this name that does the same; ours accepts a last record without the
+trailing padding, which some writers leave out.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ __all__ = ["record_member"]
 
 
 def record_member(configuration: Configuration, form: Form) -> Step:
-    """Prepare for whole records, from `dtype` (a list of fields: name, type, shape) and `member` (the wanted field)."""
+    """Return the step, from `dtype` (a list of fields: name, type, shape) and `member` (the wanted
+    field).
+    """
     record = np.dtype([tuple(_field(field)) for field in configuration["dtype"]])
     wanted = configuration["member"]
     if record.fields is None or wanted not in record.fields or record.hasobject:
@@ -25,13 +28,13 @@ def record_member(configuration: Configuration, form: Form) -> Step:
     member, skip = record.fields[wanted][:2]
     own, stride = member.itemsize, record.itemsize
     if not own or form.limit % own or not form.exact:
-        raise CodecError(f"{form.limit} bytes are no whole number of {member}", codec="record_member")
+        raise CodecError(f"{form.limit} bytes are not a whole number of {member} elements", codec="record_member")
     count = form.limit // own
 
     def run(data: Data, out: Octets | None) -> Data:
         raw = octets(data)
         if not (count - 1) * stride + skip + own <= raw.size <= count * stride:
-            raise CodecError(f"{raw.size} bytes are not {count} records of {stride}")
+            raise CodecError(f"{raw.size} bytes are not {count} records of {stride} bytes")
         parts = np.lib.stride_tricks.as_strided(raw[skip:], (count, own), (stride, 1), writeable=False)
         if out is None:
             return parts.reshape(-1)
@@ -42,6 +45,6 @@ def record_member(configuration: Configuration, form: Form) -> Step:
 
 
 def _field(field: Any) -> tuple[Any, ...]:
-    """One field of a structure as NumPy wants it; JSON has lists only."""
+    """Return one field of a structured type as NumPy needs it: JSON has no tuples."""
     name, kind, *shape = field
     return (name, kind, *(tuple(extent) for extent in shape))

@@ -1,6 +1,7 @@
-"""How are values of varying length (texts, byte strings) read?
+"""Decoders of values of varying length: texts, byte strings, arrays.
 
-Numcodecs' form, which Zarr v3 took over: the number of items, then each item behind its length, all little-endian 4-byte numbers.
+The format of numcodecs, which Zarr v3 adopted: the number of items, then each item behind its
+length, all little-endian 4-byte numbers.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ __all__ = ["vlen_array", "vlen_bytes", "vlen_utf8"]
 
 
 def vlen_utf8(configuration: Configuration, form: Form) -> Step:
-    """Prepare for texts."""
+    """Return the step for texts."""
     return _step("vlen-utf8", "VLenUTF8", {}, form)
 
 
 def vlen_bytes(configuration: Configuration, form: Form) -> Step:
-    """Prepare for byte strings."""
+    """Return the step for byte strings."""
     return _step("vlen-bytes", "VLenBytes", {}, form)
 
 
 def vlen_array(configuration: Configuration, form: Form) -> Step:
-    """Prepare for arrays of varying length, of `dtype`."""
+    """Return the step for arrays of varying length, of `dtype`."""
     return _step("vlen-array", "VLenArray", {"dtype": configuration.get("dtype")}, form)
 
 
@@ -34,9 +35,9 @@ def _step(name: str, class_name: str, options: Configuration, form: Form) -> Ste
     def run(data: Data, out: Octets | None) -> Data:
         raw = octets(data)
         items = int.from_bytes(raw[:4].tobytes(), "little")
-        # The library makes room for as many items as the data declares, before it looks for them.
+        # Checked here: the library allocates as many items as the data declares.
         if raw.size < 4 or items != count:
-            raise CodecError(f"the data declares {items} items, the chunk has {count}")
+            raise CodecError(f"the data declares {items} items, but the chunk has {count}")
         values: Data = decode(raw)
         return values
 

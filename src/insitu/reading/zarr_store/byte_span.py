@@ -1,4 +1,4 @@
-"""Which bytes of an object are wanted: a range, all from an offset on, or the last ones?"""
+"""Byte spans of an object: a range, all from an offset on, or the last bytes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ __all__ = ["ALL", "Span"]
 
 
 class Span(NamedTuple):
-    """Bytes of an object. A negative start counts from its end; no stop: to its end."""
+    """A range of bytes of an object.
+
+    A negative start counts from its end; without a stop it goes to the end.
+    """
 
     start: int = 0
     stop: int | None = None
 
     def within(self, size: int) -> tuple[int, int]:
-        """Offset and length in an object of this size.
+        """Return offset and length of the span in an object of a size.
 
         Examples
         --------
@@ -26,7 +29,7 @@ class Span(NamedTuple):
         return start, max(stop - start, 0)
 
     def of(self, data: bytes) -> bytes:
-        """The bytes of an object that is at hand."""
+        """Return the span of an object that is in memory."""
         start, length = self.within(len(data))
         return data if length == len(data) else data[start : start + length]
 

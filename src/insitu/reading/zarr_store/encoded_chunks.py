@@ -1,7 +1,8 @@
-"""Which bytes are a chunk, where it has to be read and encoded anew?
+"""Chunks of the Zarr view that are read and encoded again, on a regular grid.
 
-A mosaic has no one chunk shape, codec chain or packing; Zarr wants one. So a regular grid is laid over it, a chunk near the size of the stored ones, and each chunk is read when it is asked for: meant values, encoded in
-a way that every client knows.
+A mosaic may have several chunk shapes, codec chains and packings; Zarr needs one. So a regular grid
+is laid over it, with chunks near the size of the stored ones, and each chunk is read on demand:
+decoded values, encoded in a way that every client supports.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from insitu.zarr_metadata.to_zarr import said
 __all__ = ["Recut", "recut", "regular_chunks"]
 
 LARGEST = 16 << 20
-"""Bytes of a chunk at most: it is held in memory while it is encoded."""
+"""Maximal bytes of a chunk: it is held in memory while it is encoded."""
 SMALLEST = 256 << 10
 COMPRESSIONS: Mapping[str, Codec] = {
     "gzip": Codec("gzip", {"level": 1}),
@@ -40,7 +41,7 @@ COMPRESSIONS: Mapping[str, Codec] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recut:
-    """An array that is read and encoded anew."""
+    """An array whose chunks are read and encoded again."""
 
     array: VirtualArray
     name: str
@@ -57,15 +58,18 @@ class Recut:
     def chunk(
         self, cell: tuple[int, ...], opened: Opened, span: Span = ALL, cache: ChunkCache | None = None
     ) -> bytes | None:
-        """The bytes of a chunk: there always are some. Stored chunks that several of ours need are decoded once, with a cache."""
+        """Return the bytes of a chunk.
+
+        With a cache, stored chunks that several of our chunks need are decoded once.
+        """
         corner = [at * size for at, size in zip(cell, self.chunks, strict=True)]
         shape = [min(n - at, size) for n, at, size in zip(self.array.shape, corner, self.chunks, strict=True)]
         box = Selection.box(corner, shape, self.array.shape)
         values = np.empty(shape, self.array.dtype)
         execute(plan(self.array, box), values, opened, self.name, None, cache)
-        return span.of(self._encoded(self.form.convert(values)))
+        return span.of(self._encode_values(self.form.convert(values)))
 
-    def _encoded(self, values: np.ndarray[Any, np.dtype[Any]]) -> bytes:
+    def _encode_values(self, values: np.ndarray[Any, np.dtype[Any]]) -> bytes:
         if values.shape != self.chunks:
             full = np.full(self.chunks, self.encoding.fill_value(), self.encoding.dtype)
             full[tuple(slice(n) for n in values.shape)] = values
@@ -76,7 +80,7 @@ class Recut:
         return bytes(data) if not isinstance(data, np.ndarray) else np.ascontiguousarray(data).tobytes()
 
     def cells(self) -> Iterator[tuple[int, ...]]:
-        """All chunks."""
+        """Yield all chunks."""
         return product(*(range(count) for count in self.grid))
 
 
@@ -91,14 +95,14 @@ def _encode(codec: Codec, data: Any) -> Any:
 
 
 def recut(array: VirtualArray, name: str, zarr_format: int, compression: str | None = None) -> Recut:
-    """A regular grid over any array.
+    """Return a view of any array on a regular grid.
 
     Parameters
     ----------
     array
         The array.
     name
-        Its path, for messages.
+        Its path, for error messages.
     zarr_format
         2 or 3.
     compression
@@ -107,13 +111,13 @@ def recut(array: VirtualArray, name: str, zarr_format: int, compression: str | N
     Raises
     ------
     UnsupportedError
-        If its values have no form in Zarr.
+        If Zarr has no type for its values.
     """
     form = form_of(array)
     codecs = (Codec("vlen-utf8"),) if form.text else ()
     if compression is not None:
         if compression not in COMPRESSIONS:
-            raise UnsupportedError(f"no compression {compression!r}; there are: {', '.join(COMPRESSIONS)}")
+            raise UnsupportedError(f"unknown compression {compression!r}; use one of: {', '.join(COMPRESSIONS)}")
         codecs = (*codecs, COMPRESSIONS[compression])
     related = {key: array.encoding[key] for key in RELATIONS if key in array.encoding}
     attributes = {**related, **array.attributes, **form.attributes}
@@ -142,7 +146,9 @@ def _raw(fill: Any, dtype: np.dtype[Any]) -> bytes | None:
 
 
 def regular_chunks(array: VirtualArray, itemsize: int) -> tuple[int, ...]:
-    """A chunk shape near that of the stored chunks: of the largest tile, between 256 KiB and 16 MiB."""
+    """Return a chunk shape near that of the largest tile's stored chunks, between 256 KiB and 16
+    MiB.
+    """
     if not array.shape:
         return ()
     largest = max(array.tiles, key=lambda tile: math.prod(tile.shape), default=None)

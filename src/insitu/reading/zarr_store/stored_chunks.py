@@ -1,6 +1,6 @@
-"""Which bytes are a chunk, where Zarr can say the array as it lies?
+"""Chunks of the Zarr view that are passed on as they are stored, where Zarr can describe the array.
 
-Those that lie in the archive: they are passed on as they are, ranges of them too. Nothing is decoded.
+Bytes, and ranges of them, are read from the archive's files. Nothing is decoded.
 """
 
 from __future__ import annotations
@@ -23,19 +23,28 @@ from insitu.zarr_metadata.to_zarr import BLOCK, Said, said
 __all__ = ["PORTABLE", "Passed", "passed"]
 
 _MOST_CELLS = 1 << 22
-"""Cells that are looked at to find out whether they are alike; larger tables are cut anew, which is always right."""
+"""Limit of the cells that are compared.
+
+Arrays with more are encoded again, which is always right.
+"""
 _LARGEST_RAW = 64 << 20
-"""Bytes of an uncompressed chunk; a larger one (a contiguous variable) is better read in pieces."""
+"""Maximal bytes of an uncompressed chunk.
+
+A larger one (a contiguous variable) is better read in pieces.
+"""
 PORTABLE: Mapping[int, frozenset[str]] = {
     2: frozenset({"zlib", "gzip", "blosc", "zstd", "lz4"}),
     3: frozenset({"gzip", "zstd", "blosc", "crc32c"}),
 }
-"""Codecs that readers other than zarr-python know too, by version of Zarr. GDAL 3.6 knows no filters."""
+"""Codecs that readers other than zarr-python support, by version of Zarr.
+
+GDAL 3.6 supports no filters.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Passed:
-    """An array whose chunks are passed on."""
+    """An array whose stored chunks are passed on."""
 
     array: Said
     documents: dict[str, Any]
@@ -49,7 +58,10 @@ class Passed:
     def chunk(
         self, cell: tuple[int, ...], opened: Opened, span: Span = ALL, cache: ChunkCache | None = None
     ) -> bytes | None:
-        """The bytes of a chunk; None if it was never written. Nothing is decoded, so there is nothing to keep."""
+        """Return the bytes of a chunk.
+
+        None if it was never written. Nothing is decoded, so `cache` is not used.
+        """
         tile = self.array.tile
         index = [np.zeros(1, np.int64)] * len(tile.axes)
         for dimension, axis in enumerate(tile.dimensions):
@@ -73,12 +85,16 @@ class Passed:
             raise
         if len(data) != many:
             raise TruncatedError(
-                "the object ends before the chunk does", url=about.url, offset=offset + start, length=many, chunk=cell
+                f"the object is truncated: the chunk needs {many} bytes, {len(data)} were received",
+                url=about.url,
+                offset=offset + start,
+                length=many,
+                chunk=cell,
             )
         return data
 
     def cells(self) -> Iterator[tuple[int, ...]]:
-        """The chunks that were written."""
+        """Yield the chunks that were written."""
         if not self.array.grid:
             if (np.asarray(next(self.array.blocks())[1].source) >= 0).any() or self._has_inline():
                 yield ()
@@ -93,7 +109,7 @@ class Passed:
 
 
 def passed(array: VirtualArray, zarr_format: int, *, portable: bool = False) -> Passed | None:
-    """An array as it lies, if Zarr can say it; None if it must be cut anew.
+    """Return a view of an array with its stored chunks; None if Zarr cannot describe them.
 
     Parameters
     ----------
@@ -102,7 +118,7 @@ def passed(array: VirtualArray, zarr_format: int, *, portable: bool = False) -> 
     zarr_format
         2 or 3.
     portable
-        Whether only codecs will do that readers other than zarr-python know too.
+        Whether to accept only codecs that readers other than zarr-python support.
     """
     if sum(int(np.prod(tile.chunks.shape, dtype=object)) for tile in array.tiles) > _MOST_CELLS:
         return None

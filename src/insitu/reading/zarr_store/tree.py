@@ -1,7 +1,7 @@
-"""Which keys are there, and what do they hold?
+"""ZarrTree: a tree of virtual arrays as the keys and bytes of a Zarr store.
 
-A tree of virtual arrays as a Zarr store has it: documents of groups and arrays (all of them in the root's as well, so that nothing needs to be listed), and chunks. Nothing of zarr-python's is used here: the server gives
-the same keys over HTTP.
+It has the documents of groups and arrays (consolidated in the root, so that nothing needs to be
+listed), and the chunks. It does not use zarr-python: the server serves the same keys over HTTP.
 """
 
 from __future__ import annotations
@@ -28,19 +28,24 @@ _KEYS = {2: ChunkKeys("."), 3: ChunkKeys("/", "c")}
 
 @dataclass(slots=True, eq=False)
 class ZarrTree:
-    """A tree as keys and bytes."""
+    """A tree of virtual arrays as Zarr keys and their content."""
 
     group: VirtualGroup
     zarr_format: int = 3
     compression: str | None = None
-    """Of chunks that are encoded anew: "gzip", "zlib", "zstd"."""
+    """Compression of chunks that are encoded again: "gzip", "zlib", "zstd".
+
+    None: no compression.
+    """
     portable: bool = False
-    """Whether chunks are passed on only if readers other than zarr-python know their codecs."""
+    """Whether stored chunks are passed on only if readers other than zarr-python support their
+    codecs.
+    """
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     cache: ChunkCache | None = field(default=None, repr=False)
-    """Keeps decoded chunks that several chunks of the view need."""
+    """Cache of decoded chunks that several chunks of the view need."""
     problems: dict[str, str] = field(default_factory=dict, repr=False)
-    """Arrays that are left out: why."""
+    """Arrays that are left out, with the reasons."""
     _views: dict[str, Passed | Recut] | None = field(default=None, repr=False)
     _documents: dict[str, bytes] | None = field(default=None, repr=False)
     _opened: Opened | None = field(default=None, repr=False)
@@ -51,7 +56,7 @@ class ZarrTree:
             raise UnsupportedError(f"zarr_format must be 2 or 3, not {self.zarr_format!r}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Open files do not travel; a copy elsewhere opens for itself.
+        # Open files are not pickled; a copy opens them again.
         return ZarrTree, (
             self.group,
             self.zarr_format,
@@ -84,10 +89,10 @@ class ZarrTree:
         """The metadata documents by key."""
         with self._lock:
             if self._documents is None:
-                self._documents = {key: _json(value) for key, value in self._written().items()}
+                self._documents = {key: _json(value) for key, value in self._build_documents().items()}
             return self._documents
 
-    def _written(self) -> dict[str, Any]:
+    def _build_documents(self) -> dict[str, Any]:
         documents: dict[str, Any] = {}
         for path, node in self.group.walk():
             prefix = f"{path}/" if path else ""
@@ -106,7 +111,7 @@ class ZarrTree:
         return {**documents, "zarr.json": {**documents["zarr.json"], "consolidated_metadata": listed}}
 
     def get(self, key: str, span: Span = ALL) -> bytes | None:
-        """What a key holds, or some bytes of it; None if there is no such key."""
+        """Return the content of a key, or some bytes of it; None if there is no such key."""
         found = self.documents.get(key)
         if found is not None:
             return span.of(found)
@@ -115,12 +120,12 @@ class ZarrTree:
             return None
         path, cell = place
         try:
-            return self.views[path].chunk(cell, self._sources(), span, self.cache)
+            return self.views[path].chunk(cell, self._source_pool(), span, self.cache)
         except InsituError as problem:
             raise problem.located(variable=path, chunk=cell) from problem.__cause__
 
     def place(self, key: str) -> tuple[str, tuple[int, ...]] | None:
-        """The array and the chunk that a key names; None if it names none."""
+        """Return the array's path and the chunk that a key names; None if it names none."""
         views, end = self.views, len(key)
         while (end := key.rfind("/", 0, end)) > 0:
             view = views.get(key[:end])
@@ -131,7 +136,7 @@ class ZarrTree:
         return None
 
     def keys(self, prefix: str = "") -> Iterator[str]:
-        """The keys under a prefix; those of chunks one by one, as they are found."""
+        """Yield the keys under a prefix."""
         yield from (key for key in self.documents if key.startswith(prefix))
         for path, view in self.views.items():
             if path.startswith(prefix) or prefix.startswith(f"{path}/"):
@@ -139,18 +144,18 @@ class ZarrTree:
                 yield from (key for cell in view.cells() if (key := f"{path}/{name(cell)}").startswith(prefix))
 
     def children(self, path: str) -> Iterator[str]:
-        """The names right under a path."""
+        """Return the names directly under a path."""
         prefix = f"{path.strip('/')}/" if path.strip("/") else ""
         names = dict.fromkeys(key[len(prefix) :].partition("/")[0] for key in self.documents if key.startswith(prefix))
         inside = next((name for name in self.views if prefix.startswith(f"{name}/")), None)
         if inside is not None and self.zarr_format == 3 and prefix == f"{inside}/":
-            names["c"] = None  # nothing needs to be looked for
+            names["c"] = None  # without listing the chunks
         elif inside is not None:
             for key in self.keys(prefix):
                 names[key[len(prefix) :].partition("/")[0]] = None
         return iter(names)
 
-    def _sources(self) -> Opened:
+    def _source_pool(self) -> Opened:
         with self._lock:
             if self._opened is None:
                 self._opened = Opened(self.storage_options)
@@ -165,7 +170,7 @@ class ZarrTree:
 
 
 def _json(document: Any) -> bytes:
-    # Bare NaN is no JSON, though Python writes it; attributes may have one.
+    # Python writes NaN, which is not valid JSON; attributes may contain it.
     return json.dumps(_strict(document)).encode()
 
 

@@ -1,6 +1,8 @@
-"""How are times and texts written so that everybody understands them?
+"""Forms in which values are written to the Zarr view: numbers, times, texts.
 
-Numbers are written as they are. Times become whole numbers with CF's units and calendar (V3's own types for times are NumPy's, which few readers know), texts become UTF-8 of varying length. What has no such form is refused by name.
+Numbers are written as they are. Times become integers with CF's units and calendar (V3's own types
+for times are NumPy's, which few readers support), texts become UTF-8 of varying length. Other
+values are refused.
 """
 
 from __future__ import annotations
@@ -38,19 +40,19 @@ class Form:
     dtype: np.dtype[Any]
     convert: Callable[[Values], Values]
     attributes: Mapping[str, Any]
-    """Beside those of the array, or in their place."""
+    """Attributes that are added to those of the array, or replace them."""
     fill: Any = None
-    """What pads a chunk at the edge."""
+    """Value that pads chunks at the edge."""
     text: bool = False
 
 
 def form_of(array: VirtualArray) -> Form:
-    """The form of an array's values.
+    """Return the form of an array's values.
 
     Raises
     ------
     UnsupportedError
-        If they have none.
+        If Zarr has no type for them.
     """
     dtype = array.dtype
     if dtype.kind == "M":
@@ -67,11 +69,11 @@ def form_of(array: VirtualArray) -> Form:
         if calendars and any(_is_datetime64(kind) for kind in kinds):
             calendars.add("standard")
         if len(calendars) > 1:
-            raise UnsupportedError(f"its times are of several calendars: {', '.join(sorted(calendars))}")
+            raise UnsupportedError(f"its times have several calendars: {', '.join(sorted(calendars))}")
         if calendars:
             return _cftime(calendars.pop())
         if array.details.varying == "sequence":
-            raise UnsupportedError("its values are sequences of varying length, which Zarr's readers do not know")
+            raise UnsupportedError("its values are sequences of varying length, which Zarr's readers do not support")
         return _text_form(array)
     if dtype.kind in "iufcb":
         if dtype.itemsize > (16 if dtype.kind == "c" else 8):
@@ -82,11 +84,11 @@ def form_of(array: VirtualArray) -> Form:
     if dtype.kind in "SU" or (dtype.kind == "V" and dtype.subdtype is None):
         little = dtype.newbyteorder("<")
         return Form(little, lambda values: values.astype(little, copy=False), {})
-    raise UnsupportedError(f"values of {dtype} have no form in Zarr")
+    raise UnsupportedError(f"Zarr has no type for values of {dtype}")
 
 
 def _is_datetime64(kind: Kind) -> bool:
-    """Whether a packing decodes to datetime64 rather than to dates of cftime."""
+    """Return whether a packing decodes to datetime64 rather than to dates of cftime."""
     return kind.dtype is not None and np.dtype(kind.dtype).kind == "M"
 
 
@@ -111,9 +113,11 @@ def _cftime(calendar: str) -> Form:
 
 
 def _text_form(array: VirtualArray) -> Form:
-    """Texts; those that are missing by an attribute of their file are written as that attribute says, which is beside them as `missing_value`
+    """Return the form of texts; missing texts are written as the value of the attribute
+    `missing_value`.
 
-    Zarr's texts know no missing ones: a mark that only some of the files have would hide texts of the others.
+    Zarr has no missing texts: a value that only some of the files mark as missing would hide texts
+    of the others.
     """
     kinds = [kind for tile in array.tiles for kind in tile.packings.kinds]
     marks = {mark for kind in kinds for mark in kind.missing if isinstance(mark, str)}
@@ -135,5 +139,5 @@ def _text(value: Any, missing: str) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if value is None or (isinstance(value, float) and np.isnan(value)):
-        return missing  # or no file covers this place
-    raise UnsupportedError(f"{type(value).__name__} objects have no form in Zarr")
+        return missing  # a missing text, or a place that no file covers
+    raise UnsupportedError(f"Zarr has no type for {type(value).__name__} objects")
