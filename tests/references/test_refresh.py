@@ -206,7 +206,7 @@ def test_datasets_that_were_changed_before_they_were_saved_are_refused(tmp_path:
         target = tmp_path / f"{what}.insitu"
         change(insitu.open_dataset(path)).insitu.save(target)
         renew(path, 0, seed=1, chunks=(1, WIDTH))
-        with pytest.raises(StaleSourceError, match=r"cannot be made again from its files.*Combine the archive anew"):
+        with pytest.raises(StaleSourceError, match=r"cannot be rebuilt from its files.*Combine the archive anew"):
             refresh(target)
     dataset = insitu.open_dataset(make(tmp_path / "own.nc", 0))
     dataset[name].attrs["units"] = "furlong"
@@ -275,20 +275,20 @@ def test_an_archive_that_moved_is_refreshed_where_it_is(tmp_path: Path) -> None:
 
 
 def test_a_store_that_grew_in_the_meantime_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from insitu import maintenance
+    from insitu.maintenance import refreshing
 
     paths = [make(tmp_path / f"{n}.nc", n) for n in range(3)]
     target = tmp_path / "x.insitu"
     opened(paths[:2]).insitu.save(target)
     renew(paths[0], 0, seed=1)
-    original = maintenance.scan_tree
+    original = refreshing.scan_tree
 
     def slow(*given: Any) -> Any:
         made = list(original(*given))
         insitu.open_dataset(paths[2]).insitu.append(target, "time")
         return made
 
-    monkeypatch.setattr(maintenance, "scan_tree", slow)
+    monkeypatch.setattr(refreshing, "scan_tree", slow)
     with pytest.raises(SourceError, match="another writer"):
         refresh(target)
     monkeypatch.undo()

@@ -97,7 +97,7 @@ def test_what_does_not_fit_is_refused(archive: Path) -> None:
         file.create_dataset("t", data=np.zeros((5, 7), "f4"))
         file.create_dataset("time", data=np.arange(5))
     os.utime(archive / "2.h5", (2e9, 2e9))
-    with pytest.raises(StaleSourceError, match=r"(?s)does not fit with the rest.*2\.h5.*Combine the archive anew"):
+    with pytest.raises(StaleSourceError, match=r"(?s)do not match the rest.*2\.h5.*Combine the archive anew"):
         refresh(archive / "x.insitu")
     assert (archive / "x.insitu" / "root.json").read_bytes() == before
 
