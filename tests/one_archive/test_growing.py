@@ -136,7 +136,7 @@ class TestAppend:
         target = tmp_path / "x.insitu"
         insitu.Archive.open(list(map(str, files[:2]))).save(target)
         overlap = write(tmp_path / "overlap.nc", STEPS + 1)
-        with pytest.raises(InsituError, match=r"are in .*x\.insitu already"):
+        with pytest.raises(InsituError, match=r"x\.insitu holds .* already"):
             insitu.Archive.open(target).append(str(overlap))
         check(target, *files[:2])
 
@@ -213,7 +213,7 @@ class TestDropAndRollback:
     def test_an_unknown_file_is_refused(self, files: list[Path], tmp_path: Path) -> None:
         target = tmp_path / "x.insitu"
         insitu.Archive.open(list(map(str, files))).save(target)
-        with pytest.raises(InsituError, match="no file absent.nc"):
+        with pytest.raises(InsituError, match=r"no file absent\.nc"):
             insitu.Archive.open(target).drop(["absent.nc"])
 
 

@@ -77,7 +77,7 @@ def test_kerchunk_references_are_checked_by_what_they_reach(archive: Path) -> No
     (archive / "1.h5").unlink()
     (report,) = check(archive / "y.json").stale
     assert report.status == "missing"
-    with pytest.raises(StaleSourceError, match="no such object"):
+    with pytest.raises(StaleSourceError, match="no longer exists"):
         refresh(archive / "y.json")
 
 

@@ -23,7 +23,7 @@ from insitu.model.chunks import state_of
 from insitu.model.derived import Expanded, Selected
 from insitu.references.icechunk.manifest import Rows, decode_manifest
 from insitu.references.icechunk.repository import Version, credentials_for, library, resolved, storage, wanted
-from insitu.references.kerchunk.sparse_table import listed
+from insitu.references.sparse_table import listed
 from insitu.references.urls import Base
 from insitu.sources import open_source
 from insitu.sources.access_policy import ask_path

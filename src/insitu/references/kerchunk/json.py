@@ -20,8 +20,8 @@ import pyarrow as pa
 from insitu.errors import FormatError, InsituError, UnsupportedError
 from insitu.model import INLINE, WHOLE, ChunkTable, GroupDetails, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
-from insitu.references.kerchunk.sparse_table import listed
 from insitu.references.kerchunk.templates import Templates, generated
+from insitu.references.sparse_table import listed
 from insitu.references.url_pool import Pool
 from insitu.references.urls import Base
 from insitu.references.zarr_blocks import Block, Writing

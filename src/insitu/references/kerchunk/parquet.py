@@ -25,8 +25,8 @@ from insitu.model.chunks import state_of
 from insitu.model.derived import Expanded, Selected
 from insitu.references import arrow
 from insitu.references.atomic_write import Folder, folder, new_directory
-from insitu.references.kerchunk.sparse_table import flat
 from insitu.references.page_cache import Recent
+from insitu.references.sparse_table import flat
 from insitu.references.url_pool import Pool
 from insitu.references.urls import Base
 from insitu.references.zarr_blocks import Block, Writing

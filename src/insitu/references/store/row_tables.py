@@ -20,8 +20,8 @@ from insitu.model.axis import Indices
 from insitu.model.chunks import COLUMN_NAMES, state_of
 from insitu.model.derived import Expanded, Selected
 from insitu.references import arrow
-from insitu.references.kerchunk.sparse_table import flat
 from insitu.references.page_cache import Recent
+from insitu.references.sparse_table import flat
 from insitu.references.store.row_file import GROUP, Part
 from insitu.sources.listing import local_path
 from insitu.sources.threads import gather

@@ -35,7 +35,7 @@ from insitu.model.chunks import COLUMN_NAMES
 from insitu.model.derived import Joined
 from insitu.references import arrow
 from insitu.references.atomic_write import Folder, folder
-from insitu.references.kerchunk.sparse_table import Listed
+from insitu.references.sparse_table import Listed
 from insitu.references.store import root
 from insitu.references.store.json_values import dtype_to, pack
 from insitu.references.store.pools import AXES, SOURCES, Pools
