@@ -372,7 +372,7 @@ def test_manifests_of_version_1(tmp_path: Path) -> None:
 def test_damaged_manifests_are_errors(tmp_path: Path) -> None:
     data, node = manifests(tmp_path)
     random = np.random.default_rng(1)
-    with pytest.raises(FormatError, match="no manifest"):
+    with pytest.raises(FormatError, match="not a manifest"):
         decode_manifest(b"x" + data, node)
     refused = 0
     for _ in range(300):

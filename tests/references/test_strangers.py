@@ -251,5 +251,5 @@ def test_a_folder_of_secrets_is_not_to_be_had_by_dots(tmp_path: Path) -> None:
     (tmp_path / "refs").mkdir()
     document = {"a/.zarray": {**V2["a/.zarray"], "filters": None, "compressor": None}, ".zgroup": V2[".zgroup"]}  # type: ignore[dict-item]
     (tmp_path / "refs" / "x.json").write_text(json.dumps({**document, "a/../../secret": ["x", 0, 1]}))
-    with pytest.raises(FormatError, match=r"a/\.\./\.\./secret|names no"):
+    with pytest.raises(FormatError, match=r"a/\.\./\.\./secret|not a chunk key"):
         open_references(str(tmp_path / "refs" / "x.json"))

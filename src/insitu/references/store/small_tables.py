@@ -1,4 +1,4 @@
-"""Readers of the two small tables of an insitu store that are loaded when it is opened: irregular axes and packings."""
+"""Read the two small tables of an insitu store that are needed to open it: irregular axes and packings."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ def read_axes(row: Any, url: str, options: Mapping[str, Any] | None) -> dict[str
 
 
 def read_packings(row: Mapping[str, Any], url: str, options: Mapping[str, Any] | None) -> Packings:
-    """Return the table of packings, checked: numbers in a file, what is no number in the root."""
+    """Return the table of packings, checked: numbers from a file, everything else from the root."""
     if "part" not in row:
         check_fields(row, ("rows",), "'packings'")
         if whole(row["rows"], "rows") > 1:
-            raise FormatError(f"{row['rows']} packings, and no file that holds them")
+            raise FormatError(f"the root claims {row['rows']} packings, but names no file that holds them")
         return IDENTITY
     check_fields(row, ("rows", "width", "kinds", "missing_types", "part"), "'packings'")
     kinds = tuple(Kind(**unpack(mapping(kind, "kind"))) for kind in needed(row, "kinds"))
     part = root.part_from(row["part"], url, options)
     width = whole(row["width"], "width")
     if whole(row["rows"], "rows") != part.rows:
-        raise FormatError(f"{row['rows']} packings in a file of {part.rows} rows")
+        raise FormatError(f"the root claims {row['rows']} packings, but their file has {part.rows} rows")
     wide = ("missing", "missing_type") if width else ()
     plain = [column.name for column in fields(Packings) if column.name not in _NOT_PLAIN]
     columns: dict[str, Any] = {
@@ -60,12 +60,12 @@ def read_packings(row: Mapping[str, Any], url: str, options: Mapping[str, Any] |
         columns[name] = flat.reshape(part.rows, width) if name in wide else flat
     types = tuple(text(name, "missing_types") for name in row["missing_types"])
     if bool(width) != bool(types):
-        raise FormatError(f"{width} missing values of {len(types)} types")
+        raise FormatError(f"packings have {width} missing values, but {len(types)} types of missing values")
     for name in [*types, *(name for kind in kinds for name in (kind.dtype, kind.masked, kind.scaled) if name)]:
         if name not in PLAIN:
             dtype_from(name)
     for name, pool in (("kind", kinds), ("missing_type", types)):
         column = columns[name]
         if column.size and not (0 if name == "kind" else -1) <= int(column.min()) <= int(column.max()) < len(pool):
-            raise FormatError(f"a packing names a {name} that is not there")
+            raise FormatError(f"a packing has a {name} number that the store does not have")
     return Packings(kinds=kinds, missing_types=types, **columns)
