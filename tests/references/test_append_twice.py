@@ -183,7 +183,7 @@ def test_check_names_sources_that_are_there_twice(tmp_path: Path) -> None:
     assert not report.stale
     (double,) = report.duplicates
     assert double.url == str(tmp_path / "1.nc")
-    assert double.reason == "'t' shows the same steps of it twice along 'time', from 4 and from 8 on"
+    assert double.reason == "'t' shows its steps twice along 'time', starting at 4 and at 8"
     assert "duplicated: " in str(report)
     command = [sys.executable, "-c", "import insitu.cli; insitu.cli.main()", "check", str(target)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

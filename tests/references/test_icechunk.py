@@ -213,8 +213,8 @@ def test_sparse_and_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         data = file.create_dataset("v", (400, 300), "i2", chunks=(10, 10), fillvalue=-3)
         data[35:141, 100:260] = np.arange(106 * 160).reshape(106, 160)
         expected = data[:]
-    monkeypatch.setattr(write, "SPLIT", 100)
-    monkeypatch.setattr(write, "_SLAB", 64)
+    monkeypatch.setattr(write, "REFERENCES_PER_MANIFEST", 100)
+    monkeypatch.setattr(write, "_REFERENCES_PER_CALL", 64)
     target = tmp_path / "x.icechunk"
     save(insitu.scan(path, decode=False), target)
     np.testing.assert_array_equal(theirs(target)["v"][:], expected)

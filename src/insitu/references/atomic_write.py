@@ -33,7 +33,7 @@ def writable(url: str, storage_options: Mapping[str, Any] | None = None) -> Iter
         with tempfile.TemporaryFile() as file:
             yield file
             file.seek(0)
-            store, key = _bucket(url, storage_options)
+            store, key = _open_bucket(url, storage_options)
             _put(store, key, file, url)
         return
     temporary = f"{path}.{uuid.uuid4().hex[:8]}.tmp"
@@ -137,7 +137,7 @@ class RemoteFolder:
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
         self.url = url
         self._options = storage_options
-        self._store, self._prefix = _bucket(f"{url}/", storage_options)
+        self._store, self._prefix = _open_bucket(f"{url}/", storage_options)
         self._tags: dict[str, dict[str, str]] = {}
 
     @contextmanager
@@ -274,7 +274,7 @@ def _sync(path: str) -> None:
             os.close(handle)
 
 
-def _bucket(url: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
+def _open_bucket(url: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
     source: Any = open_source(f"{url}x" if url.endswith("/") else url, storage_options)
     if not hasattr(source, "_store"):
         raise UnsupportedError(

@@ -12,7 +12,7 @@ from typing import Any
 
 from insitu.errors import FormatError
 
-__all__ = ["field", "integers", "mapping", "named", "parse", "text"]
+__all__ = ["field", "integers", "items", "mapping", "named", "parse", "text", "whole"]
 
 MOST_AXES = 64
 """NumPy's limit; a document that claims more is damaged."""
@@ -54,6 +54,13 @@ def mapping(value: Any, name: str) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise FormatError(f"{name!r} must be an object, not {_kind(value)}")
     return dict(value)
+
+
+def items(value: Any, name: str) -> list[Any]:
+    """Return a field that must be a list."""
+    if not isinstance(value, list):
+        raise FormatError(f"{name!r} must be a list, not {_kind(value)}")
+    return value
 
 
 def text(value: Any, name: str) -> str:

@@ -23,6 +23,7 @@ _MAGIC = "ICE🧊CHUNK".encode()
 _HEADER = 39  # magic 12, name of the writer 24, then a byte each: version of the format, kind of file, compression
 _MANIFEST, _ZSTD = 2, 1
 _LARGEST = 1 << 33
+_MOST_AXES = 64
 _CROCKFORD = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789ABCDEFGHJKMNPQRSTVWXYZ")
 
 # Numbers of the fields in their tables, in the order of the schema.
@@ -85,15 +86,13 @@ def decode_manifest(data: bytes, node: str) -> Rows | None:
             hint="Install icechunk 2 or later",
         )
     body = data[_HEADER:]
-    try:
-        if data[38] == _ZSTD:
+    if data[38] == _ZSTD:
+        try:
             with pa.CompressedInputStream(pa.BufferReader(body), "zstd") as stream:
                 body = stream.read(_LARGEST)
-        return _Buffer(body).rows(node)
-    except (OSError, IndexError, ValueError, OverflowError) as problem:
-        if isinstance(problem, FormatError):
-            raise
-        raise FormatError(f"the manifest is damaged: {problem}", structure="manifest") from None
+        except (OSError, pa.ArrowException) as problem:
+            raise FormatError(f"the manifest cannot be decompressed: {problem}", structure="manifest") from None
+    return _Buffer(body).rows(node)
 
 
 class _Buffer:
@@ -121,6 +120,18 @@ class _Buffer:
         at[has] = np.where(where > 0, tables[has] + where, -1)
         return at
 
+    def slices(self, begin: Positions, length: Positions | int) -> list[bytes]:
+        """Return the bytes from each position on."""
+        end = begin + length
+        if len(begin) and (begin.min() < 0 or end.max() > len(self.data)):
+            raise FormatError("a text or a run of bytes reaches beyond the manifest", structure="manifest")
+        return [self.data[first:last] for first, last in zip(begin.tolist(), end.tolist(), strict=True)]
+
+    def byte_vectors(self, fields: Positions) -> list[bytes]:
+        """Return the byte vectors or texts that fields point to."""
+        begins = self.follow(fields)
+        return self.slices(begins + 4, self.numbers(begins, "<u4"))
+
     def follow(self, at: Positions) -> Positions:
         """Return the positions that offsets point to."""
         return at + self.numbers(at, "<u4")
@@ -138,9 +149,8 @@ class _Buffer:
         """Return the references of one array; None if it is not in the manifest."""
         root = self.follow(np.zeros(1, np.int64))
         arrays = self.vector(int(self.follow(self.field(root, _ARRAYS))[0]))
-        ids = self.field(arrays, _NODE)
-        for array, at in zip(arrays, ids.tolist(), strict=True):
-            if object_id(self.data[at : at + 8]) == node:
+        for array, raw in zip(arrays, self.slices(self.field(arrays, _NODE), 8), strict=True):
+            if object_id(raw) == node:
                 refs = self.follow(self.field(np.array([array]), _REFS))
                 return self._refs(self.vector(int(refs[0])))
         return None
@@ -151,16 +161,19 @@ class _Buffer:
         if len(axes) and (axes != axes[0]).any():
             raise FormatError("the references of one array have different numbers of axes", structure="manifest")
         width = int(axes[0]) if len(axes) else 0
+        if width > _MOST_AXES:
+            raise FormatError(f"a reference claims {width} axes", structure="manifest")
         cells = self.numbers((index[:, None] + 4 + 4 * np.arange(width)).reshape(-1), "<u4").reshape(len(tables), width)
         location, chunk = self.field(tables, _LOCATION), self.field(tables, _CHUNK_ID)
         virtual = location >= 0
         path = [""] * len(tables)
-        begins = self.follow(location[virtual])
-        ends = begins + 4 + self.numbers(begins, "<u4")
-        for row, begin, end in zip(np.flatnonzero(virtual).tolist(), begins.tolist(), ends.tolist(), strict=True):
-            path[row] = self.data[begin + 4 : end].decode()
-        for row in np.flatnonzero(chunk >= 0).tolist():
-            path[row] = object_id(self.data[chunk[row] : chunk[row] + 12])
+        for row, raw in zip(np.flatnonzero(virtual).tolist(), self.byte_vectors(location[virtual]), strict=True):
+            try:
+                path[row] = raw.decode()
+            except UnicodeDecodeError as problem:
+                raise FormatError(f"a URL is not valid UTF-8: {problem}", structure="manifest") from None
+        for row, raw in zip(np.flatnonzero(chunk >= 0).tolist(), self.slices(chunk[chunk >= 0], 12), strict=True):
+            path[row] = object_id(raw)
         return Rows(
             cells,
             path,
@@ -175,12 +188,11 @@ class _Buffer:
         at = self.field(tables, number)
         values = np.zeros(len(tables), np.int64)
         values[at >= 0] = self.numbers(at[at >= 0], kind)
+        if (values < 0).any():
+            raise FormatError("an offset or length is beyond 2**63", structure="manifest")
         return values
 
     def _inline(self, tables: Positions) -> dict[int, bytes]:
         at = self.field(tables, _INLINE)
         rows = np.flatnonzero(at >= 0)
-        begins = self.follow(at[rows])
-        ends = begins + 4 + self.numbers(begins, "<u4")
-        found = zip(rows.tolist(), begins.tolist(), ends.tolist(), strict=True)
-        return {row: self.data[begin + 4 : end] for row, begin, end in found}
+        return dict(zip(rows.tolist(), self.byte_vectors(at[rows]), strict=True))

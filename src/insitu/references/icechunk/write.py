@@ -53,9 +53,9 @@ __all__ = [
     "writing_of",
 ]
 
-SPLIT = 250_000
+REFERENCES_PER_MANIFEST = 250_000
 """References of a manifest. Reading one chunk loads its manifest: about 10 MB of memory."""
-_SLAB = 1 << 19
+_REFERENCES_PER_CALL = 1 << 19
 """References that are handed to the library at once."""
 _MOST_FOLDERS = 8
 
@@ -196,8 +196,8 @@ def _splitting(icechunk: Any, arrays: Mapping[str, Said]) -> dict[Any, Any]:
     """Return the rules for splitting the manifests of large arrays."""
     rules = {}
     for path, array in arrays.items():
-        if array.count > SPLIT:
-            sizes = split_sizes(array.grid, SPLIT)
+        if array.count > REFERENCES_PER_MANIFEST:
+            sizes = split_sizes(array.grid, REFERENCES_PER_MANIFEST)
             condition = icechunk.ManifestSplitCondition.path_matches(f"^/?{re.escape(path)}$")
             rules[condition] = {icechunk.ManifestSplitDimCondition.Axis(axis): size for axis, size in enumerate(sizes)}
     return rules
@@ -256,7 +256,7 @@ def refer(store: Any, writing: Writing, path: str, shift: tuple[int, ...] | None
     """
     array = writing.arrays[path]
     rest = math.prod(array.grid[1:])
-    slab = max(_SLAB // max(rest, 1), 1) * rest
+    slab = max(_REFERENCES_PER_CALL // max(rest, 1), 1) * rest
     checksum = _checksum(array)
     at = shift or (0,) * len(array.grid)
     sizes: dict[str, int] = {}

@@ -15,7 +15,6 @@ all others stay as they are.
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -87,7 +86,7 @@ def unpack(value: Any) -> Any:
         return {key: unpack(item) for key, item in value.items()}
     try:
         return _marked(value)
-    except (KeyError, TypeError, ValueError, binascii.Error) as problem:
+    except (LookupError, TypeError, ValueError, OverflowError) as problem:
         if isinstance(problem, FormatError):
             raise
         raise FormatError(f"{str(value)[:80]} is not a valid value: {problem!r}") from None

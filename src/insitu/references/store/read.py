@@ -35,7 +35,7 @@ from insitu.model.axis import Indices
 from insitu.references.page_cache import Recent
 from insitu.references.store import root
 from insitu.references.store.json_values import dtype_from, unpack
-from insitu.references.store.row_file import GROUP, Part
+from insitu.references.store.row_file import ROWS_PER_GROUP, Part
 from insitu.references.store.row_tables import Page, Rows, SparseRows, Stacked, Stored, page_cache
 from insitu.references.store.small_tables import read_axes, read_packings
 from insitu.references.store.validation import (
@@ -51,7 +51,7 @@ from insitu.sources import open_source, read_all
 from insitu.sources.listing import local_path
 from insitu.zarr_metadata.json_fields import field as needed
 from insitu.zarr_metadata.json_fields import integers as numbers_of
-from insitu.zarr_metadata.json_fields import mapping, text, whole
+from insitu.zarr_metadata.json_fields import items, mapping, text, whole
 
 __all__ = ["Opened", "StoredSources", "open_store"]
 
@@ -94,7 +94,7 @@ class StoredSources(Sequence[Source]):
             raise IndexError(f"source {number} of {count}")
         number %= count
         which = int(np.searchsorted(self.starts, number, side="right")) - 1
-        group, row = divmod(number - int(self.starts[which]), GROUP)
+        group, row = divmod(number - int(self.starts[which]), ROWS_PER_GROUP)
         return self._source(self._page(which, group), row)
 
     def is_relative(self) -> bool:
@@ -113,7 +113,7 @@ class StoredSources(Sequence[Source]):
 
     def __iter__(self) -> Iterator[Source]:
         for which, part in enumerate(self.parts):
-            for group in range(-(-part.rows // GROUP)):
+            for group in range(-(-part.rows // ROWS_PER_GROUP)):
                 page = self._page(which, group)
                 # By columns: one value at a time takes thirty times as long.
                 for row in zip(*(page[name].to_pylist() for name in _SOURCE_COLUMNS), strict=True):
@@ -148,8 +148,6 @@ class Opened:
             raise FormatError(f"the tree is damaged: {problem}", url=self.url, structure=root.NAME) from None
         except InsituError as problem:
             raise problem.located(url=self.url, structure=root.NAME) from None
-        except (TypeError, ValueError, IndexError, KeyError, AttributeError) as problem:
-            raise FormatError(f"the tree is damaged: {problem}", url=self.url, structure=root.NAME) from None
 
     def _group(self, row: Mapping[str, Any], path: str) -> VirtualGroup:
         check_fields(row, _GROUP_FIELDS, "a group")
@@ -166,13 +164,13 @@ class Opened:
             _mapping(row["attributes"], "attributes"),
             GroupDetails.from_document(_mapping(row["details"], "details")),
             {name: text(reason, "problems") for name, reason in mapping(row["problems"], "problems").items()},
-            **{key: tuple(text(name, key) for name in row[key]) for key in NAME_LISTS},
+            **{key: tuple(text(name, key) for name in items(row[key], key)) for key in NAME_LISTS},
         )
 
     def _array(self, row: Mapping[str, Any]) -> VirtualArray:
         check_fields(row, _ARRAY_FIELDS, "an array")
         shape = numbers_of(row["shape"], "shape")
-        tiles = [mapping(tile, "tile") for tile in row["tiles"]]
+        tiles = [mapping(tile, "tile") for tile in items(row["tiles"], "tiles")]
         layouts = {len(numbers_of(needed(tile, "layout"), "layout")) for tile in tiles}
         if layouts - {len(shape)}:
             raise FormatError(f"an array of {len(shape)} dimensions has a tile of {max(layouts)} dimensions")
@@ -187,7 +185,7 @@ class Opened:
         return VirtualArray(
             shape=shape,
             dtype=dtype,
-            dims=tuple(text(dim, "dims") for dim in row["dims"]),
+            dims=tuple(text(dim, "dims") for dim in items(row["dims"], "dims")),
             tiles=made,
             origins=origins,
             attributes=_mapping(row["attributes"], "attributes"),
@@ -198,14 +196,14 @@ class Opened:
 
     def _tile(self, row: Mapping[str, Any]) -> Tile:
         check_fields(row, _TILE_FIELDS, "a tile")
-        chosen = [whole(number, "encodings") for number in row["encodings"]]
+        chosen = [whole(number, "encodings") for number in items(row["encodings"], "encodings")]
         encoding_map = _inverse(chosen, len(self.encodings), "encodings")
         packing = _numbers(row["packings"])
         packing_map = _inverse(packing, len(self.packings), "packings")
         packings = (
             IDENTITY if len(packing) == 1 and self.packings[packing[0]].identity else _chosen(self.packings, packing)
         )
-        axes = tuple(self._axis(mapping(axis, "axis")) for axis in row["axes"])
+        axes = tuple(self._axis(mapping(axis, "axis")) for axis in items(row["axes"], "axes"))
         layout = numbers_of(row["layout"], "layout")
         check_layout(layout, [axis.length for axis in axes])
         encodings = tuple(self.encodings[number] for number in chosen)
@@ -237,7 +235,8 @@ class Opened:
         kind = needed(row, "kind")
         check_fields(row, _TABLE_FIELDS.get(kind if isinstance(kind, str) else "", ()), f"a table of kind {kind!r}")
         if kind == "joined":
-            tables = [self._table(mapping(item, "table"), encoding_map, packing_map) for item in row["tables"]]
+            rows = [mapping(item, "table") for item in items(row["tables"], "tables")]
+            tables = [self._table(item, encoding_map, packing_map) for item in rows]
             axis = whole(row["axis"], "axis")
             others = {(*table.shape[:axis], *table.shape[axis + 1 :]) for table in tables}
             if len(others) != 1 or axis >= len(tables[0].shape):
@@ -265,7 +264,7 @@ class Opened:
         stored = Stored(part, number, first, count, constant, self.pages, encoding_map, packing_map, len(self.sources))
         cells = int(np.prod(shape, dtype=object))
         if kind == "sparse":
-            starts = np.array([whole(start, "starts") for start in row["starts"]], np.int64)
+            starts = np.array([whole(start, "starts") for start in items(row["starts"], "starts")], np.int64)
             check_starts(starts, first, count, cells)
             return SparseRows(shape, self.sources, stored, starts)
         if count != cells:
@@ -322,7 +321,7 @@ def _numbers(value: Any) -> list[int]:
         if count > 1 << 28:
             raise FormatError(f"a tile claims {count} packings")
         return list(range(first, first + count))
-    return [whole(number, "packings") for number in value]
+    return [whole(number, "packings") for number in items(value, "packings")]
 
 
 def _chosen(packings: Packings, rows: Sequence[int]) -> Packings:
@@ -375,21 +374,19 @@ def _root(url: str, storage_options: Mapping[str, Any] | None) -> bytes:
 def _opened(data: bytes, url: str, allow_local: bool, storage_options: Mapping[str, Any] | None) -> Opened:
     document = root.parse(data, url)
     try:
-        sources = [root.part_from(row, url, storage_options) for row in needed(document, "sources")]
-        chunks = [root.part_from(row, url, storage_options) for row in needed(document, "chunks")]
+        sources = [root.part_from(row, url, storage_options) for row in items(document["sources"], "sources")]
+        chunks = [root.part_from(row, url, storage_options) for row in items(document["chunks"], "chunks")]
         return Opened(
             url,
             document,
             data,
             StoredSources.of(sources, Base(url, allow_local)),
             tuple(chunks),
-            tuple(root.encoding_from(row) for row in needed(document, "encodings")),
-            read_packings(mapping(needed(document, "packings"), "packings"), url, storage_options),
+            tuple(root.encoding_from(row) for row in items(document["encodings"], "encodings")),
+            read_packings(mapping(document["packings"], "packings"), url, storage_options),
             read_axes(document["axes"], url, storage_options),
         )
     except ModelError as problem:
         raise FormatError(f"the root is damaged: {problem}", url=url, structure=root.NAME) from None
     except InsituError as problem:
         raise problem.located(url=url, structure=root.NAME) from None
-    except (TypeError, ValueError, KeyError) as problem:
-        raise FormatError(f"the root is damaged: {problem}", url=url, structure=root.NAME) from None

@@ -8,7 +8,6 @@ is an error that names the field.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from insitu.model import Codec, Encoding
 from insitu.references.store.json_values import dtype_from, dtype_to, pack, unpack
 from insitu.references.store.row_file import Part
 from insitu.references.store.validation import check_fields
-from insitu.zarr_metadata.json_fields import mapping, text, whole
+from insitu.zarr_metadata.json_fields import items, mapping, text, whole
 
 __all__ = ["NAME", "PREVIOUS", "VERSION", "encoding_from", "encoding_to", "parse", "part_from", "serialised"]
 
@@ -115,7 +114,8 @@ def part_from(row: Any, url: str, storage_options: Mapping[str, Any] | None) -> 
     numbers = [whole(given[key], key) for key in ("rows", "bytes", "footer")]
     if numbers[2] > numbers[1]:
         raise FormatError(f"the footer of {name!r} is longer than the file")
-    sums = tuple(tuple(text(one, "group_checksums") for one in group) for group in given["group_checksums"])
+    groups = [items(group, "group_checksums") for group in items(given["group_checksums"], "group_checksums")]
+    sums = tuple(tuple(text(one, "group_checksums") for one in group) for group in groups)
     return Part(
         f"{url}/{name}", numbers[0], numbers[1], numbers[2], text(given["checksum"], "checksum"), sums, storage_options
     )
@@ -136,17 +136,18 @@ def encoding_from(row: Any) -> Encoding:
     given = mapping(row, "encoding")
     check_fields(given, ("dtype", "codecs", "order", "fill"), "an encoding")
     codecs = []
-    for item in given["codecs"]:
+    for item in items(given["codecs"], "codecs"):
         codec = mapping(item, "codec")
         check_fields(codec, ("name", "configuration"), "a codec")
-        codecs.append(Codec(text(codec["name"], "name"), unpack(mapping(codec["configuration"], "configuration"))))
+        configuration = unpack(mapping(codec["configuration"], "configuration"))
+        codecs.append(Codec(text(codec["name"], "name"), mapping(configuration, "configuration")))
     order, fill = given["order"], given["fill"]
     try:
         return Encoding(
             dtype_from(given["dtype"]),
             tuple(codecs),
-            None if order is None else tuple(whole(axis, "order") for axis in order),
-            None if fill is None else base64.b64decode(fill, validate=True),
+            None if order is None else tuple(whole(axis, "order") for axis in items(order, "order")),
+            None if fill is None else base64.b64decode(text(fill, "fill"), validate=True),
         )
-    except (TypeError, binascii.Error, InsituError) as problem:
+    except (ValueError, InsituError) as problem:  # not base64; or not an encoding
         raise FormatError(f"an encoding is damaged: {problem}") from None

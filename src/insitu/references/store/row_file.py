@@ -20,9 +20,9 @@ from insitu.errors import FormatError, NotFoundError, StaleSourceError, Truncate
 from insitu.forking import fork_safe_lock
 from insitu.sources import open_source
 
-__all__ = ["GROUP", "Part", "Writer", "describe_file"]
+__all__ = ["ROWS_PER_GROUP", "Part", "Writer", "describe_file"]
 
-GROUP = 1 << 16
+ROWS_PER_GROUP = 1 << 16
 """Rows of a group, which is loaded as a whole when one of them is needed."""
 SMALL = 1 << 18
 """Most bytes of a file that is fetched as a whole."""
@@ -141,8 +141,10 @@ class Part:
                 f"the file has {meta.num_rows} rows, but the root records {self.rows}", url=self.url, structure="footer"
             )
         sizes = [meta.row_group(group).num_rows for group in range(meta.num_row_groups)]
-        if any(size != GROUP for size in sizes[:-1]) or any(size > GROUP for size in sizes[-1:]):
-            raise FormatError(f"the groups of rows do not have {GROUP} rows each", url=self.url, structure="footer")
+        if any(size != ROWS_PER_GROUP for size in sizes[:-1]) or any(size > ROWS_PER_GROUP for size in sizes[-1:]):
+            raise FormatError(
+                f"the groups of rows do not have {ROWS_PER_GROUP} rows each", url=self.url, structure="footer"
+            )
         if [len(sums) for sums in self.group_checksums] != [len(_sections(meta, group)) for group in range(len(sizes))]:
             raise FormatError(
                 "the root does not have a checksum for each group of rows", url=self.url, structure="footer"
@@ -276,7 +278,7 @@ def _read(file: Any, section: tuple[int, int, set[str]]) -> bytes:
 
 
 class Writer:
-    """Writes one file of rows; blocks of any size come out as groups of `GROUP` rows.
+    """Writes one file of rows; blocks of any size come out as groups of `ROWS_PER_GROUP` rows.
 
     Parameters
     ----------
@@ -306,16 +308,16 @@ class Writer:
         batch = pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], schema=self._schema)
         self.rows += batch.num_rows
         while batch.num_rows:
-            take = min(batch.num_rows, GROUP - self._rows)
+            take = min(batch.num_rows, ROWS_PER_GROUP - self._rows)
             self._waiting.append(batch.slice(0, take))
             self._rows += take
             batch = batch.slice(take)
-            if self._rows == GROUP:
+            if self._rows == ROWS_PER_GROUP:
                 self._flush()
 
     def _flush(self) -> None:
         if self._waiting:
-            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema), row_group_size=GROUP)
+            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema), row_group_size=ROWS_PER_GROUP)
         self._waiting, self._rows = [], 0
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ from insitu.model.derived import Expanded, Selected
 from insitu.references import arrow
 from insitu.references.page_cache import Recent
 from insitu.references.sparse_table import flat
-from insitu.references.store.row_file import GROUP, Part
+from insitu.references.store.row_file import ROWS_PER_GROUP, Part
 from insitu.sources.listing import local_path
 from insitu.sources.threads import gather
 
@@ -88,8 +88,8 @@ class Stored:
     def rows(self, row: Indices) -> Located:
         """Return where the cells of these rows lie."""
         row = row + self.first
-        group = row // GROUP
-        inside = row - group * GROUP
+        group = row // ROWS_PER_GROUP
+        inside = row - group * ROWS_PER_GROUP
         needed = np.unique(group).tolist()
         self.load(needed)
         found = {name: np.full(len(row), value, np.int64) for name, value in self.constant.items()}
@@ -225,9 +225,9 @@ class SparseRows:
     def _numbers(self, k: int) -> tuple[int, Indices]:
         """Return the first row of a group, counted from the table's first, and the cells of its rows."""
         stored = self.stored
-        start = (stored.first // GROUP + k) * GROUP
-        low, high = max(stored.first - start, 0), min(stored.first + stored.count - start, GROUP)
-        numbers = stored.page(start // GROUP, ("cell",)).columns["cell"][low:high]
+        start = (stored.first // ROWS_PER_GROUP + k) * ROWS_PER_GROUP
+        low, high = max(stored.first - start, 0), min(stored.first + stored.count - start, ROWS_PER_GROUP)
+        numbers = stored.page(start // ROWS_PER_GROUP, ("cell",)).columns["cell"][low:high]
         if int(numbers[0]) != int(self.starts[k]):
             raise FormatError(
                 f"a group of rows begins with cell {numbers[0]}, but the root records {self.starts[k]}",

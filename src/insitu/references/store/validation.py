@@ -19,7 +19,7 @@ from insitu.errors import FormatError
 from insitu.model import INLINE, WHOLE
 from insitu.model.axis import Indices
 from insitu.model.chunks import COLUMN_NAMES
-from insitu.references.store.row_file import GROUP
+from insitu.references.store.row_file import ROWS_PER_GROUP
 
 __all__ = [
     "RowRanges",
@@ -136,7 +136,7 @@ def check_constants(constant: Mapping[str, int], sources: int) -> None:
 
 def check_starts(starts: Indices, first: int, count: int, cells: int) -> None:
     """Raise `FormatError` if the first cells of groups do not ascend, or lie outside the grid."""
-    groups = (first + count - 1) // GROUP - first // GROUP + 1 if count else 0
+    groups = (first + count - 1) // ROWS_PER_GROUP - first // ROWS_PER_GROUP + 1 if count else 0
     if len(starts) != max(groups, 0) and not (count == 0 and len(starts) <= 1):
         raise FormatError(f"'starts' has {len(starts)} numbers for {groups} groups of rows")
     if len(starts) and (int(starts[0]) < 0 or int(starts[-1]) >= cells or (np.diff(starts) <= 0).any()):

@@ -41,7 +41,7 @@ from insitu.references.store import root
 from insitu.references.store.json_values import dtype_to, pack
 from insitu.references.store.pools import AXES, SOURCES, Pools
 from insitu.references.store.read import Opened
-from insitu.references.store.row_file import GROUP, Writer, describe_file
+from insitu.references.store.row_file import ROWS_PER_GROUP, Writer, describe_file
 from insitu.references.store.row_tables import Rows, SparseRows, Stacked
 
 __all__ = ["ConflictError", "StoreUpdate", "restore_previous", "write_store"]
@@ -336,8 +336,8 @@ class _Saving:
             )
         first, constant = self.writer.rows, _Constants()
         known: dict[int, int] = {}
-        for begin in range(0, total, GROUP):
-            numbers = np.arange(begin, min(begin + GROUP, total))
+        for begin in range(0, total, ROWS_PER_GROUP):
+            numbers = np.arange(begin, min(begin + ROWS_PER_GROUP, total))
             rows = table.locate(list(np.unravel_index(numbers, table.shape)) if table.shape else [])
             self._add(numbers, rows, table.sources, known, encodings, packings, constant)
         self.tiles += 1
@@ -348,12 +348,12 @@ class _Saving:
         total = len(table.number)
         first, constant = self.writer.rows, _Constants()
         known: dict[int, int] = {}
-        for begin in range(0, total, GROUP):
-            numbers = table.number[begin : begin + GROUP]
+        for begin in range(0, total, ROWS_PER_GROUP):
+            numbers = table.number[begin : begin + ROWS_PER_GROUP]
             rows = table.locate(list(np.unravel_index(numbers, table.shape)))
             self._add(numbers, rows, table.sources, known, encodings, packings, constant)
         # The first cell in each group of rows, as they will lie in the file.
-        cuts = [first, *range((first // GROUP + 1) * GROUP, first + total, GROUP)]
+        cuts = [first, *range((first // ROWS_PER_GROUP + 1) * ROWS_PER_GROUP, first + total, ROWS_PER_GROUP)]
         self.tiles += 1
         return {
             "kind": "sparse", "shape": list(table.shape), "part": self.part, "row": first, "count": total,
