@@ -57,10 +57,10 @@ class Folder(Protocol):
     url: str
 
     def create(self, name: str) -> Any:
-        """A context: a file that appears under this name when it is complete."""
+        """Open a file for writing that appears under this name when it is complete."""
 
     def read(self, name: str) -> bytes | None:
-        """A file's bytes; None if it is not there."""
+        """Return a file's bytes; None if it does not exist."""
 
     def swap(self, name: str, data: bytes, before: bytes | None) -> bool:
         """Replace a file if it still holds `before` (None: does not exist); return whether it did."""
@@ -90,12 +90,12 @@ class LocalFolder:
 
     @contextmanager
     def create(self, name: str) -> Iterator[IO[bytes]]:
-        """A context: a file that appears under this name when it is complete."""
+        """Open a file for writing that appears under this name when it is complete."""
         with writable(os.path.join(self.url, name)) as file:
             yield file
 
     def read(self, name: str) -> bytes | None:
-        """A file's bytes; None if it is not there."""
+        """Return a file's bytes; None if it does not exist."""
         try:
             path = os.path.join(self.url, name)
             with open(path, "rb") as file:
@@ -127,7 +127,7 @@ class LocalFolder:
                 raise _ours(error, self.url) from error
 
     def size(self, name: str) -> int:
-        """Bytes of a file."""
+        """Return the size of a file in bytes."""
         return os.path.getsize(os.path.join(self.url, name))
 
 
@@ -142,7 +142,7 @@ class RemoteFolder:
 
     @contextmanager
     def create(self, name: str) -> Iterator[IO[bytes]]:
-        """A context: an object that appears under this name when it is complete."""
+        """Open an object for writing that appears under this name when it is complete."""
         with writable(f"{self.url}/{name}", self._options) as file:
             yield file
 
@@ -199,7 +199,7 @@ class RemoteFolder:
                 ) from None
 
     def size(self, name: str) -> int:
-        """Bytes of an object."""
+        """Return the size of an object in bytes."""
         with open_source(f"{self.url}/{name}", self._options) as source:
             return source.size()
 

@@ -80,7 +80,7 @@ def open_references(
     errors
         "raise", or "warn": arrays that cannot be read are left out.
     allow_local
-        Whether a remote set may name files of this machine.
+        Whether remote references may name local files.
     missing
         kerchunk Parquet: "raise" if a file of rows is missing, or treat its chunks as "unwritten".
     target

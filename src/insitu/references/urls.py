@@ -30,7 +30,7 @@ class Base:
     url: str | None
     """Of the reference file or directory; None: the references are in memory."""
     allow_local: bool = False
-    """Whether a remote reference set may name files of this machine."""
+    """Whether a remote reference set may name local files."""
     directory: bool = False
     """Whether `url` is the directory itself."""
     _beside: bool | None = None

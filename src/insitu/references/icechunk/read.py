@@ -97,12 +97,12 @@ def opened(version: Version, storage_options: Mapping[str, Any] | None = None) -
 def ours(problem: Exception, version: Version) -> InsituError:
     """Return an error of icechunk as one of ours: its first line, without the trace."""
     lines = [line.strip(" |│├╰─▶×x") for line in str(problem).splitlines()]
-    said = next((line for line in lines if line), type(problem).__name__)
-    if "does not exist" in said or "doesn't exist" in said:
+    message = next((line for line in lines if line), type(problem).__name__)
+    if "does not exist" in message or "doesn't exist" in message:
         return NotFoundError("there is no Icechunk repository here", url=version.url)
-    if "not found" in said:
-        return VariableError(f"no {version.kind} {version.name!r} in this repository: {said}", url=version.url)
-    return SourceError(f"icechunk failed: {said}", url=version.url)
+    if "not found" in message:
+        return VariableError(f"no {version.kind} {version.name!r} in this repository: {message}", url=version.url)
+    return SourceError(f"icechunk failed: {message}", url=version.url)
 
 
 def waited(work: Coroutine[Any, Any, T]) -> T:
@@ -211,8 +211,8 @@ class Snapshot:
         """Return the references of an array from its manifests, for a library that does not list them."""
         icechunk = library()
         repository = icechunk.Repository.open(storage(self.url, self.storage_options))
-        said = repository.inspect_snapshot(self.id)
-        about = json.loads(said) if isinstance(said, str) else said
+        found = repository.inspect_snapshot(self.id)
+        about = json.loads(found) if isinstance(found, str) else found
         node = next((node for node in about["nodes"] if node["path"].strip("/") == path), None)
         if node is None:
             raise FormatError("the snapshot does not list this array")
@@ -239,8 +239,8 @@ class Snapshot:
             ask_path(local_path(name) or name)
         keys = {name: "/".join(filter(None, [path, "c", *map(str, cell.tolist())])) for name, cell in firsts.items()}
         for name, problem in waited(_looked(store, keys)).items():
-            said = str(problem)
-            if "checksum" in said or "modified" in said:
+            message = str(problem)
+            if "checksum" in message or "modified" in message:
                 raise StaleSourceError(
                     "the file changed since it was referred to",
                     url=resolved(name),
@@ -321,11 +321,11 @@ class Manifested:
         return self.snapshot.table(self.path, self.shape)
 
     def take(self, axis: int, cells: Indices | slice) -> Selected:
-        """The table of these cells along one axis."""
+        """Return the table of these cells along one axis."""
         return Selected.of(self, axis, cells)
 
     def expanded(self) -> Expanded:
-        """The same table with one more axis, of one cell, at the end."""
+        """Return the table with one more axis, of one cell, at the end."""
         return Expanded(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:

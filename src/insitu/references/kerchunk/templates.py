@@ -99,7 +99,10 @@ class Templates:
         """Apply a filter of Jinja, `value | filter`: `int`, `string` and `format`."""
         match node:
             case ast.Name(id="int"):
-                return int(float(value)) if isinstance(value, str) else int(value)
+                try:
+                    return int(float(value)) if isinstance(value, str) else int(value)
+                except (ValueError, OverflowError):  # not a number; NaN or infinite
+                    raise FormatError(f"the template {{{{{text}}}}} makes an integer of {value!r}") from None
             case ast.Name(id="string"):
                 return str(value)
             case ast.Call(func=ast.Name(id="format"), args=arguments) if isinstance(value, str):

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from insitu.errors import FormatError, NotFoundError, StaleSourceError, TruncatedError
+from insitu.errors import FormatError, InsituError, NotFoundError, StaleSourceError, TruncatedError
 from insitu.forking import fork_safe_lock
 from insitu.sources import open_source
 
@@ -112,6 +112,8 @@ class Part:
             self._verify_groups(self._check(file.metadata), data)
             table = file.read(columns=list(names), use_threads=False).combine_chunks()
             return {name: table.column(name).combine_chunks() for name in names}
+        except InsituError:
+            raise
         except (pa.ArrowException, OSError, ValueError, KeyError) as problem:
             raise FormatError(f"the rows cannot be read: {problem}", url=self.url, structure="rows") from None
 
@@ -129,9 +131,9 @@ class Part:
             tail = self._fetch(begin, length)
             self._verify_footer(tail)
             self.known["meta"] = self._check(pq.read_metadata(pa.PythonFile(_Window(self.nbytes, begin, tail), "r")))
+        except InsituError:
+            raise
         except (pa.ArrowException, OSError, ValueError) as problem:
-            if isinstance(problem, NotFoundError | StaleSourceError | TruncatedError):
-                raise
             raise FormatError(f"the footer cannot be read: {problem}", url=self.url, structure="footer") from None
 
     def _check(self, meta: Any) -> Any:
@@ -213,7 +215,7 @@ class Part:
             ) from None
         if len(data) != length:
             raise TruncatedError(
-                "a file of the store is cut short: it may not be copied completely",
+                "a file of the store is cut short: its copy is incomplete",
                 url=self.url,
                 offset=begin,
                 length=length,

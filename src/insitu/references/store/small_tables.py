@@ -45,7 +45,7 @@ def read_packings(row: Mapping[str, Any], url: str, options: Mapping[str, Any] |
             raise FormatError(f"the root claims {row['rows']} packings, but names no file that holds them")
         return IDENTITY
     check_fields(row, ("rows", "width", "kinds", "missing_types", "part"), "'packings'")
-    kinds = tuple(_kind(mapping(kind, "kind")) for kind in items(row["kinds"], "kinds"))
+    kinds = tuple(_parse_kind(mapping(kind, "kind")) for kind in items(row["kinds"], "kinds"))
     part = root.part_from(row["part"], url, options)
     width = whole(row["width"], "width")
     if whole(row["rows"], "rows") != part.rows:
@@ -76,7 +76,7 @@ def read_packings(row: Mapping[str, Any], url: str, options: Mapping[str, Any] |
     return Packings(kinds=kinds, missing_types=types, **columns)
 
 
-def _kind(row: Mapping[str, Any]) -> Kind:
+def _parse_kind(row: Mapping[str, Any]) -> Kind:
     """Return the part of a packing that is not numbers."""
     given = unpack(row)
     if not isinstance(given, dict):
