@@ -1,4 +1,4 @@
-"""Saved archives that grow, shrink and are renewed: always what combining their files anew gives."""
+"""Append, drop, refresh and rollback give what combining the files anew gives."""
 
 from __future__ import annotations
 

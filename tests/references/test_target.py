@@ -1,4 +1,4 @@
-"""Is writing to an object store atomic, and is a second writer told?"""
+"""Writing to an object store is atomic, and a second writer gets an error."""
 
 from __future__ import annotations
 

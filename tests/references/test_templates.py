@@ -1,4 +1,4 @@
-"""Are kerchunk's templates understood, and is nothing executed?"""
+"""kerchunk's templates are rendered, and no code is executed."""
 
 from __future__ import annotations
 
