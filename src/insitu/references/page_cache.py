@@ -10,10 +10,10 @@ from insitu.forking import fork_safe_lock
 
 __all__ = ["Recent"]
 
-Page = TypeVar("Page")
+PageT = TypeVar("PageT")
 
 
-class Recent(Generic[Page]):
+class Recent(Generic[PageT]):
     """LRU cache of pages by key.
 
     Parameters
@@ -24,13 +24,13 @@ class Recent(Generic[Page]):
         Bytes that the cache may hold. The latest page is always kept.
     """
 
-    def __init__(self, weigh: Callable[[Page], int], limit: int = 64 << 20) -> None:
+    def __init__(self, weigh: Callable[[PageT], int], limit: int = 64 << 20) -> None:
         self._weigh, self._limit = weigh, limit
         self._lock = fork_safe_lock()
-        self._pages: OrderedDict[Any, Page] = OrderedDict()
+        self._pages: OrderedDict[Any, PageT] = OrderedDict()
         self._size = 0
 
-    def find(self, key: Any, load: Callable[[], Page]) -> Page:
+    def find(self, key: Any, load: Callable[[], PageT]) -> PageT:
         """Return a page, loading it if necessary. Two threads may load the same page at once."""
         with self._lock:
             if key in self._pages:
