@@ -1,7 +1,8 @@
-"""The founding contract of active storage: load a chunk's bytes, decode them, return only the asked parts, or only their reduction.
+"""Read or reduce elements of one chunk by offset, size and encoding: the contract of active storage.
 
-`read` and `reduce` do it here, or next to the data on a server that `insitu serve` runs (`active=`). Both know nothing of files and
-formats: an offset, a size, an encoding, and spans of the decoded elements are all there is.
+`read` and `reduce` load and decode the chunk here, or next to the data on a server that `insitu serve`
+runs (`active=`). They know no files and formats, only an offset, a size, an encoding, and spans of the
+decoded elements.
 """
 
 from __future__ import annotations
@@ -33,21 +34,22 @@ def read(
     active_required: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> npt.NDArray[Any]:
-    """Elements of one chunk.
+    """Return elements of one chunk.
 
     Parameters
     ----------
     url, offset, size
-        Where the chunk's bytes lie; without a size, up to the end of the object.
+        Where the chunk's bytes lie; without a size, up to the end of the file.
     encoding
-        An `Encoding`; or `{"dtype": "<f4", "codecs": [{"id": "shuffle", "elementsize": 4}, {"id": "zlib"}]}`, in the order of
-        writing; or just a type.
+        An `Encoding`; or `{"dtype": "<f4", "codecs": [{"id": "shuffle", "elementsize": 4},
+        {"id": "zlib"}]}`, in the order of writing; or just a type.
     spans
-        `(first, many)` elements of the decoded chunk, in C order, as `Selection.spans()` gives them; all of it, in its shape, if not given.
+        `(first, count)` of elements of the decoded chunk, in C order, as `Selection.spans()` gives
+        them; if not given, the whole chunk in its shape.
     shape
-        Of the chunk; may be left out where nothing is compressed.
+        The shape of the chunk; may be left out if nothing is compressed.
     active, active_required
-        Address of a server that does it next to the data, and whether it is an error if it cannot.
+        Address of a server that reads next to the data, and whether it is an error if it cannot.
     storage_options
         See `insitu.scan`.
 
@@ -82,18 +84,18 @@ def reduce(
     active_required: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
-    """A statistic of elements of one chunk.
+    """Return a statistic of elements of one chunk.
 
     Parameters
     ----------
     url, offset, size, encoding, spans, shape, active, active_required, storage_options
         As for `read`.
     method
-        One of the statistics of `insitu.reduce`; or several, which are taken in one pass and come as a mapping.
+        A statistic of `insitu.reduce`; or several, which are computed in one pass and returned by name.
     axes
-        Of the chunk, without spans; all if not given.
+        The axes of the chunk to reduce, without spans; all if not given.
     skipna
-        Whether NaN is left out; if not given, yes for floating-point values.
+        Whether to skip NaN; by default yes for floating-point values.
     q, edges
         As for `insitu.reduce`.
 

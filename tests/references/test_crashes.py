@@ -1,4 +1,4 @@
-"""What is left when a writer dies, or its disk is full, at any of its steps? The old state or the new one, never anything else."""
+"""Crashes and full disks at any step of a writer leave the old state or the new one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is what only we can decode kept so that others can, and refused where it is too much?"""
+"""Codecs that only insitu decodes are converted for other readers, or refused if the data is large."""
 
 from __future__ import annotations
 

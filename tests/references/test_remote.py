@@ -1,4 +1,4 @@
-"""Are references and Zarr stores opened from the web, in few requests, and safely?"""
+"""References and Zarr stores are opened from the web in few requests, and safely."""
 
 from __future__ import annotations
 

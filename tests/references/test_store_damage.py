@@ -312,7 +312,7 @@ def test_groups_of_a_sparse_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     from insitu.references.store import validation, write
 
     for module in (row_file, row_tables, validation, write):
-        monkeypatch.setattr(module, "GROUP", 4)
+        monkeypatch.setattr(module, "ROWS_PER_GROUP", 4)
     index = np.array([[0, n] for n in range(10, 90, 5)])
     table = scatter((5, 1000), (Source("/a.nc"),), index, np.arange(len(index)), np.ones(len(index), int))
     array = VirtualArray.of(

@@ -1,4 +1,4 @@
-"""Is writing to an object store atomic, and is a second writer told?"""
+"""Writing to an object store is atomic, and a second writer gets an error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
     def find(url: str, options: Any) -> tuple[MemoryStore, str]:
         return store, url.removeprefix("s3://bucket/")
 
-    monkeypatch.setattr(atomic_write, "_bucket", find)
+    monkeypatch.setattr(atomic_write, "_open_bucket", find)
     return store
 
 
@@ -50,7 +50,7 @@ def test_one_writer_wins(bucket: MemoryStore) -> None:
 
 def test_the_web_cannot_be_written_to() -> None:
     with (
-        pytest.raises(UnsupportedError, match="nothing can be written"),
+        pytest.raises(UnsupportedError, match="cannot write"),
         writable("https://example.org/x.json") as file,
     ):
         file.write(b"{}")

@@ -1,4 +1,4 @@
-"""Where do the URLs of references lead, and are files of this machine safe from remote ones?"""
+"""URLs of references are resolved, and remote references cannot name local files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do types, fill values, keys and chains survive the way into documents and back?"""
+"""Round trips of types, fill values, keys and codec chains through Zarr documents."""
 
 from __future__ import annotations
 

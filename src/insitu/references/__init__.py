@@ -1,4 +1,4 @@
-"""KEEP what was scanned: kerchunk's JSON and Parquet, flat tables, Icechunk, and the insitu store; read, written, checked."""
+"""Saved references: read, write and check kerchunk JSON and Parquet, Icechunk and the insitu store."""
 
 from insitu.references.appending import AppendReport
 from insitu.references.check import Report, check

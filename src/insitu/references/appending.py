@@ -1,7 +1,9 @@
-"""Plan of an append: which steps of a dimension are new, which a saved archive holds already, and which must be refused.
+"""Plan an append: find the steps of a dimension that are new, and refuse those that do not match.
 
-Appending is idempotent. A step whose bytes (source, offset, place in the chunk) the archive holds already is skipped and reported; a source that changed since it
-was saved is refused; so are labels that the archive holds already from elsewhere, and labels that would break its order. Nothing is written here.
+Appending is idempotent. A step whose bytes (source, offset, element of the chunk) the archive holds
+already is skipped and reported. An error is raised if a source changed since it was saved, if the
+archive holds a label already from another file, or if new labels would break its order. Nothing is
+written here.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ __all__ = [
 Reader = Callable[[VirtualArray], npt.NDArray[Any]]
 """Reads the values of an array."""
 MEANING = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned", "units", "calendar", "dtype")
-"""Attributes that say how stored values are meant: one array of stored values has one of each."""
+"""CF attributes that decide what stored values mean: one array has one value of each."""
 _COUNTED = ("units", "calendar", "scale_factor", "add_offset")
 _SHOWN = 3
 _ANEW = "Combine the archive anew from all its files: insitu.open_mfdataset(...), then save"
@@ -63,14 +65,12 @@ class AppendPlan:
 
     group: VirtualGroup | None
     """The new steps; None: there are none."""
-    ordered: bool
-    """Whether labels were compared, so that a second try behind another writer's steps is safe."""
     steps: int = 0
     added: dict[str, None] = field(default_factory=dict)
     skipped: dict[str, None] = field(default_factory=dict)
 
     def report(self, target: str, dim: str) -> AppendReport:
-        """Return what is reported once the plan was carried out."""
+        """Return the report of an append that carried out this plan."""
         skipped = tuple(url for url in self.skipped if url not in self.added)
         return AppendReport(target, dim, self.steps, tuple(self.added), skipped)
 
@@ -78,7 +78,7 @@ class AppendPlan:
 def plan_append(
     old: VirtualGroup, new: VirtualGroup, dim: str, *, target: str, read: Reader | None = None
 ) -> AppendPlan:
-    """Find which steps of `new` along `dim` are to be appended to `old`.
+    """Return the steps of `new` along `dim` that `old` does not hold yet.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def plan_append(
     ModelError
         If labels overlap, break the order of the dimension, or differ along another dimension.
     """
-    plan = AppendPlan(None, ordered=False)
+    plan = AppendPlan(None)
     plan.group = _plan_group(old, new, dim, target, read, plan)
     if not plan.steps and plan.skipped:
         plan.group = None
@@ -116,11 +116,11 @@ def _plan_group(
         there, elsewhere = find_held_steps(known, arrays, dim, length, target)
         keep &= ~there | elsewhere
         if read is not None:
-            plan.ordered |= _compare_labels(old, new, dim, keep, read, target)
+            _compare_labels(old, new, dim, keep, read, target)
             _compare_other_labels(old, new, dim, read, target)
         if (torn := there & elsewhere).any():
             raise ModelError(
-                f"step {int(np.flatnonzero(torn)[0])} of {dim!r} comes from several files, and {target} holds some of them already",
+                f"step {int(np.flatnonzero(torn)[0])} of {dim!r} comes from several files, and {target} holds only some of them",
                 url=_file_at(arrays, dim, int(np.flatnonzero(torn)[0])),
                 hint=_ANEW,
             )
@@ -162,7 +162,7 @@ def _urls(array: VirtualArray) -> Iterator[str]:
 def find_held_steps(
     old: Mapping[str, VirtualArray], new: Mapping[str, VirtualArray], dim: str, length: int, target: str
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """For each step of `new`: whether `old` holds bytes of it, and whether it has bytes that `old` does not hold."""
+    """Return two masks of the steps of `new`: `old` holds bytes of it; it has bytes that `old` does not hold."""
     there, elsewhere = np.zeros(length, bool), np.zeros(length, bool)
     wanted = {absolute(source.url): source for array in new.values() for source in array.sources}
     if not wanted:
@@ -196,7 +196,7 @@ def held_changed(target: str, url: str, reason: str) -> StaleSourceError:
     return StaleSourceError(
         f"{target} holds an earlier version of this file: {reason}",
         url=url,
-        hint=f"Bring what is saved up to date first: insitu refresh {target}",
+        hint=f"Bring the archive up to date first: insitu refresh {target}",
     )
 
 
@@ -224,21 +224,18 @@ def _labels(group: VirtualGroup, dim: str) -> VirtualArray | None:
 
 def _compare_labels(
     old: VirtualGroup, new: VirtualGroup, dim: str, keep: npt.NDArray[np.bool_], read: Reader, target: str
-) -> bool:
-    """Refuse labels that are there already, or that would come behind later ones; whether there are labels to compare."""
+) -> None:
+    """Raise if new labels repeat labels of the archive, or would come behind later ones."""
     one, two = _labels(old, dim), _labels(new, dim)
-    if one is None or two is None:
-        return False
+    if one is None or two is None or not keep.any():
+        return
     if not all(_same(one.attributes.get(key), two.attributes.get(key)) for key in _COUNTED):
-        return False  # counted from another day: refused where stored values are compared
-    if not keep.any():
-        return True
+        return  # counted from another day: stored values do not compare, which another check refuses
     at = np.flatnonzero(keep)
     arrays = {name: _take(array, dim, at) for name, array in new.arrays.items() if dim in array.dims}
     check_new_labels(
         np.asarray(read(one)), np.asarray(read(two))[keep], arrays, dim, target, one.attributes.get("units")
     )
-    return True
 
 
 def check_new_labels(
@@ -251,40 +248,40 @@ def check_new_labels(
     *,
     may_precede: bool = False,
 ) -> None:
-    """Refuse labels that an archive holds already, or that break its order.
+    """Raise `ModelError` if an archive holds a label already, or if new labels break its order.
 
     Parameters
     ----------
     held, added
-        The labels of the archive, and those that are to be added.
+        The labels of the archive, and the new ones.
     arrays
-        What is to be added, to name its files.
+        The new arrays, to name their files in errors.
     dim, target
         The dimension, and where the archive is saved.
     units
-        What numbers count.
+        Units of numeric labels, for messages.
     may_precede
-        Whether new labels may come before all that are there, too.
+        Whether new labels may also come before all labels of the archive.
     """
     unit = f" {units}" if isinstance(units, str) and held.dtype.kind in "iuf" else ""
     double = np.isin(added, held) if held.dtype.kind != "O" else np.array([label in set(held) for label in added], bool)
     if double.any():
         raise ModelError(
-            f"{_some(added[double])}{unit} of {dim!r} {'is' if double.sum() == 1 else 'are'} in {target} already, from another file",
+            f"{target} holds {_some(added[double])}{unit} of {dim!r} already, from another file",
             url=_file_at(arrays, dim, int(np.argmax(double))),
-            hint=f"Leave the file out; or, if it replaces one that is there, take that one out first: insitu drop {target} FILE",
+            hint=f"Leave the file out, or take the other file out first: insitu drop {target} FILE",
         )
     wrong = _out_of_order(held, added)
     if wrong.any() and not (may_precede and _out_of_order(held[::-1], added[::-1]).sum() == 0):
         raise ModelError(
-            f"{_some(added[wrong])}{unit} of {dim!r} would come behind {held[-1]}, the last of {target}: out of order",
+            f"{_some(added[wrong])}{unit} of {dim!r} is out of order: {held[-1]} is the last label of {target}",
             url=_file_at(arrays, dim, int(np.argmax(wrong))),
             hint=_ANEW,
         )
 
 
 def _out_of_order(held: npt.NDArray[Any], added: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Which labels do not lie beyond the last one, where those that are there have an order."""
+    """Return a mask of the new labels that break the order of the ones that are there."""
     none = np.zeros(len(added), bool)
     if held.dtype.kind not in "iufmM" or added.dtype.kind not in "iufmM" or not len(held):
         return none
@@ -298,14 +295,14 @@ def _out_of_order(held: npt.NDArray[Any], added: npt.NDArray[Any]) -> npt.NDArra
 
 
 def _compare_other_labels(old: VirtualGroup, new: VirtualGroup, dim: str, read: Reader, target: str) -> None:
-    """Refuse what has other labels along a dimension that does not grow: its values would be shown in the wrong place."""
+    """Raise if labels differ along a dimension that does not grow: values would have wrong labels."""
     for name in old.arrays:
         one, two = _labels(old, name), _labels(new, name)
         if name == dim or one is None or two is None:
             continue
         if one.shape != two.shape or not _same(read(one), read(two)):
             raise ModelError(
-                f"the labels of {name!r} differ from those in {target}",
+                f"the labels of {name!r} differ from those of {target}",
                 url=_file_at(new.arrays, dim, 0),
                 variable=name,
                 hint=_ANEW,
@@ -318,7 +315,7 @@ def _some(labels: Sequence[Any] | npt.NDArray[Any]) -> str:
 
 
 def _file_at(arrays: Mapping[str, VirtualArray], dim: str, position: int) -> str | None:
-    """Return a file that a step comes from; None: it is in memory."""
+    """Return a file that holds a step; None: the step is in memory."""
     for array in arrays.values():
         if dim in array.dims and position < array.shape[array.dims.index(dim)]:
             found = next(_urls(_take(array, dim, np.array([position]))), None)

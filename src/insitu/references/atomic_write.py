@@ -1,7 +1,8 @@
-"""Where are references written to, so that a crash leaves the old state?
+"""Atomic writes of files and directories, local and on object stores: a crash leaves the old state.
 
-A file is written beside its place and moved there when it is complete. A directory's last file (the one that names all others) is put in place last, by
-one atomic step, and only if nobody else has put another there in between. The same on object stores, by conditional requests.
+A file is written under a temporary name and moved to its target when it is complete. The file of a
+directory that names all others is replaced last, in one atomic step, and only if no other writer
+replaced it in between. Object stores do the same with conditional requests.
 """
 
 from __future__ import annotations
@@ -21,16 +22,18 @@ from insitu.sources.listing import local_path
 
 __all__ = ["Folder", "LocalFolder", "RemoteFolder", "folder", "lock_directory", "new_directory", "writable"]
 
+_STORE_HINT = "Check the credentials and the address, then try again"
+
 
 @contextmanager
 def writable(url: str, storage_options: Mapping[str, Any] | None = None) -> Iterator[IO[bytes]]:
-    """A file that appears at `url` when it is complete, and not at all if something goes wrong."""
+    """Open a file for writing that appears at `url` only when it is complete."""
     path = local_path(url)
     if path is None:
         with tempfile.TemporaryFile() as file:
             yield file
             file.seek(0)
-            store, key = _bucket(url, storage_options)
+            store, key = _open_bucket(url, storage_options)
             _put(store, key, file, url)
         return
     temporary = f"{path}.{uuid.uuid4().hex[:8]}.tmp"
@@ -49,28 +52,28 @@ def writable(url: str, storage_options: Mapping[str, Any] | None = None) -> Iter
 
 
 class Folder(Protocol):
-    """A directory that is written to."""
+    """A directory, local or remote, to write files to."""
 
     url: str
 
     def create(self, name: str) -> Any:
-        """A context: a file that appears under this name when it is complete."""
+        """Open a file for writing that appears under this name when it is complete."""
 
     def read(self, name: str) -> bytes | None:
-        """A file's bytes; None if it is not there."""
+        """Return a file's bytes; None if it does not exist."""
 
     def swap(self, name: str, data: bytes, before: bytes | None) -> bool:
-        """Put a file in place if it still is what it was `before` (None: not there); whether that was so."""
+        """Replace a file if it still holds `before` (None: does not exist); return whether it did."""
 
     def remove(self, names: list[str]) -> None:
-        """Delete files; those that are not there do no harm."""
+        """Delete files; missing ones are ignored."""
 
     def size(self, name: str) -> int:
-        """Bytes of a file."""
+        """Return the size of a file in bytes."""
 
 
 def folder(url: str, storage_options: Mapping[str, Any] | None = None) -> Folder:
-    """The directory at a URL."""
+    """Return the directory at a URL, to write to."""
     path = local_path(url)
     return LocalFolder(path) if path is not None else RemoteFolder(url.rstrip("/"), storage_options)
 
@@ -87,12 +90,12 @@ class LocalFolder:
 
     @contextmanager
     def create(self, name: str) -> Iterator[IO[bytes]]:
-        """A context: a file that appears under this name when it is complete."""
+        """Open a file for writing that appears under this name when it is complete."""
         with writable(os.path.join(self.url, name)) as file:
             yield file
 
     def read(self, name: str) -> bytes | None:
-        """A file's bytes; None if it is not there."""
+        """Return a file's bytes; None if it does not exist."""
         try:
             path = os.path.join(self.url, name)
             with open(path, "rb") as file:
@@ -104,7 +107,7 @@ class LocalFolder:
             raise _ours(error, self.url) from error
 
     def swap(self, name: str, data: bytes, before: bytes | None) -> bool:
-        """Put a file in place if it still is what it was `before`; whether that was so."""
+        """Replace a file if it still holds `before`; return whether it did."""
         with _alone(os.path.join(self.url, ".lock")):
             if self.read(name) != before:
                 return False
@@ -124,7 +127,7 @@ class LocalFolder:
                 raise _ours(error, self.url) from error
 
     def size(self, name: str) -> int:
-        """Bytes of a file."""
+        """Return the size of a file in bytes."""
         return os.path.getsize(os.path.join(self.url, name))
 
 
@@ -134,17 +137,17 @@ class RemoteFolder:
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
         self.url = url
         self._options = storage_options
-        self._store, self._prefix = _bucket(f"{url}/", storage_options)
+        self._store, self._prefix = _open_bucket(f"{url}/", storage_options)
         self._tags: dict[str, dict[str, str]] = {}
 
     @contextmanager
     def create(self, name: str) -> Iterator[IO[bytes]]:
-        """A context: an object that appears under this name when it is complete."""
+        """Open an object for writing that appears under this name when it is complete."""
         with writable(f"{self.url}/{name}", self._options) as file:
             yield file
 
     def read(self, name: str) -> bytes | None:
-        """An object's bytes; None if it is not there."""
+        """Return an object's bytes; None if it does not exist."""
         import obstore
 
         try:
@@ -152,15 +155,17 @@ class RemoteFolder:
             data = answer.bytes().to_bytes()
         except FileNotFoundError:
             return None
-        except Exception as error:
-            # obstore's errors have no one class; the original may hold a signed address.
-            raise SourceError("the store failed", url=f"{self.url}/{name}") from _quiet(error)
+        except Exception:
+            # obstore's errors share no class. `from None`: the original may hold a signed URL.
+            raise SourceError(
+                "reading from the object store failed", url=f"{self.url}/{name}", hint=_STORE_HINT
+            ) from None
         meta: Any = answer.meta
         self._tags[name] = {key: meta[key] for key in ("e_tag", "version") if meta[key] is not None}
         return data
 
     def swap(self, name: str, data: bytes, before: bytes | None) -> bool:
-        """Put an object in place if it still is what it was `before`; whether that was so."""
+        """Replace an object if it still holds `before`; return whether it did."""
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
@@ -173,8 +178,10 @@ class RemoteFolder:
             obstore.put(self._store, self._prefix + name, data, mode=mode, use_multipart=False)
         except (AlreadyExistsError, PreconditionError):
             return False
-        except Exception as error:
-            raise SourceError("the store failed", url=f"{self.url}/{name}") from _quiet(error)
+        except Exception:
+            raise SourceError(
+                "writing to the object store failed", url=f"{self.url}/{name}", hint=_STORE_HINT
+            ) from None
         return True
 
     def remove(self, names: list[str]) -> None:
@@ -186,18 +193,20 @@ class RemoteFolder:
                 obstore.delete(self._store, self._prefix + name)
             except FileNotFoundError:
                 continue
-            except Exception as error:
-                raise SourceError("the store failed", url=f"{self.url}/{name}") from _quiet(error)
+            except Exception:
+                raise SourceError(
+                    "deleting from the object store failed", url=f"{self.url}/{name}", hint=_STORE_HINT
+                ) from None
 
     def size(self, name: str) -> int:
-        """Bytes of an object."""
+        """Return the size of an object in bytes."""
         with open_source(f"{self.url}/{name}", self._options) as source:
             return source.size()
 
 
 @contextmanager
 def new_directory(path: str) -> Iterator[Folder]:
-    """A directory that appears at `path` when it is complete, in one step, and not at all if something goes wrong."""
+    """Make a directory that appears at `path` only when it is complete, in one step."""
     path = path.rstrip("/") or path
     made = f"{path}.{uuid.uuid4().hex[:8]}.tmp"
     try:
@@ -213,7 +222,7 @@ def new_directory(path: str) -> Iterator[Folder]:
 
 @contextmanager
 def lock_directory(path: str) -> Iterator[None]:
-    """Hold a lock on a directory of this machine, against other writers that ask for it too."""
+    """Hold an exclusive lock on a local directory while the context lasts."""
     if os.name == "nt":  # pragma: no cover
         with _alone(f"{path}.lock"):
             yield
@@ -233,7 +242,7 @@ def lock_directory(path: str) -> Iterator[None]:
 
 @contextmanager
 def _alone(path: str) -> Iterator[None]:
-    """Hold a lock that the system gives back if the process dies."""
+    """Hold an exclusive lock on a file; the system releases it if the process dies."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
@@ -265,10 +274,12 @@ def _sync(path: str) -> None:
             os.close(handle)
 
 
-def _bucket(url: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
+def _open_bucket(url: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
     source: Any = open_source(f"{url}x" if url.endswith("/") else url, storage_options)
     if not hasattr(source, "_store"):
-        raise UnsupportedError("nothing can be written there", url=url, hint="Write to a local path or an object store")
+        raise UnsupportedError(
+            "cannot write to this kind of URL", url=url, hint="Write to a local path or an object store"
+        )
     key: str = source._path
     return source._store, key.removesuffix("x") if url.endswith("/") else key
 
@@ -278,20 +289,19 @@ def _put(store: Any, key: str, file: IO[bytes], url: str) -> None:
 
     try:
         obstore.put(store, key, file)
-    except Exception as error:
-        raise SourceError("the store failed to take the file", url=url) from _quiet(error)
-
-
-def _quiet(error: Exception) -> Exception | None:
-    """Nothing of what the store's library said: it may hold a signed address."""
-    return None
+    except Exception:
+        raise SourceError(
+            "the object store did not accept the file", url=url, hint=_STORE_HINT
+        ) from None  # may hold a signed URL
 
 
 def _ours(error: OSError, path: str) -> SourceError:
     if isinstance(error, SourceError):
         return error
     if isinstance(error, PermissionError):
-        return AccessError("it may not be written", url=path)
+        return AccessError(
+            "no permission to write here", url=path, hint="Check the permissions, or choose another target"
+        )
     if isinstance(error, FileNotFoundError):
-        return NotFoundError("no such directory", url=path)
+        return NotFoundError("no such directory", url=path, hint="Create it first")
     return SourceError(f"writing failed: {error.strerror or error}", url=path)

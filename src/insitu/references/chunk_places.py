@@ -1,6 +1,7 @@
-"""Where the steps of a dimension lie: which source, which offset, which element of the chunk.
+"""Locate the steps of a dimension: in which source, at which offset, which element of the chunk.
 
-Two steps with the same place show the same bytes. Appending skips steps whose place is saved already, and `check` names sources that are shown twice.
+Two steps with the same place show the same bytes. Appending skips steps whose place is saved
+already, and `check` names sources that are shown twice.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _BLOCK = 1 << 18
 
 
 def every_source(arrays: Iterable[VirtualArray]) -> Iterator[Source]:
-    """Return the sources of arrays; pools that tables share are passed through once."""
+    """Yield the sources of arrays; lists of sources that tables share are visited once."""
     seen: dict[int, Sequence[Source]] = {}  # held, so that no other pool gets the same id
     for array in arrays:
         for tile in array.tiles:
@@ -31,7 +32,7 @@ def every_source(arrays: Iterable[VirtualArray]) -> Iterator[Source]:
 
 
 def _corner_of(table: Any, axis: int) -> Iterator[tuple[list[npt.NDArray[np.intp]], Any]]:
-    """Return the first cell of each slab across an axis, some at a time, and where they lie."""
+    """Yield the first cell of each slab across an axis, in blocks, with its location."""
     for begin in range(0, table.shape[axis], _BLOCK):
         number = np.arange(begin, min(begin + _BLOCK, table.shape[axis]))
         cells = [number if at == axis else np.zeros_like(number) for at in range(len(table.shape))]
@@ -39,7 +40,7 @@ def _corner_of(table: Any, axis: int) -> Iterator[tuple[list[npt.NDArray[np.intp
 
 
 def blocks_of(table: Any) -> Iterator[tuple[list[npt.NDArray[np.intp]], Any]]:
-    """Return the cells of a table, some at a time, and where they lie."""
+    """Yield the cells of a table, in blocks, with their locations."""
     total = int(np.prod(table.shape, dtype=object))
     for begin in range(0, total, _BLOCK):
         numbers = np.arange(begin, min(begin + _BLOCK, total))
@@ -49,7 +50,7 @@ def blocks_of(table: Any) -> Iterator[tuple[list[npt.NDArray[np.intp]], Any]]:
 
 Places = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 Called = dict[int, tuple[Sequence[Source], npt.NDArray[np.int64]]]
-"""Pools of sources that were looked through, by id, and how the sources are called."""
+"""By id of a list of sources: the list, and the number of each of its sources."""
 
 
 def chunk_places(
@@ -61,20 +62,20 @@ def chunk_places(
     outside: bool = False,
     corner: bool = False,
 ) -> Iterator[Places]:
-    """Return where the steps of a dimension lie: for each step and chunk its position, and a row (source, offset, element of the chunk).
+    """Yield the position of each step in each chunk, and a row (source, offset, element of the chunk).
 
     Parameters
     ----------
     array, dim
-        The array, and the dimension whose steps are meant.
+        The array, and the dimension of the steps.
     numbers
-        The sources that count, by absolute URL, and the numbers that rows call them by.
+        The number of each source to look for, by absolute URL.
     called
-        Pools of sources that were looked through before; filled here.
+        Cache of source numbers by list of sources; filled here.
     outside
-        Look at all sources but these; their number is -1.
+        Look for all other sources instead; their number is -1.
     corner
-        Look at the first chunk of each step only.
+        Look only at the first chunk of each step.
     """
     dimension = array.dims.index(dim)
     for tile, origin in zip(array.tiles, array.origins[:, dimension].tolist(), strict=True):
@@ -93,7 +94,7 @@ def chunk_places(
             if not len(rows_kept):
                 continue
             shown = axis.show(np.asarray(cells[at], np.int64)[rows_kept])
-            # A value that repeats along the dimension does not tell its steps apart.
+            # A value that is repeated along the dimension has the same place for all its steps.
             rows_kept = rows_kept[~((np.asarray(shown.step) == 0) & (np.asarray(shown.extent) > 1))]
             cell = np.asarray(cells[at], np.int64)[rows_kept]
             shown = axis.show(cell)
@@ -106,7 +107,7 @@ def chunk_places(
 
 
 def join_places(parts: Iterator[Places]) -> Places:
-    """Return the positions and the rows of all parts."""
+    """Return the positions and the rows of all blocks, joined."""
     found = list(parts)
     if not found:
         return np.zeros(0, np.int64), np.zeros((0, 3), np.int64)

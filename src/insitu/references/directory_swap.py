@@ -25,13 +25,13 @@ _AT_FDCWD = -100
 _EXCHANGE = 2
 """`RENAME_EXCHANGE` of Linux, `RENAME_SWAP` of macOS."""
 _CANNOT = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM}
-"""What file systems and kernels answer that cannot exchange."""
+"""Error codes of file systems and kernels that cannot exchange directories."""
 _ATTEMPTS = 100
 """Other writers may get in between; each time one of them has succeeded."""
 
 
 def replace_directory(path: str, made: str) -> None:
-    """Put a complete directory in the place of whatever lies at `path`; afterwards `made` is gone, or what lay there.
+    """Replace whatever lies at `path` by a complete directory; `made` then holds the old content, or is gone.
 
     Parameters
     ----------
@@ -55,11 +55,13 @@ def replace_directory(path: str, made: str) -> None:
             continue
         _sync(os.path.dirname(path))
         return
-    raise OSError(errno.EBUSY, "other writers replace the directory all the time", path)
+    raise OSError(
+        errno.EBUSY, f"other writers replaced the directory {_ATTEMPTS} times; try again when they are done", path
+    )
 
 
 def find_set_aside(path: str) -> str | None:
-    """Return the directory that lay at `path` before a writer died while replacing it; None if all is well."""
+    """Return the old directory of `path` that a writer moved aside before it died; None: there is none."""
     if os.path.lexists(path):
         return None
     folder, name = os.path.split(path)
@@ -72,7 +74,7 @@ def find_set_aside(path: str) -> str | None:
 
 
 def remove_directory(path: str) -> None:
-    """Remove what lay at a place before. What cannot be removed stays: the new directory is in place all the same."""
+    """Remove an old directory or file. What cannot be removed is left behind: the new one is in place."""
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path, ignore_errors=True)
     elif os.path.lexists(path):
@@ -86,7 +88,7 @@ def _put_back(path: str) -> None:
 
 
 def _exchange(path: str, other: str) -> bool:
-    """Exchange two directories in one step; whether that is possible here."""
+    """Exchange two directories in one step; return False if the file system cannot."""
     one, two = os.fsencode(os.path.abspath(path)), os.fsencode(os.path.abspath(other))
     if sys.platform == "win32":
         return False
@@ -106,7 +108,7 @@ def _exchange(path: str, other: str) -> bool:
 
 
 def _move_aside(path: str, made: str) -> None:
-    """Move the old directory aside and the new one into its place: two steps, and `find_set_aside` knows what is between."""
+    """Replace a directory in two steps; `find_set_aside` finds the old one if only the first was done."""
     old = f"{path}.{uuid.uuid4().hex[:8]}.old"
     os.rename(path, old)
     try:
@@ -118,7 +120,7 @@ def _move_aside(path: str, made: str) -> None:
             remove_directory(old)
         raise
     with contextlib.suppress(FileNotFoundError):  # another writer took it for one that a dead writer had left
-        os.rename(old, made)  # its name says that it may be removed, and readers pass it by
+        os.rename(old, made)  # a name that readers ignore, and that may be removed
 
 
 def _sync(folder: str) -> None:

@@ -1,7 +1,8 @@
-"""Which cells were written, where only asking for each object could tell?
+"""List the objects of Zarr stores, to know which chunks exist before references are written.
 
-Chunks of a Zarr store are objects whose names are computed; whether one exists is found out by reading it. References name what is there, so before a store
-is written as references its objects are listed (or, on the web, asked for one by one).
+The names of a Zarr store's chunks are computed, and a read finds out whether a chunk exists.
+References must name the chunks that exist, so its objects are listed first (on the web, where
+nothing can be listed, they are asked for one by one).
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ __all__ = ["Implicit", "explicit"]
 
 @runtime_checkable
 class Implicit(Protocol):
-    """A table that does not know which of its cells were written, and can find out."""
+    """A chunk table that can find out which of its cells were written."""
 
     def explicit(self, storage_options: Mapping[str, Any] | None = None) -> ChunkTable:
-        """The same table, with every cell known."""
+        """Return the same table with the state of every cell known."""
 
 
 def explicit(group: VirtualGroup, storage_options: Mapping[str, Any] | None = None) -> VirtualGroup:
-    """The tree with every cell known."""
+    """Return the tree with the state of every cell known."""
     arrays = {}
     for name, array in group.arrays.items():
         tables = [_known(tile.chunks, storage_options) for tile in array.tiles]

@@ -1,4 +1,4 @@
-"""Which pages of a reference set are kept in memory? Those used last, up to a bound."""
+"""LRU cache of the pages of a reference set, bounded by bytes."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from insitu.forking import fork_safe_lock
 
 __all__ = ["Recent"]
 
-Page = TypeVar("Page")
+PageT = TypeVar("PageT")
 
 
-class Recent(Generic[Page]):
-    """Pages by key, the least recently used forgotten first.
+class Recent(Generic[PageT]):
+    """LRU cache of pages by key.
 
     Parameters
     ----------
     weigh
-        Bytes of a page.
+        Returns the bytes of a page.
     limit
-        Bytes kept; at least one page is.
+        Bytes that the cache may hold. The latest page is always kept.
     """
 
-    def __init__(self, weigh: Callable[[Page], int], limit: int = 64 << 20) -> None:
+    def __init__(self, weigh: Callable[[PageT], int], limit: int = 64 << 20) -> None:
         self._weigh, self._limit = weigh, limit
         self._lock = fork_safe_lock()
-        self._pages: OrderedDict[Any, Page] = OrderedDict()
+        self._pages: OrderedDict[Any, PageT] = OrderedDict()
         self._size = 0
 
-    def find(self, key: Any, load: Callable[[], Page]) -> Page:
-        """A page; loaded if it is not there. Two threads may load the same page at once: the loads agree."""
+    def find(self, key: Any, load: Callable[[], PageT]) -> PageT:
+        """Return a page, loading it if necessary. Two threads may load the same page at once."""
         with self._lock:
             if key in self._pages:
                 self._pages.move_to_end(key)
@@ -46,9 +46,9 @@ class Recent(Generic[Page]):
             return page
 
     def has(self, key: Any) -> bool:
-        """Whether a page is in memory."""
+        """Return whether a page is in memory."""
         with self._lock:
             return key in self._pages
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Recent, (self._weigh, self._limit)  # a copy elsewhere reads for itself
+        return Recent, (self._weigh, self._limit)  # a copy in another process starts empty

@@ -1,7 +1,7 @@
-"""What are the sources called somewhere else?
+"""Rewrite the URLs of a tree's sources, or drop the data that identifies them.
 
-Archives move. Every URL of a tree is rewritten, by prefix, by pattern, or by a function; nothing else changes, and nothing is read. In the same way
-sources forget what they were, where nobody wants to know.
+Archives move: every URL of a tree is rewritten by prefix, by regular expression or by a function.
+Nothing else changes, and nothing is read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Change = Callable[[Source], Source]
 
 
 def renamed(group: VirtualGroup, how: Renaming) -> VirtualGroup:
-    """The tree with other URLs.
+    """Return the tree with other URLs.
 
     Parameters
     ----------
@@ -37,13 +37,13 @@ def renamed(group: VirtualGroup, how: Renaming) -> VirtualGroup:
     Raises
     ------
     ModelError
-        If a new URL is empty, or a pattern is none.
+        If a new URL is empty, or a regular expression is invalid.
     """
     return _changed(group, _Rename(_function(how)))
 
 
 def unverified(group: VirtualGroup) -> VirtualGroup:
-    """The tree without what identified its sources when they were scanned: a read takes whatever lies there now."""
+    """Return the tree without size, ETag and time of its sources: reads do not notice changes then."""
     return _changed(group, _forget)
 
 
@@ -62,11 +62,11 @@ def _function(how: Renaming) -> Callable[[str], str]:
         try:
             return _Pattern(re.compile(how[0]), how[1])
         except re.error as problem:
-            raise ModelError(f"{how[0]!r} is no regular expression: {problem}") from None
+            raise ModelError(f"{how[0]!r} is not a valid regular expression: {problem}") from None
     return how
 
 
-# Classes, not functions inside of functions: tables travel to other processes.
+# Classes, not closures: tables are pickled to other processes.
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class _Pattern:
         try:
             return self.pattern.sub(self.replacement, url)
         except (re.error, IndexError) as problem:
-            raise ModelError(f"{self.replacement!r} is no replacement: {problem}") from None
+            raise ModelError(f"{self.replacement!r} is not a valid replacement: {problem}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ class _Rename:
     def __call__(self, source: Source) -> Source:
         url = self.rename(source.url)
         if not isinstance(url, str) or not url:
-            raise ModelError(f"the new URL of {source.url} is {url!r}")
-        # The time of change is that of the old place; size and ETag stay with the content.
+            raise ModelError(f"renaming {source.url} gives {url!r}, which is not a URL")
+        # The time of change belongs to the old location. Size and ETag belong to the content.
         return source if url == source.url else replace(source, url=url, modified=None, etag=_portable(source.etag))
 
 
@@ -106,7 +106,7 @@ def _forget(source: Source) -> Source:
 
 
 def _portable(etag: str | None) -> str | None:
-    """A mark that holds in another place too; those of local files hold the time of change."""
+    """Return an ETag that is valid at another location; those of local files contain the time of change."""
     return None if etag is not None and re.fullmatch(r"[0-9a-f]+-[0-9a-f]+", etag) else etag
 
 
@@ -118,7 +118,7 @@ def _table(table: ChunkTable, change: Change) -> ChunkTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RenamedSources(Sequence[Source]):
-    """Sources under other URLs, each changed when it is asked for."""
+    """Sources with other URLs, each rewritten when it is accessed."""
 
     sources: Sequence[Source]
     change: Change
@@ -153,19 +153,19 @@ class Renamed:
 
     @property
     def sources(self) -> Sequence[Source]:
-        """Under their new URLs."""
+        """The sources, with their new URLs."""
         return RenamedSources(self.table.sources, self.change)
 
     def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie."""
+        """Return where cells lie."""
         return self.table.locate(cells)
 
     def take(self, axis: int, cells: Indices | slice) -> Selected:
-        """The table of these cells along one axis."""
+        """Return the table of these cells along one axis."""
         return Selected.of(self, axis, cells)
 
     def expanded(self) -> Expanded:
-        """The same table with one more axis, of one cell, at the end."""
+        """Return the table with one more axis, of one cell, at the end."""
         return Expanded(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:

@@ -1,7 +1,7 @@
-"""Which format is meant, and how are references opened, saved and appended to?
+"""Open and save references in any format; the format is detected from suffix and content.
 
-By the target's name: `*.json` (also `.json.zst`, `.json.gz`) is kerchunk's JSON, `*.parq` its Parquet directory, `*.parquet` one flat table, `*.icechunk` an Icechunk repository, `*.insitu` our
-own. A saved set is found again by its name and by what lies there.
+`*.json` (also `.json.zst`, `.json.gz`) is kerchunk JSON, `*.parq` a kerchunk Parquet directory,
+`*.parquet` one flat table, `*.icechunk` an Icechunk repository, `*.insitu` an insitu store.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _SUFFIXES = (
     (re.compile(r"\.icechunk$", re.IGNORECASE), "icechunk"),
 )
 _SCHEMES = {"reference+json": "kerchunk-json", "reference+parquet": "flat-parquet", "virtualizarr": "kerchunk-parquet"}
-"""zaro's way to say which format it is."""
+"""URL schemes of zaro that name the format."""
 _MAGIC = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
 
 
 def format_of(url: str) -> str | None:
-    """The format that a name stands for; None if it stands for none.
+    """Return the format of a path or URL by its suffix; None if the suffix is of no format.
 
     Examples
     --------
@@ -67,23 +67,24 @@ def open_references(
     target: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> VirtualGroup | None:
-    """Open a saved set of references; None if there is none at this URL.
+    """Open saved references; return None if there are none at this URL.
 
     Parameters
     ----------
     url
-        A file or a directory; also `reference+json://…`, `reference+parquet://…`, `virtualizarr://…`. Of an Icechunk repository, `?branch=…`, `?tag=…` or `?snapshot=…`
-        names a version.
+        A file or a directory; also `reference+json://…`, `reference+parquet://…`,
+        `virtualizarr://…`. Of an Icechunk repository, `?branch=…`, `?tag=…` or `?snapshot=…` names a
+        version.
     format
-        One of `FORMATS`, if the name and what lies there should not decide.
+        One of `FORMATS`; if not given, suffix and content decide.
     errors
-        "raise", or "warn": arrays that cannot be taken are left out.
+        "raise", or "warn": arrays that cannot be read are left out.
     allow_local
-        Whether a remote set may name files of this machine.
+        Whether remote references may name local files.
     missing
-        kerchunk Parquet: what a missing file of rows means, "raise" or "unwritten".
+        kerchunk Parquet: "raise" if a file of rows is missing, or treat its chunks as "unwritten".
     target
-        kerchunk JSON: what a null URL stands for.
+        kerchunk JSON: the URL that a null URL stands for.
     storage_options
         See `insitu.sources.open_source`.
     """
@@ -94,7 +95,7 @@ def open_references(
     if kind is None:
         return None
     if kind not in FORMATS:
-        raise ValueError(f"no format {kind!r}; there are: {', '.join(FORMATS)}")
+        raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {kind!r}")
     if kind == "icechunk":
         return open_icechunk(url, errors=errors, allow_local=allow_local, storage_options=storage_options)
     if kind == "kerchunk-parquet":
@@ -112,14 +113,14 @@ def open_references(
     if not looks_like_references(document):
         if format is None:
             return None
-        raise FormatError("this JSON holds no references", url=base.url, structure="references")
+        raise FormatError("this JSON file does not hold kerchunk references", url=base.url, structure="references")
     return read_json(document, base, target=target, errors=errors)
 
 
 def read_document(document: Mapping[str, Any], *, errors: str = "raise") -> VirtualGroup:
-    """Return the tree of kerchunk's references that are in memory: a dictionary as `kerchunk` makes them."""
+    """Return the tree of kerchunk references in memory: a dictionary as `kerchunk` makes it."""
     if not looks_like_references(document):
-        raise FormatError("this dictionary holds no references", structure="references")
+        raise FormatError("this dictionary does not hold kerchunk references", structure="references")
     return read_json(dict(document), Base(None, allow_local=True), errors=errors)
 
 
@@ -135,13 +136,17 @@ def _open_directory(
         return None
     if "record_size" not in document:
         if sure:
-            raise FormatError("there is no 'record_size'", url=base.url, structure=".zmetadata")
+            raise FormatError(
+                "this is not a kerchunk Parquet directory: 'record_size' is missing",
+                url=base.url,
+                structure=".zmetadata",
+            )
         return None
     return read_parquet(document, base, errors=errors, missing=missing, storage_options=storage_options)
 
 
 def _found(url: str) -> str | None:
-    """The format of what lies at a URL: by its name, and on this machine by looking."""
+    """Return the format of the references at a URL: by suffix, and of local files by content."""
     named = format_of(url)
     path = local_path(url.partition("?")[0] if named == "icechunk" else url)
     if path is None or named == "icechunk":
@@ -165,7 +170,7 @@ def _found(url: str) -> str | None:
 
 
 def _set_aside(url: str) -> str | None:
-    """The directory of references that a writer moved aside before it died."""
+    """Return the directory of references that a writer moved aside before it died."""
     path = local_path(url)
     return None if path is None else find_set_aside(path.rstrip(os.sep) or path)
 
@@ -177,17 +182,17 @@ def _head(path: str) -> bytes:
 
 
 def matches(url: str) -> bool:
-    """Whether there may be references at a URL: costs no request."""
+    """Return whether there can be references at a URL. Makes no request."""
     return _found(url) is not None
 
 
 def kind_of(url: str) -> str | None:
-    """Return the form of the references at a URL: by what lies there, else by its name."""
+    """Return the format of the references at a URL: by content, else by suffix."""
     return _found(url) or format_of(url)
 
 
 def is_store(url: str) -> bool:
-    """Return whether an insitu store lies at a URL, by its name, and on this machine by looking. Costs no request."""
+    """Return whether an insitu store lies at a URL: by suffix, and locally by content. Makes no request."""
     return _found(url) == "insitu"
 
 
@@ -205,44 +210,46 @@ def save(
     recipe: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Save a tree, so that it need not be scanned again.
+    """Save a tree as references, so that its files need not be scanned again.
 
     Parameters
     ----------
     group
         The tree.
     target
-        Where to: the name says the format, see `format_of`.
+        Where to save. The suffix chooses the format, see `format_of`.
     format
-        One of `FORMATS`, if the name should not decide.
+        One of `FORMATS`; if not given, the suffix decides.
     mode
-        "w": what lies there is replaced (in an Icechunk repository, by a new version). "x": nothing may lie there.
+        "w": replace what is there (in an Icechunk repository, by a new version). "x": raise if
+        something is there.
     inline_threshold
-        kerchunk formats and Icechunk: chunks of up to so many bytes are kept inline.
+        kerchunk formats and Icechunk: chunks of at most so many bytes are copied into the references.
     relative
-        Write URLs relative to the target, where both lie together: the archive can be moved as a whole.
+        Write URLs relative to the target where possible, so that references and files can be moved
+        together.
     zarr_format
-        kerchunk JSON: version of the metadata; None: 2 if that can say all, else 3.
+        kerchunk JSON: version of the Zarr metadata; None: 2 where that is possible, else 3.
     record_size
-        kerchunk Parquet: rows of a file.
+        kerchunk Parquet: number of rows of a file.
     message
-        Icechunk: of the commit.
+        Icechunk: the commit message.
     recipe
-        The insitu store: how files were combined, for `append` and `refresh`.
+        insitu store: how files were combined, for `append` and `refresh`.
     storage_options
         See `insitu.sources.open_source`.
 
     Raises
     ------
     UnsupportedError
-        If the format cannot hold some array: which, why, and what to do.
+        If the format cannot hold an array. The message names the array, the reason and a way out.
     """
     url = os.fspath(target)
     kind = format or format_of(url)
     if kind not in FORMATS:
         raise UnsupportedError(
-            f"the name {url!r} says no format" if format is None else f"no format {format!r}",
-            hint="Use *.insitu, *.json, *.parq, *.parquet or *.icechunk, or format=",
+            f"cannot tell the format from the name {url!r}" if format is None else f"unknown format {format!r}",
+            hint=f"End the name in .insitu, .json, .parq, .parquet or .icechunk, or give format= ({', '.join(FORMATS)})",
         )
     if mode not in ("w", "x"):
         raise ValueError(f'mode must be "w" or "x", not {mode!r}')
@@ -257,7 +264,7 @@ def save(
         )
         return
     if mode == "x" and is_there(url, storage_options):
-        raise UnsupportedError("there is something already", url=url, hint='Use mode="w" to replace it')
+        raise UnsupportedError("the target exists already", url=url, hint='Use mode="w" to replace it')
     named: Callable[[str], str] = (lambda source: relative_to(source, url)) if relative else absolute
     group = explicit(group, storage_options)
     if kind == "insitu":
@@ -265,7 +272,9 @@ def save(
         return
     formats = {"kerchunk-json": (2, 3)}.get(kind, (2,)) if zarr_format is None else (zarr_format,)
     if kind != "kerchunk-json" and formats != (2,):
-        raise UnsupportedError(f"{kind} holds metadata of Zarr V2 only")
+        raise UnsupportedError(
+            f"{kind} holds Zarr V2 metadata only", hint="Leave out zarr_format=, or use kerchunk-json"
+        )
     writing = Writing.of(
         group,
         what=kind,
@@ -296,18 +305,18 @@ def _compressed(file: IO[bytes], url: str) -> Any:
 
 
 class _Kept:
-    """A file that stays open when the stream over it is closed."""
+    """A file whose `close` does nothing: the stream over it must not close it."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.write, self.flush, self.tell = file.write, file.flush, file.tell
         self.closed = False
 
     def close(self) -> None:
-        """Leave it open."""
+        """Do nothing."""
 
 
 def is_there(url: str, storage_options: Mapping[str, Any] | None) -> bool:
-    """Whether something lies at a target."""
+    """Return whether something lies at a target."""
     path = local_path(url)
     if path is not None:
         return os.path.exists(path) or _set_aside(url) is not None

@@ -1,22 +1,24 @@
-"""Which arrays hold what only we can decode, and how are they kept where other readers come?
+"""Convert arrays with codecs that only insitu decodes, so that other Zarr readers can read them.
 
-Text in the heaps of an HDF5 file: its values are read and kept inline, as Zarr's readers expect texts (`vlen-utf8`). Small arrays with a codec that nobody else
-has (texts that end where the file says, numbers of few bits): decoded, and kept inline as plain numbers. Larger ones are refused, by name, when they are written.
+Text in the heaps of an HDF5 file is read and kept inline as `vlen-utf8`, which Zarr readers know.
+Small arrays with a codec of ours (texts with an end mark, numbers of few bits) are decoded and kept
+inline as plain numbers. Larger ones stay as they are, and the writer refuses them by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from insitu.codecs import decode
 from insitu.codecs.registry import OUTSIDE_VALUES
-from insitu.errors import UnsupportedError
-from insitu.model import Codec, Encoding, Tile, VirtualArray
-from insitu.references.inlining import inlined
+from insitu.errors import InsituError, UnsupportedError
+from insitu.model import INLINE, Codec, Columns, Encoding, Located, Tile, VirtualArray
+from insitu.sources import open_source, read_all
 from insitu.zarr_metadata import naming
 
 __all__ = ["portable"]
@@ -26,15 +28,17 @@ LARGEST_TEXT = 64 << 20
 """Bytes of text that one array may keep inline."""
 SMALL = 64 << 10
 """Bytes up to which other values are kept inline."""
+_MOST = 1 << 20
+"""Most chunks of one array that are decoded."""
 
 
 def portable(array: VirtualArray, storage_options: Mapping[str, Any] | None = None) -> VirtualArray:
-    """The array in a form that others can decode, if need be and if it can be had; else as it is.
+    """Return the array with codecs that other Zarr readers have, where that is possible; else as it is.
 
     Raises
     ------
     UnsupportedError
-        If text lies in heaps, and cannot be kept inline.
+        If text lies in heaps and cannot be kept inline.
     """
     encodings = [encoding for tile in array.tiles for encoding in tile.encodings]
     if any(_in_heap(encoding) for encoding in encodings):
@@ -42,7 +46,7 @@ def portable(array: VirtualArray, storage_options: Mapping[str, Any] | None = No
     if array.dtype.hasobject and encodings and all(_is_inline_text(tile) for tile in array.tiles):
         return replace(array, tiles=tuple(_varying_texts(tile, storage_options) for tile in array.tiles))
     if len(encodings) != 1 or naming.is_known(encodings[0]) or encodings[0].dtype.hasobject:
-        return array  # a mosaic is refused for being one, not for its codecs
+        return array  # a mosaic is refused elsewhere, whatever its codecs
     if array.size * encodings[0].dtype.itemsize > SMALL:
         return array
     return replace(array, tiles=(_plain(array.tiles[0], storage_options),))
@@ -50,7 +54,7 @@ def portable(array: VirtualArray, storage_options: Mapping[str, Any] | None = No
 
 def _plain(tile: Tile, storage_options: Mapping[str, Any] | None) -> Tile:
     encoding = Encoding(tile.encodings[0].dtype, (), None, tile.encodings[0].fill)
-    # Chunks are stored whole, also at the edge: a few values may have a large chunk.
+    # Edge chunks are stored in full size: few values can have a large chunk.
     return inlined(tile, encoding, _raw, limit=16 * SMALL, storage_options=storage_options)
 
 
@@ -64,16 +68,16 @@ def _in_heap(encoding: Encoding) -> bool:
 
 def _texts(tile: Tile, storage_options: Mapping[str, Any] | None) -> Tile:
     if not all(_in_heap(encoding) for encoding in tile.encodings):
-        raise UnsupportedError("some of its files keep text in heaps and others do not")
+        raise UnsupportedError("some of its files store text in heaps and others do not")
     for encoding in tile.encodings:
         codec = encoding.codecs[0]
         if codec.name != _HEAP or codec.configuration.get("kind", "string") != "string":
-            raise UnsupportedError("its values are sequences of varying length, which Zarr's readers do not know")
+            raise UnsupportedError("its values are sequences of varying length, which Zarr cannot hold")
     return _varying_texts(tile, storage_options, next((encoding.fill for encoding in tile.encodings), None))
 
 
 def _is_inline_text(tile: Tile) -> bool:
-    """Return whether a tile holds texts of one length that were in memory, whatever the length that the array says."""
+    """Return whether a tile holds only fixed-length texts that are kept inline."""
     return (
         not tile.chunks.sources
         and tile.packings.identity
@@ -87,10 +91,79 @@ def _varying_texts(tile: Tile, storage_options: Mapping[str, Any] | None, fill: 
 
 
 def _utf8(values: npt.NDArray[Any]) -> bytes:
-    """A chunk's texts, as `vlen-utf8` writes them."""
+    """Return the texts of a chunk, encoded as `vlen-utf8`."""
     from numcodecs.vlen import VLenUTF8
 
     texts = [
         value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in values.reshape(-1)
     ]
     return bytes(VLenUTF8().encode(np.array(texts, object)))
+
+
+def inlined(
+    tile: Tile,
+    encoding: Encoding,
+    encode: Callable[[npt.NDArray[Any]], bytes],
+    *,
+    limit: int,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Tile:
+    """Return the tile with all of its chunks decoded, encoded anew and kept inline.
+
+    Parameters
+    ----------
+    tile
+        The tile.
+    encoding
+        The new encoding of its chunks.
+    encode
+        Encodes a chunk so.
+    limit
+        Most bytes of all chunks together.
+    storage_options
+        See `insitu.sources.open_source`.
+
+    Raises
+    ------
+    UnsupportedError
+        If there are too many chunks or bytes.
+    """
+    shape = tile.chunks.shape
+    total = int(np.prod(shape, dtype=object))
+    if total > _MOST:
+        raise UnsupportedError(f"its {total} chunks are too many to keep inline")
+    index = np.unravel_index(np.arange(total), shape) if shape else ()
+    rows = tile.chunks.locate(list(index))
+    source = np.array(rows.source, np.int64)
+    offset, length = np.zeros(total, np.int64), np.zeros(total, np.int64)
+    data = bytearray()
+    for row in np.flatnonzero((source >= 0) | (source == INLINE)).tolist():
+        cell = [np.array([axis[row]]) for axis in index]
+        sizes = tuple(int(axis.show(at).stored[0]) for axis, at in zip(tile.axes, cell, strict=True))
+        chunk = encode(_decoded(tile, rows, row, tuple(size for size in sizes if size), storage_options))
+        source[row], offset[row], length[row] = INLINE, len(data), len(chunk)
+        data += chunk
+        if len(data) > limit:
+            raise UnsupportedError(f"its values have more than {limit} bytes, which is too much to keep inline")
+    chunks = Columns(
+        shape, (), source.reshape(shape), offset.reshape(shape), length.reshape(shape),
+        packing=np.asarray(rows.packing).reshape(shape), inline=bytes(data),
+    )  # fmt: skip
+    return Tile(tile.axes, (encoding,), chunks, tile.packings, tile.layout)
+
+
+def _decoded(
+    tile: Tile, rows: Located, row: int, shape: tuple[int, ...], storage_options: Mapping[str, Any] | None
+) -> npt.NDArray[Any]:
+    """Return the values of one chunk."""
+    encoding = tile.encodings[int(rows.encoding[row])]
+    begin, size, mask = int(rows.offset[row]), int(rows.length[row]), int(rows.filter_mask[row])
+    if int(rows.source[row]) == INLINE:
+        return np.asarray(decode(rows.inline[begin : begin + size], encoding, shape, filter_mask=mask))
+    about = tile.chunks.sources[int(rows.source[row])]
+    with open_source(about.url, storage_options, expected=about) as source:
+        try:
+            stored = source.read(begin, size) if size >= 0 else read_all(source, begin)
+            return np.asarray(decode(stored, encoding, shape, filter_mask=mask, fetch=source.read_many))
+        except InsituError as problem:
+            raise problem.located(url=about.url, offset=begin) from None

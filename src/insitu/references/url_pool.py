@@ -1,6 +1,7 @@
-"""Which number does a URL have in a reference set?
+"""Numbered pool of the source URLs of a reference set.
 
-Each object once, numbered in the order in which it is met. Pages of a reference set are read while others are already in use, so the pool only grows.
+Each URL is in the pool once, numbered in the order of appearance. Pages of a reference set are read
+while others are in use, so the pool only grows.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ __all__ = ["Pool"]
 
 
 class Pool:
-    """The objects that a reference set names."""
+    """The sources that a reference set names, by number."""
 
     def __init__(self, base: Base) -> None:
         self._base = base
         self._lock = fork_safe_lock()
         self._numbers: dict[str, int] = {}
         self.sources: list[Source] = []
-        """Grows; what is in it stays where it is."""
+        """Only ever appended to: numbers stay valid."""
 
     def number(self, url: str) -> int:
-        """The number of an object, by its URL as the reference set writes it."""
+        """Return the number of a source, by its URL as the reference set writes it."""
         found = self._numbers.get(url)
         if found is None:
             with self._lock:
@@ -42,7 +43,7 @@ class Pool:
         return found
 
     def numbers(self, urls: Sequence[str]) -> npt.NDArray[np.int64]:
-        """The numbers of many."""
+        """Return the numbers of several URLs."""
         return np.array([self.number(url) for url in urls], np.int64)
 
     def __reduce__(self) -> tuple[Any, ...]:

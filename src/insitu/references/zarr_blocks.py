@@ -1,7 +1,8 @@
-"""What of a tree is written in Zarr's terms, and how do its cells come, block by block?
+"""Export a tree as Zarr arrays: metadata documents, and chunk references block by block.
 
-kerchunk's formats hold Zarr arrays. Every array is looked at before anything is written: if one cannot be said, the error names all that cannot, the files
-that differ, and what to do. Then cells come in blocks: a URL, an offset and a length for each, or its bytes, where they are kept inline.
+kerchunk's formats and Icechunk hold Zarr arrays. Every array is checked before anything is written:
+the error names all arrays that Zarr cannot hold, the files that differ, and what to do. Then the
+writers take references in blocks: URL, offset and length of each chunk, or its inline bytes.
 """
 
 from __future__ import annotations
@@ -26,22 +27,22 @@ from insitu.zarr_metadata.to_zarr import Said, said
 __all__ = ["Block", "Writing", "fill_chunk"]
 
 _LARGEST_FILL = 1 << 15
-"""Bytes of an encoded chunk of fill values that is written out for each never-written cell."""
+"""Most bytes of an encoded chunk of fill values that is written for each unwritten cell."""
 _LARGEST_FILLS = 1 << 24
-"""Bytes of all of them together."""
+"""Most bytes of all of them together."""
 _LARGEST_FILL_CHUNK = 1 << 28
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Some neighbouring cells of one array."""
+    """The references of consecutive cells of one array."""
 
     begin: int
-    """Number of the first, in C order of the grid."""
+    """Number of the first cell, in C order of the grid."""
     urls: list[str]
-    """What `url` refers to."""
+    """The URLs that `url` counts."""
     url: Indices
-    """-1: none."""
+    """Index into `urls`; -1: none."""
     offset: npt.NDArray[np.int64]
     length: npt.NDArray[np.int64]
     """-1: the whole object."""
@@ -53,20 +54,20 @@ class Block:
 
 @dataclass(slots=True, eq=False)
 class Writing:
-    """A tree that is being written."""
+    """A tree as Zarr arrays, ready to be written."""
 
     group: VirtualGroup
     arrays: dict[str, Said]
     zarr_format: int
     array_documents: dict[str, Any]
-    """Of the arrays, by key."""
+    """Zarr documents of the arrays, by key."""
     inline_threshold: int = 0
-    """Chunks of up to so many bytes are kept inline."""
+    """Chunks of at most so many bytes are kept inline."""
     named: Callable[[str], str] = field(default=lambda url: url)
-    """How a URL is written."""
+    """Formats a URL for the references."""
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     filled: Mapping[str, bytes] = field(default_factory=dict)
-    """Arrays whose never-written chunks are written out inline, with those bytes: V2 would mask what they hold."""
+    """Encoded fill chunk of arrays whose unwritten chunks are written inline: Zarr V2 would mask them."""
 
     @classmethod
     def of(
@@ -80,25 +81,25 @@ class Writing:
         rectilinear: bool = False,
         storage_options: Mapping[str, Any] | None = None,
     ) -> Writing:
-        """Look at a tree.
+        """Check a tree and prepare its documents.
 
         Parameters
         ----------
         group
             The tree.
         what
-            The format that is written, for messages.
+            Name of the target format, for messages.
         formats
-            Versions of Zarr metadata that will do, the best first.
+            Versions of Zarr metadata that the format can hold, the preferred first.
         inline_threshold, named, storage_options
             See the fields.
         rectilinear
-            Whether chunks may have different lengths along a dimension.
+            Whether the format can hold chunks of different lengths along a dimension.
 
         Raises
         ------
         UnsupportedError
-            If some array cannot be said.
+            If Zarr cannot hold some array.
         """
         arrays: dict[str, Said] = {}
         reasons: dict[str, str] = {}
@@ -107,7 +108,7 @@ class Writing:
         for path, array in group.all_arrays():
             try:
                 known = said(portable(array, storage_options), rectilinear=rectilinear)
-                for _ in known.blocks():
+                for _ in known.blocks():  # raises where cells do not match
                     pass
                 arrays[path] = known
             except UnsupportedError as problem:
@@ -129,12 +130,12 @@ class Writing:
                 name = named or (lambda url: url)
                 return cls(group, arrays, number, documents, inline_threshold, name, storage_options, filled)
             attempts.append(worse)
-        # What the version that can say most cannot say, and why none of them can.
+        # Name the arrays that the most capable version cannot hold, with the reasons of all versions.
         every = {path: [worse[path] for worse in attempts if path in worse] for path in min(attempts, key=len)}
         raise _refused({path: "; ".join(dict.fromkeys(why)) for path, why in every.items()}, what)
 
     def documents(self) -> dict[str, Any]:
-        """The Zarr documents of the tree, by key."""
+        """Return the Zarr documents of the tree, by key."""
         documents: dict[str, Any] = {}
         for path, node in self.group.walk():
             key = f"{path}/" if path else ""
@@ -145,7 +146,7 @@ class Writing:
         return documents | self.array_documents
 
     def blocks(self, path: str, size: int = 1 << 16) -> Iterator[Block]:
-        """The cells of an array."""
+        """Yield the references of an array, in blocks of cells."""
         array, fill = self.arrays[path], self.filled.get(path)
         names: dict[int, int] = {}
         urls: list[str] = []
@@ -172,7 +173,7 @@ class Writing:
     def _measured(
         self, array: Said, source: Indices, offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]
     ) -> None:
-        """References say "the whole object" or a range: "from here to the end" needs the object's size."""
+        """Fill in the lengths of chunks that reach to the end of their file: references need a length."""
         for row in np.flatnonzero((source >= 0) & (length < 0) & (offset > 0)).tolist():
             with open_source(array.tile.chunks.sources[int(source[row])].url, self.storage_options) as opened:
                 length[row] = opened.size() - offset[row]
@@ -185,7 +186,7 @@ class Writing:
         offset: npt.NDArray[np.int64],
         length: npt.NDArray[np.int64],
     ) -> dict[int, bytes]:
-        """The bytes of the cells that are kept inline."""
+        """Return the bytes of the cells that are kept inline."""
         data: dict[int, bytes] = {}
         for row in np.flatnonzero(source == INLINE).tolist():
             data[row] = rows.inline[offset[row] : offset[row] + length[row]]
@@ -200,7 +201,7 @@ class Writing:
                 for row, (begin, size), found in zip(mine.tolist(), ranges, opened.read_many(ranges), strict=True):
                     if len(found) != size:
                         raise TruncatedError(
-                            "the object ends before the chunk does", url=about.url, offset=begin, length=size
+                            "the file ends before the chunk does", url=about.url, offset=begin, length=size
                         )
                     data[row] = found
         return data
@@ -211,7 +212,7 @@ def _documents(array: Said, zarr_format: int) -> dict[str, Any]:
 
 
 def _spelled_out(array: Said, zarr_format: int) -> tuple[dict[str, Any], bytes] | None:
-    """The documents of an array whose never-written chunks are written out, and what they hold; None if that is no way."""
+    """Return documents and fill chunk for writing out unwritten chunks; None if that is not possible."""
     if not array.unwritten or array.absent:
         return None
     many, array.unwritten = array.unwritten, 0
@@ -227,7 +228,7 @@ def _spelled_out(array: Said, zarr_format: int) -> tuple[dict[str, Any], bytes] 
 
 
 def fill_chunk(array: Said) -> bytes | None:
-    """A chunk of nothing but the fill value, encoded; None if that is large, or if nobody here can encode it."""
+    """Return an encoded chunk of fill values; None if it is large or cannot be encoded."""
     from numcodecs.registry import get_codec
 
     encoding = array.encoding
@@ -247,7 +248,7 @@ def fill_chunk(array: Said) -> bytes | None:
 
 
 def _says(data: bytes, array: Said) -> bool:
-    """Whether an encoded chunk decodes to the fill value everywhere: some codecs cannot encode, and pass on what they are given."""
+    """Return whether a chunk decodes to fill values: some codecs cannot encode and return their input."""
     encoding = array.encoding
     try:
         found = decode(data, encoding, array.chunks)
@@ -267,5 +268,5 @@ def _refused(reasons: Mapping[str, str], what: str) -> InsituError:
     return UnsupportedError(
         f"{what} cannot hold {len(reasons)} of the arrays: {shown}{more}",
         variable=", ".join(list(reasons)[:8]),
-        hint="Save as *.insitu, which holds every mosaic, or drop these variables; small ones of a dataset can be kept as values: inline_threshold=",
+        hint="Save as *.insitu, which holds every array, or drop these variables. Small ones can be copied: inline_threshold=",
     )

@@ -1,7 +1,7 @@
-"""From a URL to the stored arrays of whatever lies there: a file of any format, a Zarr store, saved references.
+"""Scan a URL into a group of stored arrays: a file of any format, a Zarr store, or saved references.
 
-The only place that knows both how archives are found (`formats`, `references`) and how they are read (`reading`). What stored values mean is decided
-above, by `combining.scanning`.
+The only module that knows both how archives are scanned (`formats`, `references`) and how they are
+read (`reading`). CF decoding happens above, in `combining.scan_member`.
 """
 
 from __future__ import annotations
@@ -41,33 +41,34 @@ def scan_stored(
     allow_local: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> VirtualGroup:
-    """Find where every chunk of an archive lies and how it is encoded. Reads metadata only, and decodes nothing.
+    """Scan an archive: find where every chunk lies and how it is encoded. Reads metadata only.
 
-    Of a store that insitu saved, whose arrays are decoded, see `is_saved_tree`.
+    The arrays have stored values. Only those of an insitu store are decoded: see `is_saved_tree`.
 
     Parameters
     ----------
     url
-        A path, a URL (`http://`, `https://`, `s3://`, `gs://`, `az://`), or an open source of bytes: an archive file, a Zarr store
-        (directory, prefix, zip), a saved set of references, or a member of a zip or tar archive (`runs.zip::2024/jan.nc`).
+        A path, a URL (`http://`, `https://`, `s3://`, `gs://`, `az://`), or an open source of bytes:
+        an archive file, a Zarr store (directory, prefix, zip), saved references, or a member of a
+        zip or tar archive (`runs.zip::2024/jan.nc`).
     group
         Scan this group only.
     variables
         Scan only these variables, and the dimension scales that they refer to.
     errors
-        `"raise"`: a variable that cannot be taken is an error. `"warn"`: it is left out, with a warning, and its reason is kept in
-        `problems`.
+        `"raise"`: a variable that cannot be read is an error. `"warn"`: it is left out with a
+        warning, and the reason is kept in `problems`.
     format
-        The format of a file by name, if its first bytes should not decide.
+        The format of a file; if not given, its first bytes decide.
     verify
-        When to find out whether sources still are what was scanned. `"read"`: when one is opened to read from it, which costs no request
-        more. `"open"`: now too; a set of references asks every source that it names. `"never"`: never. A source that changed raises
-        `StaleSourceError`.
+        When to check that sources did not change since they were scanned. `"read"`: when one is
+        opened for reading, which takes no additional request. `"open"`: also now, for every source
+        of saved references. `"never"`: not at all. A changed source raises `StaleSourceError`.
     allow_local
-        Whether references from elsewhere may name files of this machine.
+        Whether remote references may name local files.
     storage_options
-        Credentials and endpoints: `anon`, `key`, `secret`, `token`, `endpoint_url`, `region`, `headers`; or a mapping of URL prefix →
-        such options.
+        Credentials and endpoints: `anon`, `key`, `secret`, `token`, `endpoint_url`, `region`,
+        `headers`; or a mapping of URL prefix → such options.
 
     Returns
     -------
@@ -90,7 +91,7 @@ def scan_stored(
     if isinstance(url, PathLike):
         url = os.fspath(url)
     if isinstance(url, str):
-        # A signed URL is a secret: what identifies the file must not carry it.
+        # A signed URL is a secret: the identity of the file must not contain it.
         url, storage_options = detach_secrets(url, storage_options)
         if format is None and may_be_many(url):
             found = _many(url, group, variables, at_format, verify, allow_local, storage_options)
@@ -104,7 +105,7 @@ def scan_stored(
 
 
 def trusted(group: VirtualGroup, verify: Verify) -> VirtualGroup:
-    """The tree; if nobody wants to know whether its sources are what they were, it does not know what they were."""
+    """Return the tree; with `verify="never"`, without the data that identifies its sources."""
     if verify != "never":
         return group
     from insitu.references import unverified
@@ -112,13 +113,13 @@ def trusted(group: VirtualGroup, verify: Verify) -> VirtualGroup:
     return unverified(group)
 
 
-# Names of things that are more than one file of one format: reference sets and Zarr stores.
+# Names of reference sets and Zarr stores, which are more than one file.
 _COLLECTED = re.compile(r"(\.(json|parq|parquet|insitu|icechunk|zarr|zip)(\.(zst|gz))?|/)$", re.IGNORECASE)
 _COLLECTING = re.compile(r"(reference\+json|reference\+parquet|virtualizarr)://", re.IGNORECASE)
 
 
 def may_be_many(url: str) -> bool:
-    """Whether a reference set or a Zarr store may lie at a URL: by its name, and on this machine by a look."""
+    """Return whether references or a Zarr store can lie at a URL: by its name, or a local directory."""
     found = bool(_COLLECTED.search(url.partition("?")[0]) or _COLLECTING.match(url)) or os.path.isdir(url)
     return found and names_member(url) is None
 
@@ -141,7 +142,7 @@ def _many(
     allow_local: bool,
     storage_options: Mapping[str, Any] | None,
 ) -> VirtualGroup | None:
-    """The reference set or the Zarr store at a URL; None if there is none."""
+    """Return the tree of the references or the Zarr store at a URL; None if there is neither."""
     from insitu import references  # not at the top: Arrow takes longer to import than a file to scan
     from insitu.formats import zarr
     from insitu.formats.variable_filter import below, picked
@@ -167,8 +168,8 @@ def _many(
 
 @contextmanager
 def _source(url: Location, storage_options: Mapping[str, Any] | None) -> Iterator[ByteSource]:
-    """An open source; one that the caller opened stays open."""
-    # A text first: to ask a protocol takes longer than to open a file.
+    """Open a source; one that the caller opened stays open."""
+    # Text first: checking a runtime protocol takes longer than opening a file.
     if not isinstance(url, str) and isinstance(url, ByteSource):
         yield url
         return
@@ -189,14 +190,14 @@ def read_selection(
     storage_options: Mapping[str, Any] | None = None,
     tally: Tally | None = None,
 ) -> npt.NDArray[Any]:
-    """Return a part of an array, selected in one of the ways that `insitu.read` takes."""
+    """Read a selection of an array, given in one of the ways of `insitu.read`."""
     if start is not None or count is not None:
         if selection is not Ellipsis:
-            raise SelectionError("give either a selection or start and count")
+            raise SelectionError("give either a selection, or start and count")
         selection = _box(array, start, count)
     if points is not None:
         if selection is not Ellipsis or out is not None:
-            raise SelectionError("points go with neither a selection nor an output")
+            raise SelectionError("points cannot be combined with a selection, start, count or out")
         return read_points(array, points, name=name, storage_options=storage_options, tally=tally)
     return read_array(array, selection, out=out, name=name, storage_options=storage_options, tally=tally, cache=cache)
 
@@ -204,7 +205,7 @@ def read_selection(
 def _box(array: VirtualArray, start: Sequence[int] | None, count: Sequence[int] | None) -> Selection:
     corner = [0] * array.ndim if start is None else [int(number) for number in np.atleast_1d(start)]
     if len(corner) != array.ndim:
-        raise SelectionError(f"start {corner} must have {array.ndim} numbers")
+        raise SelectionError(f"start {corner} must have {array.ndim} numbers, one for each dimension")
     extent = (
         [n - s for n, s in zip(array.shape, corner, strict=True)] if count is None else np.atleast_1d(count).tolist()
     )

@@ -1,7 +1,7 @@
-"""What does the metadata of one Zarr array say, in the words of the model?
+"""Parse the metadata of one Zarr array, V2 (`.zarray` and `.zattrs`) or V3 (`zarr.json`).
 
-V2 (`.zarray` + `.zattrs`) and V3 (`zarr.json`) become the same description: how the axes are cut into the smallest chunks that can be
-read, how these are encoded, which objects hold them, and through how many levels of shards.
+Both become an `ArrayMetadata`: how the axes are cut into the smallest chunks that can be read, how
+these are encoded, which objects hold them, and through how many levels of shards.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["ArrayMetadata", "from_v2", "from_v3"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArrayMetadata:
-    """One array."""
+    """The metadata of one Zarr array."""
 
     shape: tuple[int, ...]
     axes: tuple[Axis, ...]
-    """Cut into the smallest chunks that can be read."""
+    """Axes cut into the smallest chunks that can be read."""
     objects: tuple[Axis, ...]
-    """Cut into the objects of the store; the same as `axes` without shards."""
+    """Axes cut into the objects of the store; the same as `axes` if there are no shards."""
     encoding: Encoding
     keys: ChunkKeys
     zarr_format: int
@@ -42,19 +42,19 @@ class ArrayMetadata:
     fill: Any = None
     """The fill value as the document has it."""
     text_values: bool = True
-    """Of values of varying length: whether they are texts."""
+    """Of values of variable length: whether they are texts."""
 
     def fill_value(self) -> Any:
-        """The fill value as a scalar; None if nothing is said."""
+        """Return the fill value as a scalar; None if the document has none."""
         if self.fill is None:
             return None
         return self.encoding.fill_value()
 
 
 def from_v2(document: Mapping[str, Any], attributes: Mapping[str, Any] | None = None) -> ArrayMetadata:
-    """An array from its `.zarray`, and its `.zattrs` if there are any."""
+    """Return an array from its `.zarray`, and its `.zattrs` if there are any."""
     if document.get("zarr_format", 2) != 2:
-        raise FormatError(f"zarr_format {document['zarr_format']!r} in a V2 document")
+        raise FormatError(f"a .zarray must have zarr_format 2, not {document['zarr_format']!r}")
     shape = integers(needed(document, "shape"), "shape")
     chunks = integers(needed(document, "chunks"), "chunks", count=len(shape))
     dtype = dtypes.from_v2(needed(document, "dtype"))
@@ -79,7 +79,7 @@ def from_v2(document: Mapping[str, Any], attributes: Mapping[str, Any] | None = 
 
 
 def _dims_v2(document: Mapping[str, Any], attributes: Mapping[str, Any], ndim: int) -> tuple[str | None, ...] | None:
-    """Dimension names: xarray's attribute, or what netCDF-C writes."""
+    """Return dimension names: xarray's attribute, or what netCDF-C writes."""
     names = attributes.get("_ARRAY_DIMENSIONS")
     if names is None:
         for holder, key in ((document, "_NCZARR_ARRAY"), (attributes, "_nczarr_array"), (attributes, "_NCZARR_ARRAY")):
@@ -98,7 +98,7 @@ def _names(names: Any, field_name: str, ndim: int) -> tuple[str | None, ...] | N
     if not isinstance(names, list) or not all(name is None or isinstance(name, str) for name in names):
         raise FormatError(f"{field_name!r} must be a list of names")
     if len(names) != ndim:
-        # netCDF-C gives scalars one made-up dimension.
+        # netCDF-C writes one invented dimension for scalars.
         if ndim == 0:
             return ()
         raise FormatError(f"{field_name!r} has {len(names)} names for {ndim} axes")
@@ -106,7 +106,7 @@ def _names(names: Any, field_name: str, ndim: int) -> tuple[str | None, ...] | N
 
 
 def _hidden(name: str) -> bool:
-    """Attributes that are not the user's: xarray hides the same."""
+    """Return whether an attribute is internal to Zarr writers; xarray hides the same ones."""
     return name == "_ARRAY_DIMENSIONS" or name.lower().startswith("_nc")
 
 
@@ -117,14 +117,14 @@ _KNOWN = frozenset({
 
 
 def from_v3(document: Mapping[str, Any], *, open_shards: bool = True) -> ArrayMetadata:
-    """An array from its `zarr.json`; shards are looked into, or taken as chunks."""
+    """Return an array from its `zarr.json`. Shards are opened, or taken as chunks."""
     if document.get("zarr_format") != 3 or document.get("node_type") != "array":
-        raise FormatError("this is not the metadata of a V3 array")
+        raise FormatError("this is not the metadata of a Zarr V3 array")
     for name, value in document.items():
         if name not in _KNOWN and not (isinstance(value, Mapping) and value.get("must_understand") is False):
-            raise UnsupportedError(f"the extension {name!r} must be understood to read this array, and is not")
+            raise UnsupportedError(f"the array needs the extension {name!r}, which is not supported")
     if document.get("storage_transformers"):
-        raise UnsupportedError("storage transformers are not understood")
+        raise UnsupportedError("storage transformers are not supported")
     shape = integers(needed(document, "shape"), "shape")
     objects = _grid(needed(document, "chunk_grid"), shape)
     dtype = dtypes.from_v3(needed(document, "data_type"))
@@ -160,7 +160,7 @@ def _encoding(codecs: chain.Chain, value: Any) -> Encoding:
 
 
 def _with_fill(codec: Codec, raw: bytes | None) -> Codec:
-    """Sharding as a codec must be told what chunks hold that its shard lacks."""
+    """Return the sharding codec with the fill value of chunks that a shard lacks."""
     if raw is None:
         return codec
     return Codec(codec.name, {**codec.configuration, "$fill": base64.b64encode(raw).decode()})
@@ -172,7 +172,7 @@ def _keys(value: Any) -> ChunkKeys:
         return ChunkKeys(text(configuration.get("separator", "/"), "separator"), "c")
     if name == "v2":
         return ChunkKeys(text(configuration.get("separator", "."), "separator"))
-    raise UnsupportedError(f"chunk keys of the kind {name!r} are not understood")
+    raise UnsupportedError(f"the chunk key encoding {name!r} is not supported")
 
 
 def _grid(value: Any, shape: tuple[int, ...]) -> tuple[Axis, ...]:
@@ -182,12 +182,12 @@ def _grid(value: Any, shape: tuple[int, ...]) -> tuple[Axis, ...]:
         return tuple(_regular(length, size) for length, size in zip(shape, sizes, strict=True))
     if name == "rectilinear":
         if configuration.get("kind", "inline") != "inline":
-            raise UnsupportedError(f"a rectilinear grid of the kind {configuration['kind']!r} is not understood")
+            raise UnsupportedError(f"rectilinear chunk grids of the kind {configuration['kind']!r} are not supported")
         cuts = needed(configuration, "chunk_shapes")
         if not isinstance(cuts, list | tuple) or len(cuts) != len(shape):
             raise FormatError(f"'chunk_shapes' must have a row for each of {len(shape)} axes")
         return tuple(_rectilinear(length, cut) for length, cut in zip(shape, cuts, strict=True))
-    raise UnsupportedError(f"a chunk grid of the kind {name!r} is not understood")
+    raise UnsupportedError(f"the chunk grid {name!r} is not supported")
 
 
 def _regular(length: int, size: int) -> Axis:
@@ -197,7 +197,7 @@ def _regular(length: int, size: int) -> Axis:
 
 
 def _rectilinear(length: int, cut: Any) -> Axis:
-    """An axis from its chunks' lengths: one number for all, or a list with runs as `[length, times]`."""
+    """Return an axis from its chunk lengths: one number, or a list with runs `[length, times]`."""
     if not isinstance(cut, list | tuple):
         return _regular(length, whole(cut, "chunk_shapes", least=1))
     sizes, times = [], []
@@ -205,8 +205,8 @@ def _rectilinear(length: int, cut: Any) -> Axis:
         size, many = item if isinstance(item, list | tuple) and len(item) == 2 else (item, 1)
         sizes.append(whole(size, "chunk_shapes", least=1))
         times.append(whole(many, "chunk_shapes", least=1))
-    if sum(times) > max(length, 1) + len(cut):  # before memory is spent: chunks may lie past the end, but not so many
-        raise FormatError(f"{sum(times)} chunks for an axis of length {length}")
+    if sum(times) > max(length, 1) + len(cut):  # before memory is allocated: only few chunks may lie past the end
+        raise FormatError(f"an axis of length {length} has {sum(times)} chunks")
     stored: npt.NDArray[np.int64] = np.repeat(np.array(sizes, np.int64), times)
     ends = np.cumsum(stored)
     if not len(stored) or ends[-1] < length:
@@ -219,14 +219,14 @@ def _rectilinear(length: int, cut: Any) -> Axis:
 
 
 def _divisor(axis: Axis) -> int:
-    """A chunk's length along an axis; for irregular cuts, what all of them can be divided by."""
+    """Return the chunk length along an axis; of irregular chunks, their greatest common divisor."""
     if axis.is_regular:
         return axis.size
     return int(np.gcd.reduce(axis.show(np.arange(axis.count)).stored))
 
 
 def _cut(objects: tuple[Axis, ...], levels: tuple[chain.Level, ...]) -> tuple[Axis, ...]:
-    """The axes of the innermost chunks."""
+    """Return the axes of the innermost chunks."""
     if not levels:
         return objects
     return tuple(Axis.regular(axis.length, size) for axis, size in zip(objects, levels[-1].inner, strict=True))

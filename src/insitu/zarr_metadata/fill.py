@@ -1,7 +1,7 @@
-"""What does a chunk hold that was never written?
+"""Convert Zarr fill values from JSON to the bytes of one element, and back.
 
-`fill_value` in all its spellings (numbers, NaN and Infinity as text or bare, hexadecimal bits, base64, null, parts of complex numbers,
-fields of structures) to one element's raw bytes, and back.
+All spellings are read: numbers, NaN and Infinity as text or bare, hexadecimal bits, base64, null,
+parts of complex numbers, fields of structured types.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SPELLED = {
 
 
 def from_json(value: Any, dtype: np.dtype[Any]) -> bytes | None:
-    """One element's bytes, in the byte order of `dtype`; None: nothing is said (zeros).
+    """Return one element's bytes, in the byte order of `dtype`; None: there is no fill value (zeros).
 
     Examples
     --------
@@ -37,7 +37,7 @@ def from_json(value: Any, dtype: np.dtype[Any]) -> bytes | None:
     except (TypeError, ValueError, OverflowError, binascii.Error) as problem:
         if isinstance(problem, FormatError):
             raise
-        raise FormatError(f"fill_value {value!r} is no value of {dtype}: {problem}") from None
+        raise FormatError(f"fill_value {value!r} is not a value of type {dtype}: {problem}") from None
 
 
 def _bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
@@ -51,11 +51,11 @@ def _bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
         return _float(real, half) + _float(imaginary, half)
     if dtype.kind in "iu":
         if isinstance(value, float) and not value.is_integer():
-            raise FormatError(f"fill_value {value!r} is no integer")
+            raise FormatError(f"fill_value {value!r} is not an integer")
         return np.array(int(value), dtype).tobytes()
     if dtype.kind == "b":
         if value not in (0, 1, True, False):
-            raise FormatError(f"fill_value {value!r} is no boolean")
+            raise FormatError(f"fill_value {value!r} is not a boolean")
         return np.array(bool(value), dtype).tobytes()
     if dtype.kind in "mM":
         number = np.iinfo(np.int64).min if isinstance(value, str) and value.lower() == "nat" else int(value)
@@ -78,12 +78,12 @@ def _float(value: Any, dtype: np.dtype[Any]) -> bytes:
 
 
 def _raw(value: Any, dtype: np.dtype[Any]) -> bytes:
-    """Bytes of a fixed length: base64, a list of numbers, or the 0 that old writers put there."""
+    """Return bytes of a fixed length from base64, a list of numbers, or the 0 of old writers."""
     if value == 0 and not isinstance(value, str):
         return bytes(dtype.itemsize)
     data = _octets(value)
     if len(data) > dtype.itemsize or (dtype.kind == "V" and len(data) not in (0, dtype.itemsize)):
-        raise FormatError(f"fill_value has {len(data)} bytes, an element {dtype.itemsize}")
+        raise FormatError(f"fill_value has {len(data)} bytes, but an element has {dtype.itemsize}")
     return data.ljust(dtype.itemsize, b"\0")
 
 
@@ -103,19 +103,19 @@ def _structure(value: Mapping[str, Any], dtype: np.dtype[Any]) -> bytes:
 
 
 def of_text(value: Any) -> bytes | None:
-    """The fill of texts of varying length: kept as UTF-8. A number is its digits, 0 too, as zarr-python has it."""
+    """Return the fill value of variable-length texts, as UTF-8. A number becomes its digits, as in zarr-python."""
     return None if value is None or value == "" else str(value).encode()
 
 
 def to_json(fill: bytes | None, dtype: np.dtype[Any], *, zarr_format: int, text_values: bool = True) -> Any:
-    """How a document writes a fill value.
+    """Return a fill value as a document writes it.
 
     Parameters
     ----------
     fill
         One element's bytes; None: zeros, which V2 writes as null.
     dtype
-        Of the element.
+        The type of the element.
     zarr_format
         2 or 3.
     text_values

@@ -1,7 +1,8 @@
-"""Which groups and arrays do many documents make?
+"""Build the tree of groups and arrays from Zarr documents, V2 or V3.
 
-Documents by key (`t/.zarray`, `t/.zattrs`, `t/zarr.json`, `.zgroup`) as a store has them, consolidated metadata lists them, or kerchunk
-references hold them: one tree, V2 and V3 alike. What lies where is the caller's: `tile_of` is asked for each array's tile.
+Documents come by key (`t/.zarray`, `t/.zattrs`, `t/zarr.json`, `.zgroup`), from a store, from
+consolidated metadata or from kerchunk references. The caller provides the chunk locations: its
+`tile_of` returns the tile of each array.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from insitu.zarr_metadata.json_fields import mapping, parse
 __all__ = ["DOCUMENTS", "Node", "consolidated", "nodes_of", "tree"]
 
 DOCUMENTS = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
-"""Last parts of keys that are metadata, not chunks."""
+"""Names of metadata documents: all other keys are chunks."""
 
 Document = bytes | str | Mapping[str, Any]
 TileOf = Callable[[str, ArrayMetadata], Tile]
@@ -34,7 +35,7 @@ LeaveOut = Callable[[str, InsituError], None]
 
 @dataclass(slots=True)
 class Node:
-    """One group, or one array."""
+    """One group (without `array`) or one array of a Zarr hierarchy."""
 
     array: ArrayMetadata | None = None
     attributes: dict[str, Any] = field(default_factory=dict)
@@ -42,7 +43,7 @@ class Node:
 
 
 def consolidated(document: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The documents that a root's metadata lists, by key; None if it lists none.
+    """Return the consolidated documents in a root's metadata, by key; None if there are none.
 
     Parameters
     ----------
@@ -60,7 +61,7 @@ def consolidated(document: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def nodes_of(documents: Mapping[str, Document], leave_out: LeaveOut, *, open_shards: bool = True) -> dict[str, Node]:
-    """The nodes by path; those that cannot be understood are handed to `leave_out`."""
+    """Return the nodes by path. `leave_out` is called with each one that cannot be parsed."""
     by_path: dict[str, dict[str, Document]] = {}
     for key, value in documents.items():
         path, _, name = key.strip("/").rpartition("/")
@@ -79,7 +80,7 @@ def nodes_of(documents: Mapping[str, Document], leave_out: LeaveOut, *, open_sha
 
 
 def _node(path: str, found: Mapping[str, Document], open_shards: bool) -> Node | None:
-    """One node from its documents."""
+    """Return one node from its documents; None: they describe none."""
     key = f"{path}/" if path else ""
     name = next((name for name in DOCUMENTS[:3] if name in found), None)
     if name is None:
@@ -90,7 +91,7 @@ def _node(path: str, found: Mapping[str, Document], open_shards: bool) -> Node |
             if document.get("node_type") == "array":
                 return Node(arrays.from_v3(document, open_shards=open_shards), {}, 3)
             if document.get("node_type") != "group" or document.get("zarr_format") != 3:
-                raise FormatError("this is neither a group nor an array of Zarr V3")
+                raise FormatError("this is neither a group nor an array of Zarr V3: check node_type and zarr_format")
             return Node(None, mapping(document.get("attributes") or {}, "attributes"), 3)
         attributes: dict[str, Any] = {}
         if ".zattrs" in found:
@@ -110,20 +111,20 @@ def tree(
     variables: Collection[str] | None = None,
     details: GroupDetails | None = None,
 ) -> VirtualGroup:
-    """The tree that nodes make.
+    """Return the tree of nodes as virtual arrays.
 
     Parameters
     ----------
     nodes
-        By path; groups that have no document of their own are made up.
+        By path. Groups without a document of their own are added.
     tile_of
-        The tile of an array, by path.
+        Returns the tile of an array, by path.
     leave_out
-        Told of arrays that cannot be taken.
+        Called with each array that cannot be read.
     variables
-        Only these arrays (by name or path) and those that their dimensions name.
+        Only these arrays (by name or path) and the coordinates of their dimensions.
     details
-        Of the root group.
+        Details of the root group.
     """
     wanted = _wanted(nodes, variables)
     groups: dict[str, dict[str, VirtualArray]] = {"": {}}
@@ -175,7 +176,7 @@ def _assembled(
 
 
 def _dimension_names(array: ArrayMetadata, phony: dict[tuple[int, int], str]) -> tuple[str, ...]:
-    """The names of an array's dimensions; made up where there are none, the same for equal lengths (as netCDF does)."""
+    """Return dimension names; unnamed ones get `phony_dim_*`, the same for equal lengths, as in netCDF."""
     names: list[str] = []
     times: dict[int, int] = {}
     for length, name in zip(array.shape, array.dims or (None,) * len(array.shape), strict=True):
@@ -187,10 +188,10 @@ def _dimension_names(array: ArrayMetadata, phony: dict[tuple[int, int], str]) ->
 
 
 def virtual(array: ArrayMetadata, dims: tuple[str, ...], tile: Tile) -> VirtualArray:
-    """The virtual array of a described one, with what xarray would show as its attributes."""
+    """Return a virtual array with the attributes that xarray would show."""
     attributes = dict(array.attributes)
     if array.zarr_format == 2:
-        # xarray's rule: what a V2 store fills with is what it masks.
+        # As in xarray: the fill value of a V2 store is also the value that is masked.
         if array.fill is not None:
             attributes["_FillValue"] = array.fill_value()
     elif "_FillValue" in attributes:
@@ -210,7 +211,7 @@ def _chunk_shape(array: ArrayMetadata) -> tuple[int, ...] | None:
 
 
 def _decoded(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A `_FillValue` that xarray wrote into a V3 store: floats and bytes are base64 there."""
+    """Return a `_FillValue` that xarray wrote to a V3 store: floats and bytes are base64 there."""
     try:
         if dtype.kind == "f" and isinstance(value, str):
             return struct.unpack("<d", base64.standard_b64decode(value))[0]
@@ -220,5 +221,5 @@ def _decoded(value: Any, dtype: np.dtype[Any]) -> Any:
         if dtype.kind == "S" and isinstance(value, str):
             return base64.standard_b64decode(value)
     except (struct.error, binascii.Error, ValueError, TypeError):
-        raise FormatError(f"_FillValue {value!r} is no value of {dtype}") from None
+        raise FormatError(f"_FillValue {value!r} is not a value of type {dtype}") from None
     return value

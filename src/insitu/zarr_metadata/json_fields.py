@@ -1,7 +1,7 @@
-"""What does a metadata document say, before anybody asks what it means?
+"""Parse JSON documents and check the types of their fields.
 
-JSON as people write it: Python's bare `NaN` and `Infinity` are taken, a byte-order mark too. Whatever else is wrong becomes an error
-that names the document, and the accessors here name the field.
+Python's bare `NaN` and `Infinity` and a byte-order mark are accepted. Errors name the document, and
+the field that is wrong.
 """
 
 from __future__ import annotations
@@ -12,81 +12,88 @@ from typing import Any
 
 from insitu.errors import FormatError
 
-__all__ = ["field", "integers", "mapping", "named", "parse", "text"]
+__all__ = ["field", "integers", "items", "mapping", "named", "parse", "text", "whole"]
 
 MOST_AXES = 64
 """NumPy's limit; a document that claims more is damaged."""
 
 
 def parse(data: bytes | str | Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A document as a mapping.
+    """Return a document as a mapping.
 
     Parameters
     ----------
     data
-        JSON text, or a mapping that was parsed already (kerchunk holds either).
+        JSON text, or a parsed mapping (kerchunk has both).
     name
         The document's key, for messages.
     """
     if isinstance(data, Mapping):
         return dict(data)
     if not isinstance(data, bytes | str):
-        raise FormatError(f"a JSON object was expected, not {_kind(data)}", structure=name)
+        raise FormatError(f"expected a JSON object, not {_kind(data)}", structure=name)
     try:
         value = json.loads(data.decode("utf-8-sig") if isinstance(data, bytes) else data)
     except (ValueError, RecursionError) as problem:
-        raise FormatError(f"this is not JSON: {problem}", structure=name) from None
+        raise FormatError(f"this is not valid JSON: {problem}", structure=name) from None
     if not isinstance(value, dict):
-        raise FormatError(f"a JSON object was expected, not {_kind(value)}", structure=name)
+        raise FormatError(f"expected a JSON object, not {_kind(value)}", structure=name)
     return value
 
 
 def field(document: Mapping[str, Any], name: str) -> Any:
-    """A field that must be there."""
+    """Return a field that must exist."""
     try:
         return document[name]
     except KeyError:
-        raise FormatError(f"there is no {name!r}") from None
+        raise FormatError(f"the field {name!r} is missing") from None
 
 
 def mapping(value: Any, name: str) -> dict[str, Any]:
-    """A field that must be an object."""
+    """Return a field that must be an object."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise FormatError(f"{name!r} must be an object, not {_kind(value)}")
     return dict(value)
 
 
+def items(value: Any, name: str) -> list[Any]:
+    """Return a field that must be a list."""
+    if not isinstance(value, list):
+        raise FormatError(f"{name!r} must be a list, not {_kind(value)}")
+    return value
+
+
 def text(value: Any, name: str) -> str:
-    """A field that must be text."""
+    """Return a field that must be text."""
     if not isinstance(value, str):
         raise FormatError(f"{name!r} must be text, not {_kind(value)}")
     return value
 
 
 def integers(value: Any, name: str, *, least: int = 0, count: int | None = None) -> tuple[int, ...]:
-    """A field that must be a list of integers, none below `least`."""
+    """Return a field that must be a list of integers, none below `least`."""
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         raise FormatError(f"{name!r} must be a list of integers, not {_kind(value)}")
     if len(value) > MOST_AXES:
-        raise FormatError(f"{name!r} has {len(value)} axes")
+        raise FormatError(f"{name!r} has {len(value)} axes; at most {MOST_AXES} are supported")
     if count is not None and len(value) != count:
         raise FormatError(f"{name!r} has {len(value)} numbers for {count} axes")
     return tuple(whole(number, name, least=least) for number in value)
 
 
 def whole(value: Any, name: str, *, least: int = 0) -> int:
-    """A field that must be an integer, not below `least` (some writers say 3.0)."""
+    """Return a field that must be an integer, not below `least` (some writers write 3.0)."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise FormatError(f"{name!r} must be an integer, not {_kind(value)}")
     if not least <= value < 2**63:
-        raise FormatError(f"{name!r} cannot be {value}")
+        raise FormatError(f"{name!r} must be from {least} to 2**63 - 1, not {value}")
     return value
 
 
 def named(value: Any, name: str) -> tuple[str, dict[str, Any]]:
-    """An extension point of Zarr v3: a bare name, or a name with a configuration."""
+    """Return name and configuration of a Zarr V3 extension point, which may be a bare name."""
     if isinstance(value, str):
         return value, {}
     given = mapping(value, name)

@@ -1,4 +1,4 @@
-"""How are codecs named in V2 and in V3 documents, so that other readers know them?"""
+"""Names and configurations of codecs in Zarr V2 and V3 documents, as other readers know them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _NUMCODECS = frozenset({
     "jenkins_lookup3", "json2", "lz4", "lzma", "msgpack2", "packbits", "pcodec", "quantize", "shuffle", "vlen-array",
     "vlen-bytes", "vlen-utf8", "zfpy", "zlib", "zstd",
 })  # fmt: skip
-"""Codecs that numcodecs registers: what readers of V2 have."""
+"""Codecs that numcodecs registers, which readers of V2 have."""
 _IMAGECODECS = "imagecodecs_"
-"""What `imagecodecs.numcodecs.register_codecs()` adds to them: the codecs of TIFF files, as tifffile and kerchunk name them."""
+"""Prefix of the codecs that `imagecodecs.numcodecs.register_codecs()` adds, for TIFF files."""
 _KERCHUNK = {"grib": frozenset({"var", "dtype"}), "record_member": frozenset({"member", "dtype"})}
-"""Codecs that kerchunk registers with numcodecs, and the options that they know."""
+"""Codecs that kerchunk registers with numcodecs, and their options."""
 _CHECKS = {"grib": frozenset({"grid", "parameter"})}
-"""Options that change no value: other readers go without them."""
+"""Options that only check the data: they are left out for other readers."""
 _PREDICTORS = frozenset(
     {"imagecodecs_delta", "imagecodecs_floatpred", "imagecodecs_packints", "imagecodecs_byteshuffle"}
 )
@@ -36,7 +36,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 def is_known(encoding: Encoding) -> bool:
-    """Whether other readers can decode all of an encoding's codecs."""
+    """Return whether other readers can decode all codecs of an encoding."""
     try:
         for codec in encoding.codecs:
             _known(codec)
@@ -46,7 +46,7 @@ def is_known(encoding: Encoding) -> bool:
 
 
 def to_v2(encoding: Encoding) -> tuple[list[dict[str, Any]] | None, dict[str, Any] | None]:
-    """`filters` and `compressor` of a V2 document."""
+    """Return `filters` and `compressor` of a V2 document."""
     rows = [{"id": _known(codec), **_configured(codec)} for codec in encoding.codecs]
     compressor = rows.pop() if rows and _compresses(rows[-1]["id"]) else None
     return rows or None, compressor
@@ -57,7 +57,7 @@ def _compresses(name: str) -> bool:
 
 
 def to_v3(encoding: Encoding) -> list[dict[str, Any]]:
-    """`codecs` of a V3 document."""
+    """Return `codecs` of a V3 document."""
     rows: list[dict[str, Any]] = []
     if encoding.order is not None:
         rows.append({"name": "transpose", "configuration": {"order": list(encoding.order)}})
@@ -71,7 +71,7 @@ def to_v3(encoding: Encoding) -> list[dict[str, Any]]:
     else:
         endian = encoding.dtype.str[0]
         if endian == ">" and over_arrays:
-            raise UnsupportedError("Zarr V3 cannot name a big-endian type behind codecs that work on numbers")
+            raise UnsupportedError("Zarr V3 cannot hold big-endian values behind codecs that work on numbers")
         wide = encoding.dtype.itemsize > 1 and encoding.dtype.kind not in "SV"
         order = (
             {"configuration": {"endian": "big" if endian == ">" else "little"}} if wide or encoding.dtype.names else {}
@@ -83,7 +83,7 @@ def to_v3(encoding: Encoding) -> list[dict[str, Any]]:
 def _v3(codec: Codec, encoding: Encoding) -> dict[str, Any]:
     name = _known(codec)
     if name.startswith(_IMAGECODECS) or name in _KERCHUNK:
-        raise UnsupportedError(f"Zarr V3 has no name for its codec {name!r} (V2 has)")
+        raise UnsupportedError(f"Zarr V3 has no name for its codec {name!r}; Zarr V2 has")
     configuration = _configured(codec)
     if name == "zstd":
         configuration = {"level": configuration["level"], "checksum": bool(configuration.get("checksum", False))}
@@ -103,7 +103,7 @@ def _v3(codec: Codec, encoding: Encoding) -> dict[str, Any]:
 
 
 def _configured(codec: Codec) -> dict[str, Any]:
-    """The configuration with what numcodecs would have written."""
+    """Return the configuration with the defaults of numcodecs filled in."""
     name = codec.name.removeprefix("numcodecs.")
     own = {key: value for key, value in codec.configuration.items() if key not in _CHECKS.get(name, ())}
     given = {key: value for key, value in own.items() if value is not None or name not in _DEFAULTS}
@@ -118,7 +118,7 @@ def _known(codec: Codec) -> str:
     name = codec.name.removeprefix("numcodecs.")
     options = codec.configuration.keys() - _CHECKS.get(name, frozenset())
     if not options <= _KERCHUNK.get(name, options):
-        raise UnsupportedError(f"kerchunk's codec {name!r} knows nothing of {', '.join(codec.configuration)}")
+        raise UnsupportedError(f"kerchunk's codec {name!r} does not have the options {', '.join(codec.configuration)}")
     if name not in _NUMCODECS and name not in _KERCHUNK and not name.startswith(_IMAGECODECS):
         raise UnsupportedError(f"no other reader of Zarr decodes its codec {name!r}")
     return name

@@ -1,4 +1,4 @@
-"""Which documents say a virtual array, or a tree of them, in Zarr V2 or V3?"""
+"""Zarr V2 and V3 metadata documents of virtual arrays and groups."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from insitu.zarr_metadata.typed_attributes import type_hints
 __all__ = ["array_v2", "array_v3", "group_v2", "group_v3", "jsonable"]
 
 
-def array_v2(said: Said) -> dict[str, dict[str, Any]]:
-    """`.zarray` and `.zattrs` of an array whose cells were all looked at."""
-    encoding = said.encoding
+def array_v2(spec: Said) -> dict[str, dict[str, Any]]:
+    """Return `.zarray` and `.zattrs` of an array whose cells were all checked."""
+    encoding = spec.encoding
     filters, compressor = naming.to_v2(encoding)
-    order = _order_v2(encoding, said)
-    attributes = stored_attributes(said)
-    value = _fill_v2(said, encoding, attributes)
+    order = _order_v2(encoding, spec)
+    attributes = stored_attributes(spec)
+    value = _fill_v2(spec, encoding, attributes)
     document = {
         "zarr_format": 2,
-        "shape": list(said.array.shape),
-        "chunks": list(said.chunks),
+        "shape": list(spec.array.shape),
+        "chunks": list(spec.chunks),
         "dtype": dtypes.to_v2(encoding.dtype),
         "fill_value": value,
         "order": order,
@@ -37,17 +37,17 @@ def array_v2(said: Said) -> dict[str, dict[str, Any]]:
         "compressor": compressor,
         "dimension_separator": ".",
     }
-    return {".zarray": document, ".zattrs": {"_ARRAY_DIMENSIONS": list(said.array.dims), **jsonable(attributes)}}
+    return {".zarray": document, ".zattrs": {"_ARRAY_DIMENSIONS": list(spec.array.dims), **jsonable(attributes)}}
 
 
-def array_v3(said: Said) -> dict[str, Any]:
-    """`zarr.json` of an array whose cells were all looked at."""
-    encoding = said.encoding
-    attributes = stored_attributes(said)
+def array_v3(spec: Said) -> dict[str, Any]:
+    """Return `zarr.json` of an array whose cells were all checked."""
+    encoding = spec.encoding
+    attributes = stored_attributes(spec)
     text_values = _text(encoding)
-    raw = _missing_fill(said, encoding)
+    raw = _missing_fill(spec, encoding)
     if isinstance(attributes.get("_FillValue"), str) and encoding.dtype.kind in "OU":
-        # xarray writes such a fill value into V3 stores, but opens none that has one; under this name it masks too.
+        # xarray cannot open V3 stores with a text _FillValue. It masks missing_value as well.
         marks = [attributes.pop("_FillValue"), *np.ravel(attributes.get("missing_value", [])).tolist()]
         attributes["missing_value"] = marks if len(set(marks)) > 1 else marks[0]
     elif "_FillValue" in attributes:
@@ -55,51 +55,53 @@ def array_v3(said: Said) -> dict[str, Any]:
     return {
         "zarr_format": 3,
         "node_type": "array",
-        "shape": list(said.array.shape),
+        "shape": list(spec.array.shape),
         "data_type": dtypes.to_v3(encoding.dtype, text_values=text_values),
-        "chunk_grid": _chunk_grid(said),
+        "chunk_grid": _chunk_grid(spec),
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
         "fill_value": fill.to_json(raw, encoding.dtype, zarr_format=3, text_values=text_values),
         "codecs": naming.to_v3(encoding),
         "attributes": jsonable(attributes),
-        "dimension_names": list(said.array.dims),
+        "dimension_names": list(spec.array.dims),
         "storage_transformers": [],
     }
 
 
-def _chunk_grid(said: Said) -> dict[str, Any]:
-    if not said.cuts:
-        return {"name": "regular", "configuration": {"chunk_shape": list(said.chunks)}}
-    rows = zip(said.chunks, said.grid, said.cuts, strict=True)
+def _chunk_grid(spec: Said) -> dict[str, Any]:
+    if not spec.cuts:
+        return {"name": "regular", "configuration": {"chunk_shape": list(spec.chunks)}}
+    rows = zip(spec.chunks, spec.grid, spec.cuts, strict=True)
     shapes = [_runs((size,) * count if cut is None else cut) for size, count, cut in rows]
     return {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": shapes}}
 
 
 def _runs(sizes: tuple[int, ...]) -> list[Any]:
-    """Lengths one after another, equal neighbours as `[length, times]`."""
+    """Return lengths with equal neighbours as `[length, times]`."""
     runs = [(size, len([*many])) for size, many in groupby(sizes)]
     return [[size, times] if times > 1 else size for size, times in runs]
 
 
 def group_v2(attributes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """`.zgroup` and `.zattrs` of a group."""
+    """Return `.zgroup` and `.zattrs` of a group."""
     return {".zgroup": {"zarr_format": 2}, ".zattrs": jsonable(attributes)}
 
 
 def group_v3(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """`zarr.json` of a group."""
+    """Return `zarr.json` of a group."""
     return {"zarr_format": 3, "node_type": "group", "attributes": jsonable(attributes)}
 
 
-def stored_attributes(said: Said) -> dict[str, Any]:
-    """The attributes as the files have them, CF ones included, with the types of numbers that JSON does not tell."""
-    attributes = said.array.stored_attributes()
+def stored_attributes(spec: Said) -> dict[str, Any]:
+    """Return the attributes of the stored values, CF ones included, and the types that JSON loses."""
+    attributes = spec.array.stored_attributes()
     attributes |= type_hints(attributes)
-    if said.packed and not said.array.encoding:
-        _, _, row = next(iter(said.seen), (0, 0, 0))
-        packing = said.tile.packings[row]
+    if spec.packed and not spec.array.encoding:
+        _, _, row = next(iter(spec.seen), (0, 0, 0))
+        packing = spec.tile.packings[row]
         if packing.kind.unit is not None or packing.kind.charset is not None or packing.kind.missing:
-            raise UnsupportedError("its values were decoded (times, text) and its stored attributes are not known")
+            raise UnsupportedError(
+                "its values were decoded (times, text), and the attributes of the stored values are unknown"
+            )
         if packing.scale is not None:
             attributes["scale_factor"] = packing.scale
         if packing.offset is not None:
@@ -111,22 +113,22 @@ def stored_attributes(said: Said) -> dict[str, Any]:
     return attributes
 
 
-def _fill_v2(said: Said, encoding: Encoding, attributes: dict[str, Any]) -> Any:
-    """`fill_value` of a V2 document, which is at once what missing chunks hold and what xarray masks."""
+def _fill_v2(spec: Said, encoding: Encoding, attributes: dict[str, Any]) -> Any:
+    """Return `fill_value` of a V2 document: both the value of missing chunks and what xarray masks."""
     text_values = _text(encoding)
     masks = attributes.pop("_FillValue", None)
-    needed = _missing_fill(said, encoding) if said.unwritten or said.absent else None
+    needed = _missing_fill(spec, encoding) if spec.unwritten or spec.absent else None
     if masks is None:
         if needed is None or not any(needed):
             return None
-        if encoding.dtype.kind in "OSU" or _is_nan(needed, encoding.dtype):  # what is masked is what it was
+        if encoding.dtype.kind in "OSU" or _is_nan(needed, encoding.dtype):  # masking it changes nothing
             return fill.to_json(needed, encoding.dtype, zarr_format=2, text_values=text_values)
         raise UnsupportedError(
             f"chunks that were never written hold {_shown(needed, encoding.dtype)}, which is not declared as missing: "
-            "Zarr V2 could not tell the two apart (V3 can)"
+            "Zarr V2 would mask it (V3 can hold it)"
         )
     raw = _element(masks, encoding.dtype)
-    if (said.unwritten or said.absent) and not _same(raw, needed, encoding.dtype):
+    if (spec.unwritten or spec.absent) and not _same(raw, needed, encoding.dtype):
         raise UnsupportedError(
             f"chunks that were never written hold {_shown(needed, encoding.dtype)}, but _FillValue is {masks!r}: "
             "Zarr V2 has one value for both (V3 has two)"
@@ -138,15 +140,17 @@ def _is_nan(raw: bytes, dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "f" and bool(np.isnan(np.frombuffer(raw, dtype, count=1)[0]))
 
 
-def _missing_fill(said: Said, encoding: Encoding) -> bytes | None:
-    """What a missing chunk must read as."""
-    if not said.absent or said.packed:
-        if said.absent:
-            raise UnsupportedError("places that no file covers cannot be told from never written ones")
+def _missing_fill(spec: Said, encoding: Encoding) -> bytes | None:
+    """Return the value of missing chunks."""
+    if not spec.absent or spec.packed:
+        if spec.absent:
+            raise UnsupportedError(
+                "Zarr cannot distinguish places that no file covers from chunks that were never written"
+            )
         return encoding.fill
-    raw = _element(said.array.absent_value(), encoding.dtype)
-    if said.unwritten and not _same(raw, encoding.fill, encoding.dtype):
-        raise UnsupportedError("places that no file covers cannot be told from chunks that were never written")
+    raw = _element(spec.array.absent_value(), encoding.dtype)
+    if spec.unwritten and not _same(raw, encoding.fill, encoding.dtype):
+        raise UnsupportedError("Zarr cannot distinguish places that no file covers from chunks that were never written")
     return raw
 
 
@@ -160,7 +164,7 @@ def _element(value: Any, dtype: np.dtype[Any]) -> bytes:
     except (TypeError, ValueError, IndexError, OverflowError):
         same = False
     if not same:
-        raise UnsupportedError(f"{value!r} is no value of {dtype}, the stored type")
+        raise UnsupportedError(f"{value!r} is not a value of the stored type {dtype}")
     return cast.tobytes()
 
 
@@ -179,18 +183,18 @@ def _shown(raw: bytes | None, dtype: np.dtype[Any]) -> str:
     return repr(Encoding(dtype, fill=raw).fill_value())
 
 
-def _order_v2(encoding: Encoding, said: Said) -> str:
+def _order_v2(encoding: Encoding, spec: Said) -> str:
     if encoding.order is None:
         return "C"
-    # Axes of length 1 may stand anywhere.
-    real = [axis for axis in encoding.order if said.chunks[axis] > 1]
+    # Axes of length 1 do not matter.
+    real = [axis for axis in encoding.order if spec.chunks[axis] > 1]
     if real == sorted(real):
         return "C"
     if real == sorted(real, reverse=True):
         return "F"
-    wanted = tuple(said.array.dims[axis] for axis in encoding.order)
+    wanted = tuple(spec.array.dims[axis] for axis in encoding.order)
     raise UnsupportedError(
-        f"its chunks are stored in the axis order {encoding.order}, and Zarr V2 knows C and F only (transposed to {wanted} it can be said)"
+        f"its chunks are stored in the axis order {encoding.order}, and Zarr V2 has only C and F (transposed to {wanted} it can be saved)"
     )
 
 
@@ -199,7 +203,7 @@ def _text(encoding: Encoding) -> bool:
 
 
 def _coded(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A `_FillValue` as xarray writes it into V3 stores."""
+    """Return a `_FillValue` as xarray writes it to V3 stores."""
     scalar = np.asarray(value).reshape(-1)[0] if np.ndim(value) else value
     if dtype.kind == "f":
         return base64.standard_b64encode(struct.pack("<d", float(scalar))).decode()
@@ -217,7 +221,7 @@ def _coded(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def jsonable(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes as JSON can hold them: NumPy's scalars as numbers, arrays as lists, bytes as text."""
+    """Return attributes for JSON: NumPy scalars as numbers, arrays as lists, bytes as text."""
     return {str(name): _plain(value) for name, value in attributes.items()}
 
 

@@ -1,8 +1,9 @@
-"""Can Zarr say this array, and which chunk is which cell then?
+"""Describe a virtual array as one Zarr array, or explain why Zarr cannot hold it.
 
-Zarr knows one chunk shape, one chain of codecs and one packing for a whole array, chunks that begin at the array's corner and are stored in
-full size. A mosaic that happens to be so is said so; of any other the reason is given, with the files that differ. Cells are looked
-at block by block, in the order of Zarr's grid, so an array of any size can be written in bounded memory.
+A Zarr array has one chunk shape, one chain of codecs and one packing; its chunks begin at the array's
+corner and are stored in full size. A mosaic that happens to be like that can be described; for any
+other the error gives the reason, with the files that differ. Cells are checked block by block, in the
+order of Zarr's grid, so an array of any size can be written in bounded memory.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from insitu.model import ABSENT, INLINE, UNWRITTEN, Axis, Codec, Encoding, Locat
 __all__ = ["Said", "decoded_alike", "said"]
 
 BLOCK = 1 << 16
-"""Cells that are looked at together."""
+"""Cells that are checked together."""
 
 _LEVELS: Mapping[str, frozenset[str]] = {
     "zlib": frozenset({"level"}),
@@ -32,11 +33,11 @@ _LEVELS: Mapping[str, frozenset[str]] = {
     "blosc": frozenset({"clevel", "cname", "shuffle", "blocksize", "typesize"}),
     "blosc2": frozenset({"clevel", "cname", "shuffle", "blocksize", "typesize"}),
 }
-"""Parameters that the encoded bytes tell themselves: they say how hard was compressed, not how to undo it."""
+"""Options of the encoder that a decoder does not need, such as compression levels."""
 
 
 def decoded_alike(encoding: Encoding, filter_mask: int = 0) -> Encoding:
-    """The encoding without what makes no difference to decoding; equal ones decode equally."""
+    """Return the encoding without options of the encoder and skipped filters; equal ones decode equally."""
     codecs = []
     for position, codec in enumerate(encoding.codecs):
         if filter_mask >> position & 1:
@@ -49,7 +50,7 @@ def decoded_alike(encoding: Encoding, filter_mask: int = 0) -> Encoding:
 
 @dataclass(slots=True, eq=False)
 class Said:
-    """An array in Zarr's terms, and what was seen of its cells so far."""
+    """A virtual array as a Zarr array, and what was found in its cells so far."""
 
     array: VirtualArray
     tile: Tile
@@ -58,28 +59,28 @@ class Said:
     grid: tuple[int, ...]
     """Chunks along each dimension."""
     cuts: tuple[tuple[int, ...] | None, ...] = ()
-    """Of dimensions whose chunks have different lengths: these, for a rectilinear grid; None: regular. Empty: all are regular."""
+    """Chunk lengths of the irregular dimensions, for a rectilinear grid; None: regular. Empty: all are."""
     seen: dict[tuple[int, int, int], Source | None] = field(default_factory=dict)
-    """Encoding, filter mask and packing of stored cells, each with a file that has it."""
+    """Combinations of encoding, filter mask and packing in the cells, each with an example file."""
     unwritten: int = 0
-    """Never-written cells seen so far."""
+    """Number of unwritten cells so far."""
     absent: bool = False
 
     @property
     def count(self) -> int:
-        """Number of chunks."""
+        """Number of chunks of the grid."""
         count = 1
         for length in self.grid:
             count *= length
         return count
 
     def blocks(self, size: int = BLOCK) -> Iterator[tuple[int, Located]]:
-        """The cells in C order of the grid: the number of the first, and where each lies.
+        """Yield the cells in C order of the grid, in blocks: the number of the first, and all locations.
 
         Raises
         ------
         UnsupportedError
-            When cells turn up that one Zarr array cannot hold together.
+            If one Zarr array cannot hold the cells together.
         """
         for begin in range(0, self.count, size):
             check_deadline()
@@ -117,7 +118,7 @@ class Said:
             self._compare(key)
 
     def _compare(self, key: tuple[int, int, int]) -> None:
-        """Refuse a cell that is not like the first one."""
+        """Raise `UnsupportedError` if a cell is encoded or packed differently from the first one."""
         first = next(iter(self.seen))
         if key == first:
             return
@@ -137,7 +138,7 @@ class Said:
 
     @property
     def encoding(self) -> Encoding:
-        """How the chunks are encoded, in the order of the dimensions; known when all cells were looked at."""
+        """The encoding of the chunks, in the order of the dimensions; valid when all cells were checked."""
         number, mask, _ = next(iter(self.seen), (0, 0, 0))
         encoding = self.tile.encodings[number]
         if not self.seen:  # no chunk has an order
@@ -148,13 +149,13 @@ class Said:
 
     @property
     def packed(self) -> bool:
-        """Whether the values are decoded (CF) on the way; Zarr holds the stored ones."""
+        """Whether the array decodes values (CF); Zarr holds the stored ones."""
         _, _, packing = next(iter(self.seen), (0, 0, 0))
         return not self.tile.packings[packing].identity
 
 
 def said(array: VirtualArray, *, rectilinear: bool = False) -> Said:
-    """An array in Zarr's terms.
+    """Return a virtual array described as a Zarr array.
 
     Parameters
     ----------
@@ -166,11 +167,11 @@ def said(array: VirtualArray, *, rectilinear: bool = False) -> Said:
     Raises
     ------
     UnsupportedError
-        If Zarr cannot say it: the message is the reason.
+        If Zarr cannot hold it. The message is the reason.
     """
     if len(array.tiles) != 1 or array.tiles[0].shape != array.shape:
         if not array.tiles:
-            raise UnsupportedError("no file holds any of it")
+            raise UnsupportedError("no file holds any part of it")
         raise UnsupportedError(
             f"it is a mosaic of {len(array.tiles)} grids that are cut differently, or that leave gaps: "
             + ", ".join(_file(next(iter(tile.chunks.sources), None)) for tile in array.tiles[:3])
@@ -193,7 +194,7 @@ def said(array: VirtualArray, *, rectilinear: bool = False) -> Said:
 
 
 def _cuts(axis: Axis) -> tuple[int, ...] | None:
-    """The chunk lengths of an axis that only a rectilinear grid can say; None if another way will do, or none."""
+    """Return the chunk lengths of an axis for a rectilinear grid; None if that is not needed or not possible."""
     if axis.count <= 1 or (axis.is_regular and axis.padded):
         return None
     shown = axis.show(np.arange(axis.count))
@@ -203,7 +204,7 @@ def _cuts(axis: Axis) -> tuple[int, ...] | None:
 
 
 def _chunk(axis: Axis, dim: str, length: int) -> int:
-    """The chunk length that says how an axis is cut."""
+    """Return the chunk length of a regular axis, or raise why it is not regular."""
     if axis.is_regular:
         if axis.padded or axis.count <= 1:
             return axis.size if axis.padded else max(length, 1)
@@ -233,9 +234,9 @@ def _chunk(axis: Axis, dim: str, length: int) -> int:
 
 
 def _reordered(order: tuple[int, ...] | None, tile: Tile) -> tuple[int, ...] | None:
-    """A chunk's axis order, from the tile's axes to the array's dimensions."""
+    """Return a chunk's axis order in terms of the array's dimensions, not of the tile's axes."""
     dimension_of = {axis: dimension for dimension, axis in enumerate(tile.dimensions)}
-    # The encoding counts only the axes that the chunks have; others are of length 1 and may stand anywhere.
+    # The encoding orders only the axes that the chunks have; others have length 1 and go anywhere.
     stored = [np.ones(1) if axis.is_regular else axis.show(np.arange(axis.count)).stored for axis in tile.axes]
     for has in ([bool(column.any()) for column in stored], [bool(column.all()) for column in stored]):
         real = [number for number in range(len(tile.axes)) if has[number]]

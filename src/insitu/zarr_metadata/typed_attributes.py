@@ -1,6 +1,7 @@
-"""Types of numbers in attributes, kept where JSON has one type for all numbers.
+"""Keep the NumPy types of `scale_factor` and `add_offset` in JSON attributes.
 
-`scale_factor` as float32 decodes to another type than as float64. kerchunk's formats hold JSON, so an attribute beside says what the types were.
+A float32 `scale_factor` decodes to another type than a float64 one, but JSON has one type for all
+numbers. An extra attribute records the types.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ NAME = "_insitu_types"
 
 
 def type_hints(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an attribute that says the types of others, where the plain numbers would be taken for another type; else nothing."""
+    """Return the extra attribute that records types; empty if JSON keeps them anyway."""
     types = {}
     for key in ("scale_factor", "add_offset"):
         value = attributes.get(key)
@@ -26,7 +27,7 @@ def type_hints(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_types(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the attributes with numbers of the types that they had."""
+    """Return the attributes with the recorded types restored."""
     types = attributes.get(NAME)
     if not isinstance(types, Mapping):
         return attributes

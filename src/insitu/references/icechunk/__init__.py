@@ -1,4 +1,4 @@
-"""How are references kept in Icechunk: repositories with branches, tags and history? Read, written, appended to."""
+"""Read, write and append references in Icechunk repositories."""
 
 from insitu.references.icechunk.append import append_icechunk
 from insitu.references.icechunk.read import open_icechunk

@@ -1,7 +1,9 @@
-"""How is a tree added to a repository along a dimension, so that every value stays what it was?
+"""Append a tree to an Icechunk repository along a dimension.
 
-Where the array ends on the border of a chunk, the references of the new chunks follow the old ones. Where it ends within a chunk, references cannot follow: they would be shown at the wrong place, which is how others
-corrupt such arrays in silence. Then the new values are read and written natively, if they are few (coordinates nearly always are); else the append is refused and nothing is changed.
+If an array ends on a chunk border, the references of the new chunks follow the old ones. If it ends
+within a chunk, references cannot follow: they would be shown at wrong positions. Then the new values
+are read and written as native chunks if they are few, as coordinates nearly always are. Otherwise
+the append is refused and nothing changes.
 """
 
 from __future__ import annotations
@@ -30,12 +32,12 @@ from insitu.zarr_metadata.to_zarr import Said
 __all__ = ["append_icechunk"]
 
 REWRITE = 64 << 20
-"""Bytes of an array that an append may write natively."""
+"""Most bytes of an array that an append writes as native chunks."""
 _ALIKE = ("data_type", "codecs", "fill_value", "dimension_names", "chunk_key_encoding")
 _COPIED = "insitu:copied_sources"
-"""Key of a commit's metadata: the sources whose values were copied, so that no reference names them."""
+"""Key of a commit's metadata: sources whose values were copied, which no reference names."""
 _TRIES = 20
-"""How often an append that lost against another writer starts again from the new tip."""
+"""How often an append starts again from the new tip after another writer was faster."""
 
 
 def append_icechunk(
@@ -48,38 +50,40 @@ def append_icechunk(
     read: Reader | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> AppendReport:
-    """Add a tree along a dimension, as a new version. What is there already is skipped: see `plan_append`.
+    """Append a tree along a dimension, as a new version. Known steps are skipped: see `plan_append`.
 
     Parameters
     ----------
     group
-        What is added; it has the arrays that the repository has.
+        The tree to append, with the arrays that the repository has.
     url
         The repository; `?branch=…` names a branch.
     dim
         The dimension that grows.
     message
-        Of the commit.
+        The commit message.
     rewrite
-        Bytes that may be written natively for an array that ends within a chunk; 0: such an append is refused.
+        Most bytes to copy for an array that ends within a chunk; 0: refuse such an append.
     read
-        Reads labels, so that overlaps are found; None: labels are not compared.
+        Reads labels, to find overlaps; None: labels are not compared.
     storage_options
         See `insitu.sources.open_source`.
     """
     version = wanted(url)
     if version.kind != "branch":
-        raise UnsupportedError(f"a {version.kind} cannot be written to", url=url, hint="Name a branch: ?branch=NAME")
+        raise UnsupportedError(
+            f"a {version.kind} cannot be written to", url=url, hint="Write to a branch: ?branch=NAME"
+        )
     if not exists(version.url, storage_options):
-        raise NotFoundError("there is no Icechunk repository", url=version.url)
+        raise NotFoundError("there is no Icechunk repository here", url=version.url)
     if not any(dim in array.dims for _, array in group.all_arrays()):
-        raise ModelError(f"no array has a dimension {dim!r}", hint="Name one of its dimensions")
+        raise ModelError(f"no array has a dimension {dim!r}", hint="Give the name of a dimension of the files")
     for last in [False] * _TRIES + [True]:
         try:
             with one_writer(version):
                 return _append(group, url, version, dim, message, rewrite, read, storage_options)
         except ConflictError:
-            # Without labels nothing tells whether these steps may come behind those of the other writer.
+            # Without labels the order of these steps and those of the other writer is unknown.
             if last or read is None or not any(name == dim for name in group.arrays):
                 raise
     raise AssertionError("unreachable")
@@ -110,7 +114,7 @@ def _append(
 
 
 def _whole_labels(group: VirtualGroup, dim: str, read: Reader) -> VirtualGroup:
-    """Return the tree with one chunk for labels that are kept as values: what was skipped of them cut through their chunk."""
+    """Return the tree with inline labels in one chunk each: skipped steps may have cut through theirs."""
     arrays = dict(group.arrays)
     for name, array in group.arrays.items():
         if array.dims == (dim,) and not array.sources and not array.dtype.hasobject and array.shape[0]:
@@ -122,7 +126,7 @@ def _whole_labels(group: VirtualGroup, dim: str, read: Reader) -> VirtualGroup:
 
 
 def _reachable(tip: str, url: str, storage_options: Mapping[str, Any] | None) -> VirtualGroup:
-    """Return what a snapshot holds, its references loaded; a file that changed since is named with its way out."""
+    """Return the tree of a snapshot with its references loaded; raise if one of its files changed."""
     old = open_icechunk(tip, storage_options=storage_options)
     try:
         for _, array in old.all_arrays():
@@ -142,7 +146,7 @@ def _record(source: Source) -> dict[str, Any]:
 
 
 def _held_as_copy(opened: Any, snapshot: str, group: VirtualGroup, dim: str, url: str) -> AppendReport | None:
-    """Return the report of an append all of whose files were copied into the repository before; None: some were not."""
+    """Return the report of an append whose files were all copied before; None: some were not."""
     sources = {absolute(s.url): s for _, array in group.all_arrays() if dim in array.dims for s in array.sources}
     if not sources:
         return None
@@ -163,11 +167,11 @@ def _held_as_copy(opened: Any, snapshot: str, group: VirtualGroup, dim: str, url
 
 
 def _write(session: Any, writing: Writing, dim: str, rewrite: int) -> list[Source]:
-    """Write the new steps into a session; return the sources whose values were copied and that no reference names."""
+    """Write the new steps into a session; return the sources that were copied and not referenced."""
     store = session.store
     new = {path: writing.array_documents[f"{path}/zarr.json"] for path in writing.arrays}
     old = waited(_fetched(store, list(new)))
-    # Everything is looked at before anything is written.
+    # Everything is checked before anything is written.
     plans = {
         path: _plan(path, old.get(path), new[path], dim, rewrite, writing)
         for path, array in writing.arrays.items()
@@ -195,9 +199,13 @@ async def _fetched(store: Any, paths: list[str]) -> dict[str, dict[str, Any]]:
 def _plan(
     path: str, old: Mapping[str, Any] | None, new: Mapping[str, Any], dim: str, rewrite: int, writing: Writing
 ) -> tuple[int, int, bool]:
-    """The axis that grows, its old length, and whether references can follow."""
+    """Return the axis that grows, its old length, and whether references can follow."""
     if old is None:
-        raise UnsupportedError("the repository does not have this array", variable=path)
+        raise UnsupportedError(
+            "the repository does not have this array",
+            variable=path,
+            hint="Append only arrays that it has, or save it anew",
+        )
     for name in _ALIKE:
         if not _equal(old.get(name), new.get(name)):
             raise _differs(path, name, old.get(name), new.get(name))
@@ -222,7 +230,7 @@ def _plan(
             else "is cut into chunks of another shape"
         )
         raise UnsupportedError(
-            f"the array {why}: references cannot follow, and its {nbytes:,} new bytes are more than may be copied",
+            f"the array {why}: references cannot follow, and its {nbytes:,} new bytes are more than rewrite={rewrite:,} allows to copy",
             variable=path,
             hint="Append to an *.insitu store, which holds such arrays, or allow the copy with rewrite=",
         )
@@ -235,7 +243,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 def _differs(path: str, what: str, old: Any, new: Any) -> InsituError:
     return UnsupportedError(
-        f"{what} is {old!r} in the repository and {new!r} in what is added: one Zarr array has one",
+        f"{what} is {old!r} in the repository and {new!r} in the new files: one Zarr array has one",
         variable=path,
         hint="Append to an *.insitu store, which holds arrays whose files differ",
     )
@@ -256,14 +264,14 @@ def _grow(store: Any, writing: Writing, path: str, old: Mapping[str, Any], plan:
 
     place = tuple(slice(length if number == axis else 0, None) for number in range(len(shape)))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that numcodecs' codecs are no part of the V3 specification
+        warnings.simplefilter("ignore")  # zarr warns that numcodecs' codecs are not in the V3 specification
         target = zarr.open_array(store, path=path, mode="r+")
         target.resize(tuple(shape))
         target[place] = _values(writing, path, array)
 
 
 def _values(writing: Writing, path: str, array: Said) -> npt.NDArray[Any]:
-    """The stored values of an array that Zarr can say, chunk by chunk."""
+    """Return the stored values of an array, read chunk by chunk."""
     encoding = array.encoding
     values = np.full(array.array.shape, encoding.fill_value(), encoding.dtype)
     for begin, rows in array.blocks():

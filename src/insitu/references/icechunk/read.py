@@ -1,7 +1,8 @@
-"""What does a version of a repository hold, and where do its chunks lie?
+"""Open one version of an Icechunk repository as a tree of virtual arrays.
 
-The library gives the metadata and the references; the bytes are read where they lie, by our own sources, like those of any other archive: chunks of the repository itself, chunks kept inline, and chunks that lie in
-archive files. References of an array are loaded when the array is first asked for.
+The icechunk library gives metadata and references. The bytes are read by our own sources, like those
+of any archive: native chunks, inline chunks, and virtual chunks in archive files. The references of
+an array are loaded when the array is first used.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from insitu.model.chunks import state_of
 from insitu.model.derived import Expanded, Selected
 from insitu.references.icechunk.manifest import Rows, decode_manifest
 from insitu.references.icechunk.repository import Version, credentials_for, library, resolved, storage, wanted
-from insitu.references.kerchunk.sparse_table import listed
+from insitu.references.sparse_table import listed
 from insitu.references.urls import Base
 from insitu.sources import open_source
 from insitu.sources.access_policy import ask_path
@@ -35,23 +36,23 @@ __all__ = ["Manifested", "Snapshot", "open_icechunk"]
 
 T = TypeVar("T")
 _AT_ONCE = 64
-"""Requests for metadata under way together."""
+"""Requests for metadata that run at once."""
 _VIRTUAL = 2  # icechunk.ChunkType.virtual
 
 
 def open_icechunk(
     url: str, *, errors: str = "raise", allow_local: bool = False, storage_options: Mapping[str, Any] | None = None
 ) -> VirtualGroup:
-    """The tree of one version of a repository.
+    """Return the tree of one version of a repository.
 
     Parameters
     ----------
     url
         The repository; `?branch=…`, `?tag=…` or `?snapshot=…` names a version.
     errors
-        "raise", or "warn": arrays that cannot be taken are left out, their reasons in `problems`.
+        "raise", or "warn": arrays that cannot be read are left out, with the reasons in `problems`.
     allow_local
-        Whether a remote repository may name files of this machine.
+        Whether a remote repository may name local files.
     storage_options
         See `insitu.sources.open_source`.
     """
@@ -79,7 +80,7 @@ def open_icechunk(
 
 
 def opened(version: Version, storage_options: Mapping[str, Any] | None = None) -> Any:
-    """A session that reads one version."""
+    """Return a read-only session of one version."""
     icechunk = library()
     place = storage(version.url, storage_options)
     try:
@@ -94,24 +95,24 @@ def opened(version: Version, storage_options: Mapping[str, Any] | None = None) -
 
 
 def ours(problem: Exception, version: Version) -> InsituError:
-    """What icechunk says, as an error of ours: the first line, without its trace."""
+    """Return an error of icechunk as one of ours: its first line, without the trace."""
     lines = [line.strip(" |│├╰─▶×x") for line in str(problem).splitlines()]
-    said = next((line for line in lines if line), type(problem).__name__)
-    if "does not exist" in said or "doesn't exist" in said:
-        return NotFoundError("there is no Icechunk repository", url=version.url)
-    if "not found" in said:
-        return VariableError(f"no {version.kind} {version.name!r} in this repository: {said}", url=version.url)
-    return SourceError(f"icechunk failed: {said}", url=version.url)
+    message = next((line for line in lines if line), type(problem).__name__)
+    if "does not exist" in message or "doesn't exist" in message:
+        return NotFoundError("there is no Icechunk repository here", url=version.url)
+    if "not found" in message:
+        return VariableError(f"no {version.kind} {version.name!r} in this repository: {message}", url=version.url)
+    return SourceError(f"icechunk failed: {message}", url=version.url)
 
 
 def waited(work: Coroutine[Any, Any, T]) -> T:
-    """The result of asynchronous work, whoever asks: somebody's event loop may be running in this thread."""
+    """Run a coroutine in a thread of its own: an event loop may be running in this one."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, work).result()
 
 
 async def _documents(store: Any) -> dict[str, bytes]:
-    """The metadata documents of a store by key, level by level: chunks are never listed."""
+    """Return the metadata documents of a store by key, level by level; chunks are never listed."""
     from zarr.core.buffer import default_buffer_prototype
 
     prototype, gate = default_buffer_prototype(), asyncio.Semaphore(_AT_ONCE)
@@ -137,14 +138,14 @@ async def _documents(store: Any) -> dict[str, bytes]:
 
 @dataclass(slots=True, eq=False)
 class Snapshot:
-    """One version of a repository, and the tables of its arrays that were asked for so far."""
+    """One version of a repository, and the chunk tables that were loaded so far."""
 
     url: str
     id: str
     allow_local: bool = False
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     sessions: list[Any] = field(default_factory=list, repr=False)
-    """One, or none yet."""
+    """The session, once it was opened."""
     tables: dict[str, ChunkTable] = field(default_factory=dict, repr=False)
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -154,10 +155,10 @@ class Snapshot:
             self.id,
             self.allow_local,
             self.storage_options,
-        )  # a copy elsewhere opens for itself
+        )  # a copy in another process opens a session of its own
 
     def table(self, path: str, shape: tuple[int, ...]) -> ChunkTable:
-        """Where the chunks of an array lie."""
+        """Return the chunk table of an array."""
         with self.lock:
             if path not in self.tables:
                 try:
@@ -167,7 +168,7 @@ class Snapshot:
             return self.tables[path]
 
     def session(self) -> Any:
-        """The library's session."""
+        """Return the session of the icechunk library."""
         if not self.sessions:
             self.sessions.append(opened(Version(self.url, "snapshot", self.id), self.storage_options))
         return self.sessions[0]
@@ -183,7 +184,7 @@ class Snapshot:
         return self._table(shape, batches)
 
     def _table(self, shape: tuple[int, ...], batches: Sequence[Rows]) -> ChunkTable:
-        """References as a table: objects by number, inline data gathered."""
+        """Return references as a chunk table: sources by number, inline data joined."""
         index = np.concatenate([np.zeros((0, len(shape)), np.int64), *(rows.index for rows in batches)])
         source, offset, length = (np.zeros(len(index), np.int64) for _ in range(3))
         objects: dict[tuple[str, bool], int] = {}
@@ -198,7 +199,7 @@ class Snapshot:
                 offset[at + row], length[at + row] = len(inline), len(data)
                 inline += data
             at += len(rows.path)
-        # What a shrunk array no longer shows may still be listed.
+        # Manifests may still list chunks beyond the end of an array that was shrunk.
         keep = (index < np.array(shape, np.int64)).all(axis=1)
         number = np.ravel_multi_index(tuple(index[keep].T), shape) if shape else np.zeros(np.count_nonzero(keep))
         base = Base(self.url, self.allow_local, directory=True)
@@ -207,14 +208,14 @@ class Snapshot:
         return listed(shape, tuple(map(Source, urls)), number.astype(np.int64), *columns, bytes(inline))
 
     def _manifests(self, path: str) -> list[Rows]:
-        """The references of an array by its manifests, where the library does not tell."""
+        """Return the references of an array from its manifests, for a library that does not list them."""
         icechunk = library()
         repository = icechunk.Repository.open(storage(self.url, self.storage_options))
-        said = repository.inspect_snapshot(self.id)
-        about = json.loads(said) if isinstance(said, str) else said
+        found = repository.inspect_snapshot(self.id)
+        about = json.loads(found) if isinstance(found, str) else found
         node = next((node for node in about["nodes"] if node["path"].strip("/") == path), None)
         if node is None:
-            raise FormatError("the snapshot does not name this array")
+            raise FormatError("the snapshot does not list this array")
         batches = []
         for manifest in node.get("manifest_refs", []):
             place = f"{self.url}/manifests/{manifest['id']}"
@@ -228,7 +229,7 @@ class Snapshot:
         return batches
 
     def _probed(self, store: Any, path: str, batches: Sequence[Rows]) -> None:
-        """Have the library look at a byte of each archive file on this machine: it knows what the file must not be younger than."""
+        """Read one byte of each local file through the library, which checks that the file did not change."""
         firsts: dict[str, Any] = {}
         for rows in batches:
             for row in np.flatnonzero(rows.virtual).tolist():
@@ -238,10 +239,12 @@ class Snapshot:
             ask_path(local_path(name) or name)
         keys = {name: "/".join(filter(None, [path, "c", *map(str, cell.tolist())])) for name, cell in firsts.items()}
         for name, problem in waited(_looked(store, keys)).items():
-            said = str(problem)
-            if "checksum" in said or "modified" in said:
+            message = str(problem)
+            if "checksum" in message or "modified" in message:
                 raise StaleSourceError(
-                    "the file was changed since it was referred to", url=resolved(name), hint="Scan it and save again"
+                    "the file changed since it was referred to",
+                    url=resolved(name),
+                    hint="Scan the files and save again",
                 )
 
 
@@ -254,7 +257,7 @@ async def _batches(store: Any, path: str) -> list[Rows]:
 
 
 async def _looked(store: Any, keys: Mapping[str, str]) -> dict[str, Exception]:
-    """What the library objects to, by name."""
+    """Return the errors of reading one byte of each object, by name."""
     from zarr.abc.store import RangeByteRequest
     from zarr.core.buffer import default_buffer_prototype
 
@@ -274,7 +277,7 @@ async def _looked(store: Any, keys: Mapping[str, str]) -> dict[str, Exception]:
 
 
 def _unchanged(batches: Sequence[Rows]) -> None:
-    """Refuse files of this machine that changed after the moment that their references name."""
+    """Raise `StaleSourceError` if a local file changed after the time that its references record."""
     latest: dict[str, int] = {}
     for rows in batches:
         if rows.modified is None:
@@ -289,16 +292,16 @@ def _unchanged(batches: Sequence[Rows]) -> None:
             with open_source(path) as source:
                 now = source.describe().modified
         except NotFoundError:
-            continue  # told of when it is read
+            continue  # a read raises this
         if now is not None and int(now) > moment:
             raise StaleSourceError(
-                "the file was changed since it was referred to", url=path, hint="Scan it and save again"
+                "the file changed since it was referred to", url=path, hint="Scan the files and save again"
             )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Manifested:
-    """The table of an array in a repository, loaded when it is first asked."""
+    """Chunk table of an array in a repository, loaded when it is first used."""
 
     shape: tuple[int, ...]
     snapshot: Snapshot
@@ -306,23 +309,23 @@ class Manifested:
 
     @property
     def sources(self) -> Sequence[Source]:
-        """The objects that the references name."""
+        """The sources that the references name."""
         return self.snapshot.table(self.path, self.shape).sources
 
     def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie."""
+        """Return where cells lie."""
         return self.snapshot.table(self.path, self.shape).locate(cells)
 
     def explicit(self, storage_options: Mapping[str, Any] | None = None) -> ChunkTable:
-        """The same table, in memory."""
+        """Return the same table, loaded."""
         return self.snapshot.table(self.path, self.shape)
 
     def take(self, axis: int, cells: Indices | slice) -> Selected:
-        """The table of these cells along one axis."""
+        """Return the table of these cells along one axis."""
         return Selected.of(self, axis, cells)
 
     def expanded(self) -> Expanded:
-        """The same table with one more axis, of one cell, at the end."""
+        """Return the table with one more axis, of one cell, at the end."""
         return Expanded(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:

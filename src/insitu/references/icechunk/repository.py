@@ -1,6 +1,7 @@
-"""Which repository does a URL name, which version of it, and how does the icechunk library reach it?
+"""Addresses of Icechunk repositories: versions, storage, credentials and virtual chunk containers.
 
-`x.icechunk` is the tip of the branch `main`; `x.icechunk?branch=dev`, `?tag=v1` and `?snapshot=…` are others. Credentials are those of `storage_options`, as everywhere.
+`x.icechunk` is the tip of the branch `main`; `x.icechunk?branch=dev`, `?tag=v1` and `?snapshot=…`
+name other versions. Credentials come from `storage_options`, as everywhere.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ __all__ = [
 ]
 
 _MARKS = ("repo", "refs/branch.main/ref.json")
-"""Objects that only a repository has, by version of its format: 2 and 1."""
+"""Objects that only a repository has: of format version 2, and of version 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A repository, and which state of it."""
+    """A repository and one of its versions."""
 
     url: str
     """Without the query."""
@@ -49,7 +50,7 @@ class Version:
 
     @property
     def arguments(self) -> dict[str, str]:
-        """As `readonly_session` takes it."""
+        """Keyword arguments for `readonly_session`."""
         return {"snapshot_id" if self.kind == "snapshot" else self.kind: self.name}
 
     def __str__(self) -> str:
@@ -57,7 +58,7 @@ class Version:
 
 
 def library() -> Any:
-    """The icechunk library.
+    """Import and return the icechunk library.
 
     Raises
     ------
@@ -74,7 +75,7 @@ def library() -> Any:
 
 
 def wanted(url: str) -> Version:
-    """The version that a URL names.
+    """Return the version that a URL names.
 
     Examples
     --------
@@ -88,18 +89,20 @@ def wanted(url: str) -> Version:
     rows = parse_qsl(query, keep_blank_values=True)
     if len(rows) != 1 or rows[0][0] not in ("branch", "tag", "snapshot") or not rows[0][1]:
         raise SourceError(
-            f"{query!r} names no version of a repository", url=base, hint="Use ?branch=NAME, ?tag=NAME or ?snapshot=ID"
+            f"{query!r} does not name a version of a repository",
+            url=base,
+            hint="Use ?branch=NAME, ?tag=NAME or ?snapshot=ID",
         )
     return Version(base, *rows[0])
 
 
 def is_repository(path: str) -> bool:
-    """Whether a local directory is a repository."""
+    """Return whether a local directory is a repository."""
     return any(os.path.isfile(os.path.join(path, *mark.split("/"))) for mark in _MARKS)
 
 
 def exists(url: str, storage_options: Mapping[str, Any] | None = None) -> bool:
-    """Whether a repository lies at a URL; one or two small requests where it is remote."""
+    """Return whether a repository lies at a URL. A remote one takes one or two small requests."""
     base = wanted(url).url
     path = local_path(base)
     if path is not None:
@@ -115,7 +118,7 @@ def exists(url: str, storage_options: Mapping[str, Any] | None = None) -> bool:
 
 
 def storage(url: str, storage_options: Mapping[str, Any] | None = None) -> Any:
-    """How icechunk reaches a repository."""
+    """Return the storage object with which icechunk opens a repository."""
     icechunk = library()
     path = local_path(url)
     if path is not None:
@@ -124,15 +127,17 @@ def storage(url: str, storage_options: Mapping[str, Any] | None = None) -> Any:
     options = options_for(url, storage_options)
     address = bucket_address(url)
     if address is None or address.kind != "s3":
-        ask_other(url)  # icechunk follows redirects there; Amazon's library, which it has for S3, does not
+        ask_other(url)  # icechunk follows redirects there, but not on S3
     elif is_guarded():
         from insitu.sources.object_store.bucket import open_bucket  # it loads obstore along
 
-        open_bucket(f"{url.rstrip('/')}/", storage_options)  # which asks the gate
+        open_bucket(f"{url.rstrip('/')}/", storage_options)  # which asks the access policy
     if address is None:
         if scheme_of(url) in ("http", "https") and hasattr(icechunk, "http_storage"):
             return icechunk.http_storage(url)
-        raise UnsupportedError("icechunk has no way to this place", url=url, hint="Use a path, s3://, gs:// or az://")
+        raise UnsupportedError(
+            "icechunk cannot open this kind of URL", url=url, hint="Use a path, s3://, gs:// or az://"
+        )
     prefix = address.key.rstrip("/") or None
     if address.kind == "s3":
         return icechunk.s3_storage(bucket=address.bucket, prefix=prefix, **_s3(options), **_s3_keys(options))
@@ -147,7 +152,7 @@ def storage(url: str, storage_options: Mapping[str, Any] | None = None) -> Any:
 
 
 def _ask_tree(path: str) -> None:
-    """Ask a gate for a repository's folder and whatever links in it lead to: the library opens files by itself."""
+    """Check access to a repository and all its symbolic links: the library opens files by itself."""
     ask_path(path)
     if is_guarded():
         for folder, folders, files in os.walk(path):
@@ -157,14 +162,14 @@ def _ask_tree(path: str) -> None:
 
 
 def _s3(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Where a bucket is."""
+    """Return region and endpoint of a bucket."""
     nested = options.get("client_kwargs") or {}
     endpoint = options.get("endpoint_url") or nested.get("endpoint_url") or os.environ.get("AWS_ENDPOINT_URL")
     region = options.get("region") or nested.get("region_name") or os.environ.get("AWS_REGION")
-    said: dict[str, Any] = {"region": region or ("us-east-1" if endpoint else None)}
+    found: dict[str, Any] = {"region": region or ("us-east-1" if endpoint else None)}
     if endpoint:
-        said |= {"endpoint_url": endpoint, "allow_http": endpoint.startswith("http:"), "force_path_style": True}
-    return said
+        found |= {"endpoint_url": endpoint, "allow_http": endpoint.startswith("http:"), "force_path_style": True}
+    return found
 
 
 def _s3_keys(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,7 +186,7 @@ _RESERVED = {"%": "%25", "?": "%3F", "#": "%23"}
 
 
 def location(url: str) -> str:
-    """An archive object as a virtual reference names it.
+    """Return the URL of a file as a virtual reference writes it.
 
     Examples
     --------
@@ -197,7 +202,7 @@ def location(url: str) -> str:
 
 
 def resolved(url: str) -> str:
-    """What `location` wrote, as our sources open it."""
+    """Return the URL for our sources of what `location` wrote."""
     path = local_path(url)
     if path is not None:
         return path
@@ -205,22 +210,22 @@ def resolved(url: str) -> str:
 
 
 def prefix_of(url: str) -> str:
-    """The container that a location belongs to: its bucket or host; of a file, its directory."""
+    """Return the prefix of the container of a location: its bucket or host; of a file, its directory."""
     if url.startswith("file://"):
         return url[: url.rindex("/") + 1]
     found = _BUCKET.match(url)
     if found is None:
-        raise UnsupportedError("Icechunk has no container for this place", url=url)
+        raise UnsupportedError("Icechunk has no container for this kind of URL", url=url)
     return found[0]
 
 
 def _no_key(name: str) -> Any:
-    """How access without credentials is spelled: icechunk 2 has names for it, icechunk 1 takes None."""
+    """Return the marker for access without credentials: icechunk 2 has names, icechunk 1 takes None."""
     return getattr(library().credentials, name, None)
 
 
 def credentials_for(prefix: str, storage_options: Mapping[str, Any] | None = None) -> Any:
-    """What reading from a container takes; None for one that we do not know the way to."""
+    """Return the credentials for reading from a container; None for an unknown kind of container."""
     try:
         return container(prefix, storage_options)[1]
     except InsituError:
@@ -228,7 +233,7 @@ def credentials_for(prefix: str, storage_options: Mapping[str, Any] | None = Non
 
 
 def container(prefix: str, storage_options: Mapping[str, Any] | None = None) -> tuple[Any, Any]:
-    """The container of a prefix, and the credentials that reading from it takes (None: none, or those around)."""
+    """Return the container of a prefix, and its credentials (None: none, or those of the environment)."""
     icechunk = library()
     options = options_for(prefix, storage_options)
     if prefix.startswith("file://"):

@@ -1,7 +1,9 @@
-"""How is a tree written as a new version of a repository?
+"""Write a tree as a new version of an Icechunk repository.
 
-Metadata as Zarr V3 documents; references in bulk, a slab of the grid at a time; small data inline. The containers (bucket, host or directory) that the references lead to are set up in the repository's configuration, so that other
-readers need only allow them; manifests of large arrays are split. Nothing is visible before the commit.
+Metadata are written as Zarr V3 documents, references in bulk, a slab of the grid at a time, and small
+data inline. The containers (bucket, host or directory) of the references are put into the
+repository's configuration, so that other readers need only authorize them. Manifests of large arrays
+are split. Nothing is visible before the commit.
 """
 
 from __future__ import annotations
@@ -51,10 +53,10 @@ __all__ = [
     "writing_of",
 ]
 
-SPLIT = 250_000
-"""References of a manifest: about 10 MB of memory when one chunk of it is asked for."""
-_SLAB = 1 << 19
-"""References that are handed over together."""
+REFERENCES_PER_MANIFEST = 250_000
+"""References of a manifest. Reading one chunk loads its manifest: about 10 MB of memory."""
+_REFERENCES_PER_CALL = 1 << 19
+"""References that are handed to the library at once."""
 _MOST_FOLDERS = 8
 
 
@@ -67,20 +69,20 @@ def write_icechunk(
     message: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> str:
-    """Write a tree as a new version on a branch; what the branch held before stays in its history.
+    """Write a tree as a new version on a branch. The history of the branch is kept.
 
     Parameters
     ----------
     group
         The tree.
     url
-        The repository; `?branch=…` names a branch, which is made if it is not there.
+        The repository; `?branch=…` names a branch, which is created if necessary.
     mode
-        "w": on top of what is there. "x": no repository may be there.
+        "w": add a version. "x": raise if there is a repository.
     inline_threshold
-        Chunks of up to so many bytes are copied into the repository.
+        Chunks of at most so many bytes are copied into the repository.
     message
-        Of the commit.
+        The commit message.
     storage_options
         See `insitu.sources.open_source`.
 
@@ -92,11 +94,13 @@ def write_icechunk(
     Raises
     ------
     UnsupportedError
-        If some array cannot be held: which, why, and what to do.
+        If Zarr cannot hold an array. The message names the array, the reason and a way out.
     """
     version = wanted(url)
     if version.kind != "branch":
-        raise UnsupportedError(f"a {version.kind} cannot be written to", url=url, hint="Name a branch: ?branch=NAME")
+        raise UnsupportedError(
+            f"a {version.kind} cannot be written to", url=url, hint="Write to a branch: ?branch=NAME"
+        )
     if mode == "x" and exists(version.url, storage_options):
         raise UnsupportedError("there is a repository already", url=version.url, hint='Use mode="w" to add a version')
     writing = writing_of(group, inline_threshold, storage_options)
@@ -112,7 +116,7 @@ def write_icechunk(
 
 @contextmanager
 def one_writer(version: Version) -> Iterator[None]:
-    """Keep other writers of ours out of a repository on this machine: there the library's commits do not exclude each other."""
+    """Lock a local repository against other insitu writers: local commits do not exclude each other."""
     path = local_path(version.url)
     if path is None or not os.path.isdir(path):
         yield
@@ -124,7 +128,7 @@ def one_writer(version: Version) -> Iterator[None]:
 def writing_of(
     group: VirtualGroup, inline_threshold: int = 0, storage_options: Mapping[str, Any] | None = None
 ) -> Writing:
-    """The tree as it will be written."""
+    """Return a tree prepared for Icechunk."""
     return Writing.of(
         group,
         what="Icechunk",
@@ -137,7 +141,7 @@ def writing_of(
 
 
 def rectilinear_known() -> bool:
-    """Whether the installed libraries can hold chunks of different lengths."""
+    """Return whether the installed zarr and icechunk support chunks of different lengths."""
     import zarr
 
     newer = tuple(int(part) for part in re.findall(r"\d+", zarr.__version__)[:2]) >= (3, 2)
@@ -145,12 +149,12 @@ def rectilinear_known() -> bool:
 
 
 def repository(version: Version, writing: Writing, storage_options: Mapping[str, Any] | None) -> Any:
-    """The repository, made if need be, configured for what will be written."""
+    """Return the repository, created if necessary, configured for the containers of a tree."""
     icechunk = library()
     path = local_path(version.url)
     there = exists(version.url, storage_options)
     if path is not None and not there and os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
-        raise UnsupportedError("there is something else already", url=path, hint="Choose another name, or remove it")
+        raise UnsupportedError("something else lies here already", url=path, hint="Choose another target, or remove it")
     place = storage(version.url, storage_options)
     try:
         found = icechunk.Repository.open(place) if there else icechunk.Repository.create(place)
@@ -177,7 +181,7 @@ def repository(version: Version, writing: Writing, storage_options: Mapping[str,
 
 
 def _prefixes(writing: Writing) -> list[str]:
-    """The containers that the references lead to."""
+    """Return the prefixes of the containers that the references need."""
     urls = {source.url for array in writing.arrays.values() for source in array.tile.chunks.sources}
     found = {prefix_of(location(url)) for url in urls}
     folders = sorted(prefix for prefix in found if prefix.startswith("file://"))
@@ -189,18 +193,18 @@ def _prefixes(writing: Writing) -> list[str]:
 
 
 def _splitting(icechunk: Any, arrays: Mapping[str, Said]) -> dict[Any, Any]:
-    """How the manifests of large arrays are split."""
+    """Return the rules for splitting the manifests of large arrays."""
     rules = {}
     for path, array in arrays.items():
-        if array.count > SPLIT:
-            sizes = split_sizes(array.grid, SPLIT)
+        if array.count > REFERENCES_PER_MANIFEST:
+            sizes = split_sizes(array.grid, REFERENCES_PER_MANIFEST)
             condition = icechunk.ManifestSplitCondition.path_matches(f"^/?{re.escape(path)}$")
             rules[condition] = {icechunk.ManifestSplitDimCondition.Axis(axis): size for axis, size in enumerate(sizes)}
     return rules
 
 
 def split_sizes(grid: tuple[int, ...], limit: int) -> list[int]:
-    """How many cells along each axis one manifest holds: whole rows as far as they fit.
+    """Return the number of cells of a manifest along each axis: whole rows as far as they fit.
 
     Examples
     --------
@@ -216,7 +220,7 @@ def split_sizes(grid: tuple[int, ...], limit: int) -> list[int]:
 
 
 def documents_of(writing: Writing) -> dict[str, bytes]:
-    """The metadata documents by key."""
+    """Return the metadata documents by key, as JSON."""
     return {key: json.dumps(document).encode() for key, document in writing.documents().items()}
 
 
@@ -225,11 +229,11 @@ async def _cleared(store: Any) -> None:
 
 
 async def put(store: Any, objects: Mapping[str, bytes]) -> None:
-    """Put documents or chunks into the session."""
+    """Write documents or chunks to the session."""
     from zarr.core.buffer import default_buffer_prototype
 
     make = default_buffer_prototype().buffer.from_bytes
-    # Groups before what lies in them.
+    # Parents before children.
     for depth in sorted({key.count("/") for key in objects}):
         some = [(key, data) for key, data in objects.items() if key.count("/") == depth]
         for begin in range(0, len(some), 256):
@@ -242,17 +246,17 @@ def refer(store: Any, writing: Writing, path: str, shift: tuple[int, ...] | None
     Parameters
     ----------
     store
-        Of a session.
+        The store of a session.
     writing
-        What is written.
+        The tree.
     path
         The array.
     shift
-        Where in the grid the array's first cell goes.
+        The grid position of the array's first cell.
     """
     array = writing.arrays[path]
     rest = math.prod(array.grid[1:])
-    slab = max(_SLAB // max(rest, 1), 1) * rest
+    slab = max(_REFERENCES_PER_CALL // max(rest, 1), 1) * rest
     checksum = _checksum(array)
     at = shift or (0,) * len(array.grid)
     sizes: dict[str, int] = {}
@@ -274,11 +278,11 @@ def refer(store: Any, writing: Writing, path: str, shift: tuple[int, ...] | None
 def _bulk(
     store: Any, path: str, array: Said, block: Block, length: Any, at: tuple[int, ...], checksum: datetime | None
 ) -> None:
-    """One slab of references."""
+    """Write one slab of references."""
     if hasattr(store, "set_virtual_refs_arr") and array.grid:
         rest = math.prod(array.grid[1:])
         rows = len(block.url) // rest
-        names = [*block.urls, ""]  # the last for cells that have no reference
+        names = [*block.urls, ""]  # the last is for cells without a reference
         failed = store.set_virtual_refs_arr(
             f"/{path}",
             (rows, *array.grid[1:]),
@@ -307,12 +311,12 @@ def _bulk(
         )
     if failed:
         raise SourceError(
-            f"icechunk refused {len(failed)} references, of chunk {tuple(failed[0])} first", variable=path
+            f"icechunk rejected {len(failed)} references, the first of chunk {tuple(failed[0])}", variable=path
         )
 
 
 def _checksum(array: Said) -> datetime | None:
-    """The moment after which the array's files must not have changed; None if that is not known of all."""
+    """Return the latest time of change of the array's files; None if it is unknown for some."""
     times = [source.modified for source in array.tile.chunks.sources]
     known = [time for time in times if time is not None]
     if not known or len(known) < len(times):
@@ -321,7 +325,7 @@ def _checksum(array: Said) -> datetime | None:
 
 
 def _lengths(block: Block, sizes: dict[str, int], storage_options: Mapping[str, Any] | None) -> Any:
-    """Lengths of the chunks: "up to the object's end" needs its size."""
+    """Return the chunk lengths; a chunk that reaches to the end of its file gets a length."""
     open_ended = np.flatnonzero(block.stored & (block.length < 0))
     if not len(open_ended):
         return block.length
@@ -336,17 +340,19 @@ def _lengths(block: Block, sizes: dict[str, int], storage_options: Mapping[str, 
 
 
 class ConflictError(SourceError):
-    """Somebody else committed to the branch in the meantime."""
+    """Another writer committed to the branch at the same time."""
 
 
 def committed(session: Any, message: str, version: Version, metadata: Mapping[str, Any] | None = None) -> str:
-    """Make what was written the new tip of the branch."""
+    """Commit a session to its branch; return the snapshot id."""
     icechunk = library()
     try:
         return str(session.commit(message, metadata=None if metadata is None else dict(metadata)))
     except icechunk.ConflictError:
         raise ConflictError(
-            "somebody else committed to this branch in the meantime", url=version.url, hint="Try again"
+            "another writer committed to this branch at the same time; nothing was written",
+            url=version.url,
+            hint="Try again",
         ) from None
     except (icechunk.IcechunkError, ValueError) as problem:
         raise ours(problem, version) from None

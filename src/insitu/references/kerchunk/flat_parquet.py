@@ -1,7 +1,7 @@
-"""How are references kept as one flat Parquet table?
+"""Read and write references as one flat Parquet table.
 
-A row for each key: key, URL, offset, length, and inline data. Writers do not agree on the columns' names, so several are known (zaro's list); metadata are
-inline rows.
+The table has a row for each key: key, URL, offset, length, and inline data; metadata are inline
+rows. Writers use different column names, so several are accepted (zaro's list).
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ _SCHEMA = pa.schema([
 
 
 def read_flat(data: bytes, base: Base, *, errors: str = "raise") -> VirtualGroup:
-    """The tree that a flat table of references stands for."""
+    """Return the tree of a flat table of references."""
     try:
         table = pq.ParquetFile(pa.BufferReader(data)).read()
     except (pa.ArrowException, OSError, ValueError) as problem:
-        raise FormatError(f"this is no Parquet file: {problem}", url=base.url, structure="references") from None
+        raise FormatError(
+            f"this is not a readable Parquet file: {problem}", url=base.url, structure="references"
+        ) from None
     columns = {name.lower(): table.column(at) for at, name in enumerate(table.column_names)}
     chosen: dict[str, str] = {}
     for role, names in (("key", _KEYS), ("url", _URLS), ("offset", _OFFSETS), ("length", _LENGTHS), ("raw", _INLINE)):
@@ -47,17 +49,15 @@ def read_flat(data: bytes, base: Base, *, errors: str = "raise") -> VirtualGroup
             chosen[role] = found
     if "key" not in chosen or not ({"url", "raw"} & chosen.keys()):
         raise FormatError(
-            f"a table with the columns {', '.join(columns)} holds no references",
+            f"this table does not hold kerchunk references: its columns are {', '.join(columns)}",
             url=base.url,
             structure="references",
-            hint="Needed are a key, and a URL or inline data",
+            hint="It needs a column for the key, and one for the URL or for inline data",
         )
     try:
         lists = {role: columns[name].to_pylist() for role, name in chosen.items()}
     except UnicodeDecodeError as problem:
-        raise FormatError(
-            f"the texts of the file are damaged: {problem}", url=base.url, structure="references"
-        ) from None
+        raise FormatError(f"the file holds invalid text: {problem}", url=base.url, structure="references") from None
     empty: list[Any] = [None] * table.num_rows
     rows = zip(*(lists.get(role, empty) for role in ("key", "url", "offset", "length", "raw")), strict=True)
     return from_references(dict(_references(rows, base)), Templates(), base, errors=errors)
@@ -66,14 +66,14 @@ def read_flat(data: bytes, base: Base, *, errors: str = "raise") -> VirtualGroup
 def _references(rows: Any, base: Base) -> Iterator[tuple[str, Any]]:
     for key, url, offset, length, raw in rows:
         if not isinstance(key, str):
-            raise FormatError(f"{key!r} is no key", url=base.url, structure="references")
+            raise FormatError(f"a key must be text, not {key!r}", url=base.url, structure="references")
         if raw is not None:
             yield key, raw
         elif url:
             yield key, [url] if offset is None and length is None else [url, offset or 0, length]
         elif offset or length:
             raise FormatError(
-                f"{key}: offset {offset} and length {length}, and no URL that they belong to",
+                f"{key}: there is an offset {offset} and a length {length}, but no URL",
                 url=base.url,
                 structure="references",
             )

@@ -1,7 +1,8 @@
-"""How are references kept as kerchunk's JSON?
+"""Read and write kerchunk JSON references.
 
-Version 0 is a mapping of Zarr keys to text, `[url]` or `[url, offset, length]`; version 1 wraps it and adds templates and generated references. Metadata are
-Zarr documents, V2 or V3, as text or as objects. Compressed files (zstd, gzip) are read and written too.
+Version 0 maps Zarr keys to text, `[url]` or `[url, offset, length]`. Version 1 wraps this mapping
+and adds templates and generated references. Metadata are Zarr documents, V2 or V3, as text or as
+objects. Compressed files (zstd, gzip) are supported.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ import pyarrow as pa
 from insitu.errors import FormatError, InsituError, UnsupportedError
 from insitu.model import INLINE, WHOLE, ChunkTable, GroupDetails, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
-from insitu.references.kerchunk.sparse_table import listed
 from insitu.references.kerchunk.templates import Templates, generated
+from insitu.references.sparse_table import listed
 from insitu.references.url_pool import Pool
 from insitu.references.urls import Base
 from insitu.references.zarr_blocks import Block, Writing
@@ -34,11 +35,11 @@ __all__ = ["from_references", "looks_like_references", "parse_json", "read_json"
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _DOCUMENTS = frozenset(DOCUMENTS)
 _LARGEST = 1 << 33
-"""Bytes that a compressed file may unpack to."""
+"""Most bytes that a compressed file may unpack to."""
 
 
 def parse_json(data: bytes, url: str | None = None) -> dict[str, Any]:
-    """The document in a file, unpacked if it is compressed."""
+    """Return the JSON object in a file, decompressed if necessary."""
     kind = next((kind for magic, kind in _MAGIC.items() if data.startswith(magic)), None)
     try:
         if kind is not None:
@@ -46,14 +47,14 @@ def parse_json(data: bytes, url: str | None = None) -> dict[str, Any]:
                 data = stream.read(_LARGEST)
         document = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError, OSError) as problem:
-        raise FormatError(f"this is not JSON: {problem}", url=url, structure="references") from None
+        raise FormatError(f"this is not valid JSON: {problem}", url=url, structure="references") from None
     if not isinstance(document, dict):
         raise FormatError("references must be a JSON object", url=url, structure="references")
     return document
 
 
 def looks_like_references(document: Mapping[str, Any]) -> bool:
-    """Whether a JSON object is a set of references."""
+    """Return whether a JSON object is a set of kerchunk references."""
     refs = document.get("refs") if "refs" in document else document
     if "refs" in document or "gen" in document:
         return isinstance(refs, Mapping)
@@ -63,7 +64,7 @@ def looks_like_references(document: Mapping[str, Any]) -> bool:
 def read_json(
     document: Mapping[str, Any], base: Base, *, target: str | None = None, errors: str = "raise"
 ) -> VirtualGroup:
-    """The tree that a document of references stands for.
+    """Return the tree of a document of references.
 
     Parameters
     ----------
@@ -72,9 +73,9 @@ def read_json(
     base
         Resolves URLs.
     target
-        What a null URL stands for.
+        The URL that a null URL stands for.
     errors
-        "raise", or "warn": arrays that cannot be taken are left out, their reasons in `problems`.
+        "raise", or "warn": arrays that cannot be read are left out, with the reasons in `problems`.
     """
     try:
         refs, templates = _unwrapped(document)
@@ -84,12 +85,12 @@ def read_json(
 
 
 def _unwrapped(document: Mapping[str, Any]) -> tuple[dict[str, Any], Templates]:
-    """The references and templates of a document of either version."""
+    """Return the references and templates of a document of version 0 or 1."""
     version = document.get("version", 0 if "refs" not in document else 1)
     if "refs" not in document and "gen" not in document:
         return {key: value for key, value in document.items() if key != "version"}, Templates()
     if version != 1:
-        raise UnsupportedError(f"references of version {version!r} are not understood", structure="version")
+        raise UnsupportedError(f"kerchunk references of version {version!r} are not supported", structure="version")
     refs = document.get("refs", {})
     templates = document.get("templates") or {}
     if not isinstance(refs, Mapping) or not isinstance(templates, Mapping):
@@ -101,7 +102,7 @@ def _unwrapped(document: Mapping[str, Any]) -> tuple[dict[str, Any], Templates]:
 def from_references(
     refs: Mapping[str, Any], templates: Templates, base: Base, *, target: str | None = None, errors: str = "raise"
 ) -> VirtualGroup:
-    """The tree that a mapping of keys to references stands for."""
+    """Return the tree of a mapping of keys to references."""
     documents: dict[str, Any] = {}
     folders: dict[str, tuple[list[str], list[Any]]] = {}
     for key, value in refs.items():
@@ -148,11 +149,11 @@ def _document(key: str, value: Any) -> Any:
         return value
     if isinstance(value, str | bytes):
         return _bytes(key, value)
-    raise FormatError("metadata must be text or an object, not a reference to a file", structure=key)
+    raise FormatError("Zarr metadata must be inline text or an object, not a reference to a file", structure=key)
 
 
 def _bytes(key: str, value: str | bytes) -> bytes:
-    """Text that a reference holds, as bytes."""
+    """Return the inline data of a reference as bytes."""
     if isinstance(value, bytes):
         return value
     if not value.startswith("base64:"):
@@ -160,11 +161,11 @@ def _bytes(key: str, value: str | bytes) -> bytes:
     try:
         return base64.b64decode(value[7:], validate=True)
     except binascii.Error:
-        raise FormatError("the text is not base64", structure=key) from None
+        raise FormatError("the inline data is not valid base64", structure=key) from None
 
 
 class _Tables:
-    """Sorts references by array and makes their chunk tables."""
+    """Sorts references by array and builds their chunk tables."""
 
     def __init__(
         self,
@@ -185,7 +186,7 @@ class _Tables:
                 self.values[path] += values
 
     def _owner(self, folder: str) -> tuple[str, str] | None:
-        """The array that a folder belongs to, and what stands between (keys with slashes)."""
+        """Return the array that a folder belongs to, and the rest of the path (keys with slashes)."""
         path, between = folder, ""
         while path not in self.keys:
             if not path:
@@ -195,7 +196,7 @@ class _Tables:
         return path, between
 
     def tile(self, path: str, array: ArrayMetadata) -> Tile:
-        """The tile of an array."""
+        """Return the tile of an array."""
         grid = tuple(axis.count for axis in array.axes)
         names, values = self.keys.pop(path), self.values.pop(path)
         return Tile(array.axes, (array.encoding,), self._table(path, array, grid, names, values))
@@ -205,7 +206,7 @@ class _Tables:
     ) -> ChunkTable:
         numbers = _numbers(path, array, grid, names)
         count = len(values)
-        if count and set(map(type, values)) == {list} and set(map(len, values)) == {3}:  # the usual array, in one go
+        if count and set(map(type, values)) == {list} and set(map(len, values)) == {3}:  # the usual array, as columns
             urls, begins, sizes = zip(*values, strict=True)
             first = {url: at for at, url in reversed(list(enumerate(urls)))} if set(map(type, urls)) == {str} else None
             if first is not None:
@@ -220,7 +221,7 @@ class _Tables:
     def _mixed(
         self, path: str, grid: tuple[int, ...], names: list[str], values: list[Any], numbers: Indices
     ) -> ChunkTable:
-        """The table of an array whose references are of several kinds."""
+        """Return the table of an array with references of several kinds."""
         count = len(values)
         source = np.zeros(count, np.int64)
         offset: npt.NDArray[np.int64] = np.zeros(count, np.int64)
@@ -241,7 +242,10 @@ class _Tables:
                 source[at], length[at] = self._number(value[0], path, names[at]), WHOLE
                 continue
             if not isinstance(value, str | bytes | Mapping):
-                raise FormatError(f"{str(value)[:60]} is no reference", structure=_key(path, names[at]))
+                raise FormatError(
+                    f"{str(value)[:60]} is not a reference: expected text, [url] or [url, offset, length]",
+                    structure=_key(path, names[at]),
+                )
             data = json.dumps(value).encode() if isinstance(value, Mapping) else _bytes(_key(path, names[at]), value)
             source[at], offset[at], length[at] = INLINE, len(inline), len(data)
             inline += data
@@ -255,10 +259,12 @@ class _Tables:
         try:
             if url is None:
                 if self.target is None:
-                    raise FormatError("a reference without URL", hint="Say what is meant by target=")
+                    raise FormatError(
+                        "a reference has no URL", hint="Give the file that is meant: open_references(..., target=URL)"
+                    )
                 url = self.target
             if not isinstance(url, str):
-                raise FormatError(f"{url!r} is no URL")
+                raise FormatError(f"a URL must be text, not {url!r}")
             return self.pool.number(self.templates.render(url) if "{{" in url else url)
         except InsituError as problem:
             raise problem.located(structure=_key(path, name)) from None
@@ -273,7 +279,7 @@ def _compact(
     length: npt.NDArray[np.int64],
     inline: bytes,
 ) -> ChunkTable:
-    """A table that knows only the sources it uses."""
+    """Return a table that lists only the sources that it uses."""
     used = np.unique(source[source >= 0])
     sources: tuple[Source, ...] = tuple(pool.sources[int(number)] for number in used)
     if len(used):
@@ -297,25 +303,27 @@ def _integers(
             return column
     for position, value in zip(at, values, strict=True):
         if type(value) is not int or not 0 <= value < 2**63:
-            raise FormatError(f"{what} {value!r} is no place in a file", structure=_key(path, names[position]))
+            raise FormatError(
+                f"{what} must be an integer from 0 to 2**63 - 1, not {value!r}", structure=_key(path, names[position])
+            )
     raise AssertionError("unreachable")
 
 
 def _numbers(path: str, array: ArrayMetadata, grid: tuple[int, ...], names: list[str]) -> Indices:
-    """The cells that keys name, as numbers."""
+    """Return the cell numbers of chunk keys."""
     found = array.keys.cells(names, len(grid))
     if found is not None and (found < np.array(grid, np.int64)).all():
         return np.ravel_multi_index(tuple(found.T), grid).astype(np.int64) if grid else np.zeros(len(names), np.int64)
-    # Some key is wrong: find out which.
+    # Some key is wrong: find it for the message.
     numbers = np.zeros(len(names), np.int64)
     for at, name in enumerate(names):
         cell = array.keys.cell(name, len(grid))
         if cell is None:
-            raise FormatError("the key names no chunk of this array", structure=_key(path, name))
+            raise FormatError("this key is not a chunk key of the array", structure=_key(path, name))
         number = 0
         for index, count in zip(cell, grid, strict=True):
             if index >= count:
-                raise FormatError(f"the key lies outside of a grid of {grid}", structure=_key(path, name))
+                raise FormatError(f"this chunk key lies outside the chunk grid {grid}", structure=_key(path, name))
             number = number * count + index
         numbers[at] = number
     return numbers
@@ -335,7 +343,7 @@ def write_json(writing: Writing, file: IO[bytes]) -> None:
 
 
 def _chunk_texts(path: str, array: Said, writing: Writing) -> Iterator[str]:
-    """The references of an array, as pieces of JSON."""
+    """Yield the references of an array as fragments of JSON."""
     before = json.dumps(f"{path}/" if path else "")[:-1]
     third = writing.zarr_format == 3
     for block in writing.blocks(path):
@@ -357,10 +365,10 @@ def _keys(columns: list[list[int]], separator: str, mark: str) -> list[str]:
 
 
 def _values(block: Block, kept: Indices) -> list[str]:
-    """References as JSON: texts for inline data, lists for ranges."""
+    """Return references as JSON: text for inline data, a list for a range."""
     quoted = [json.dumps(url) for url in block.urls]
     columns = (kept.tolist(), block.url[kept].tolist(), block.offset[kept].tolist(), block.length[kept].tolist())
-    if not block.data and (block.length[kept] >= 0).all():  # the usual block, in one go
+    if not block.data and (block.length[kept] >= 0).all():  # the usual block
         return [f"[{quoted[url]},{offset},{length}]" for _, url, offset, length in zip(*columns, strict=True)]
     texts = []
     for row, url, offset, length in zip(*columns, strict=True):

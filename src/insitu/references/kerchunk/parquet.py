@@ -1,8 +1,9 @@
-"""How are references kept as kerchunk's Parquet directory, and read lazily?
+"""Read and write kerchunk Parquet directories, lazily.
 
-`root/.zmetadata` holds the V2 documents and `record_size`; `root/<array>/refs.<k>.parq` the rows of chunks k·N to (k+1)·N, in C order of the grid, padded
-to N: `path`, `offset`, `size`, `raw`. A file of rows is read when a cell of it is first asked for. Nothing is taken for granted: columns may be missing,
-`path` may be a dictionary or all null, and N is whatever the writer chose.
+`root/.zmetadata` holds the V2 documents and `record_size` N. `root/<array>/refs.<k>.parq` holds the
+rows of chunks k·N to (k+1)·N, in C order of the grid, padded to N: `path`, `offset`, `size`, `raw`.
+A file of rows is read when one of its cells is needed. Writers differ: columns may be missing, and
+`path` may be a dictionary or all null.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from insitu.model.chunks import state_of
 from insitu.model.derived import Expanded, Selected
 from insitu.references import arrow
 from insitu.references.atomic_write import Folder, folder, new_directory
-from insitu.references.kerchunk.sparse_table import flat
 from insitu.references.page_cache import Recent
+from insitu.references.sparse_table import flat
 from insitu.references.url_pool import Pool
 from insitu.references.urls import Base
 from insitu.references.zarr_blocks import Block, Writing
@@ -41,7 +42,7 @@ __all__ = ["Paged", "read_parquet", "write_parquet"]
 
 RECORD_SIZE = 100_000
 _CATEGORICAL = 10
-"""Rows per URL from which on URLs are a dictionary: kerchunk's habit."""
+"""Rows per URL above which URLs are dictionary-encoded, as kerchunk does."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +57,7 @@ class Record:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the rows."""
+        """Memory of the rows, in bytes."""
         return 20 * len(self.source) + len(self.inline)
 
 
@@ -66,7 +67,7 @@ def _weight(record: Record | None) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Paged:
-    """The table of an array whose rows lie in files that are read when needed."""
+    """Chunk table whose rows lie in Parquet files that are read when needed."""
 
     url: str
     """Of the array's directory."""
@@ -74,17 +75,17 @@ class Paged:
     record_size: int
     pool: Pool = field(repr=False)
     missing: str = "raise"
-    """What a missing file of rows means: "raise" an error, or chunks that are "unwritten"."""
+    """If a file of rows is missing: "raise" an error, or treat its chunks as "unwritten"."""
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     records: Recent[Record | None] = field(default_factory=lambda: Recent(_weight), repr=False)
 
     @property
     def sources(self) -> Sequence[Source]:
-        """The objects met so far."""
+        """The sources of the files that were read so far."""
         return self.pool.sources
 
     def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie."""
+        """Return where cells lie."""
         number = flat(cells, self.shape)
         record, row = np.divmod(number, self.record_size)
         source = np.empty(len(number), np.int64)
@@ -101,7 +102,7 @@ class Paged:
             index = row[here]
             if len(index) and int(index.max()) >= len(rows.source):
                 raise FormatError(
-                    f"the file has {len(rows.source)} rows, and row {int(index.max())} is needed",
+                    f"the file has {len(rows.source)} rows, but row {int(index.max())} is needed",
                     structure=self._name(k),
                 )
             source[here] = found = rows.source[index]
@@ -117,7 +118,7 @@ class Paged:
         return f"{self.url}/refs.{record}.parq"
 
     def _load(self, records: list[int]) -> None:
-        """Read several files of rows at once, where that helps."""
+        """Read several remote files of rows in parallel."""
         if len(records) > 1 and local_path(self.url) is None:
             gather(lambda k, stop: self.records.find(k, partial(self._read, k)), records)
 
@@ -130,9 +131,9 @@ class Paged:
             if self.missing == "unwritten":
                 return None
             raise FormatError(
-                "a file of references is missing",
+                "a file of the reference set is missing",
                 structure=name,
-                hint='Writers may leave out files in which no chunk was written: if so, open with missing="unwritten"',
+                hint='If the writer left out files without chunks, open with missing="unwritten"',
             ) from None
         try:
             return _record(data, self.pool)
@@ -140,11 +141,11 @@ class Paged:
             raise problem.located(structure=name) from None
 
     def take(self, axis: int, cells: Indices | slice) -> Selected:
-        """The table of these cells along one axis."""
+        """Return the table of these cells along one axis."""
         return Selected.of(self, axis, cells)
 
     def expanded(self) -> Expanded:
-        """The same table with one more axis, of one cell, at the end."""
+        """Return the table with one more axis, of one cell, at the end."""
         return Expanded(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
@@ -152,13 +153,13 @@ class Paged:
 
 
 def _record(data: bytes, pool: Pool) -> Record:
-    """The rows of one file."""
+    """Return the rows of one file."""
     try:
         meta = pq.read_metadata(pa.BufferReader(data))
         texts = ["path"] if "path" in meta.schema.names else []
         table = pq.ParquetFile(pa.BufferReader(data), metadata=meta, read_dictionary=texts).read().combine_chunks()
     except (pa.ArrowException, OSError, ValueError) as problem:
-        raise FormatError(f"this is no Parquet file: {problem}") from None
+        raise FormatError(f"this is not a readable Parquet file: {problem}") from None
     count = table.num_rows
     source: npt.NDArray[np.int32] = np.full(count, UNWRITTEN, np.int32)
     offset, length = (_integers(table, name, count) for name in ("offset", "size"))
@@ -169,18 +170,18 @@ def _record(data: bytes, pool: Pool) -> Record:
     bad = stored & ((offset < 0) | (length < 0))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        raise FormatError(f"row {row}: offset {offset[row]}, size {length[row]} is no place in a file")
+        raise FormatError(f"row {row} has a negative offset or size: offset {offset[row]}, size {length[row]}")
     length[stored & (offset == 0) & (length == 0)] = WHOLE
     inline = b""
     if "raw" in table.column_names:
         valid, begins, sizes, inline = _raw(_column(table, "raw"))
         source[valid], offset[valid], length[valid] = INLINE, begins[valid], sizes[valid]
     if "path" not in table.column_names and not (source == INLINE).any():
-        raise FormatError(f"the columns {', '.join(table.column_names)} hold no references: there is no 'path'")
+        raise FormatError(f"there is no column 'path'; the columns are {', '.join(table.column_names)}")
     lost = np.flatnonzero((source == UNWRITTEN) & ((offset != 0) | (length != 0)))
     if len(lost):
         row = int(lost[0])
-        raise FormatError(f"row {row}: offset {offset[row]} and size {length[row]}, and no path that they belong to")
+        raise FormatError(f"row {row} has offset {offset[row]} and size {length[row]}, but no path")
     return Record(source, offset, length, inline)
 
 
@@ -201,19 +202,19 @@ def _integers(table: Any, name: str, count: int) -> npt.NDArray[np.int64]:
 
 
 def _is_empty(column: Any, name: str) -> bool:
-    """Whether a column holds nothing: nulls, or the NaN that fastparquet writes for them."""
+    """Return whether a column holds only nulls, or the NaN that fastparquet writes for them."""
     if column.null_count == len(column) or pa.types.is_null(column.type):
         return True
     if not pa.types.is_floating(column.type):
         return False
     values = np.frombuffer(column.buffers()[1], column.type.to_pandas_dtype())[column.offset :][: len(column)]
     if (arrow.valid(column) & ~np.isnan(values)).any():
-        raise FormatError(f"column {name!r} holds numbers")
+        raise FormatError(f"column {name!r} holds numbers, not text")
     return True
 
 
 def _paths(column: Any, pool: Pool) -> npt.NDArray[np.int64]:
-    """The number of each row's object; -1 for null."""
+    """Return the source number of each row; -1 for null."""
     count = len(column)
     if _is_empty(column, "path"):
         return np.full(count, -1, np.int64)
@@ -226,10 +227,10 @@ def _paths(column: Any, pool: Pool) -> npt.NDArray[np.int64]:
     try:
         urls = column.dictionary.to_pylist()
     except UnicodeDecodeError as problem:
-        raise FormatError(f"column 'path' is damaged: {problem}") from None
+        raise FormatError(f"column 'path' holds invalid text: {problem}") from None
     indices = np.where(arrow.valid(column.indices), arrow.to_integers(column.indices), -1)
     if len(indices) and int(indices.max()) >= len(urls):
-        raise FormatError("column 'path' is damaged")
+        raise FormatError("column 'path' is damaged: an index lies outside its dictionary")
     known = np.full(len(urls) + 1, -1, np.int64)
     for at in np.unique(indices[indices >= 0]).tolist():
         url = urls[at]
@@ -237,14 +238,14 @@ def _paths(column: Any, pool: Pool) -> npt.NDArray[np.int64]:
             url = url.decode("utf-8", "surrogateescape")
         if url is not None and not isinstance(url, str):
             raise FormatError(f"column 'path' holds {url!r}, not text")
-        if url:  # an empty text is VirtualiZarr's way to say: missing
+        if url:  # VirtualiZarr writes an empty text for a missing chunk
             known[at] = pool.number(url)
     numbers: npt.NDArray[np.int64] = known[indices]
     return numbers
 
 
 def _raw(column: Any) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64], npt.NDArray[np.int64], bytes]:
-    """Which rows have inline data, and where it lies in one run of bytes."""
+    """Return which rows have inline data, its offsets and lengths, and all of it joined."""
     count = len(column)
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
@@ -266,7 +267,7 @@ def read_parquet(
     missing: str = "raise",
     storage_options: Mapping[str, Any] | None = None,
 ) -> VirtualGroup:
-    """The tree that a directory of references stands for; rows are read when they are needed.
+    """Return the tree of a directory of references; rows are read when they are needed.
 
     Parameters
     ----------
@@ -275,9 +276,9 @@ def read_parquet(
     base
         Resolves URLs; its own URL is the directory's.
     errors
-        "raise", or "warn": arrays that cannot be taken are left out, their reasons in `problems`.
+        "raise", or "warn": arrays that cannot be read are left out, with the reasons in `problems`.
     missing
-        What a missing file of rows means: "raise", or "unwritten".
+        If a file of rows is missing: "raise", or treat its chunks as "unwritten".
     storage_options
         See `insitu.sources.open_source`.
     """
@@ -314,7 +315,7 @@ def read_parquet(
 def write_parquet(
     writing: Writing, url: str, *, record_size: int = RECORD_SIZE, storage_options: Mapping[str, Any] | None = None
 ) -> None:
-    """Write a tree as a directory of references; an old one is replaced when the new one is complete."""
+    """Write a tree as a directory of references. An old one is replaced when the new one is complete."""
     if record_size < 1:
         raise ValueError(f"record_size must be positive, not {record_size}")
     path = local_path(url)
@@ -323,7 +324,7 @@ def write_parquet(
             _write(writing, to, record_size)
         return
     to = folder(url, storage_options)
-    # Objects are replaced one by one: without metadata nobody takes new rows for old ones in the meantime.
+    # Objects are replaced one by one. Without metadata, readers cannot mix old and new rows.
     to.remove([".zmetadata"])
     _write(writing, to, record_size)
 
@@ -344,7 +345,7 @@ def _write(writing: Writing, to: Folder, record_size: int) -> None:
 
 
 def _table(block: Block, record_size: int) -> Any:
-    """The rows of one file, padded."""
+    """Return the rows of one file as an Arrow table, padded to `record_size`."""
     count = len(block.url)
     padding = record_size - count
     url = np.where(block.stored, block.url, -1)
@@ -366,7 +367,8 @@ def _table(block: Block, record_size: int) -> Any:
     if block.data:
         raw = arrow.binaries([block.data.get(row) for row in range(record_size)], pa.binary())
     columns = [paths, arrow.numbers(offset), arrow.numbers(size), raw]
-    # Numbers that may be null (or without statistics that say there are none) are floats to fastparquet, and no offsets to fsspec.
+    # fastparquet reads nullable numbers, and those without null statistics, as floats, which fsspec
+    # does not take for offsets.
     numbers = [pa.field(name, pa.int64(), nullable=False) for name in ("offset", "size")]
     schema = pa.schema([pa.field("path", paths.type), *numbers, pa.field("raw", pa.binary())])
     return pa.Table.from_arrays(columns, schema=schema)

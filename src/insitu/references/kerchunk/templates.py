@@ -1,7 +1,8 @@
-"""What does a template in a reference file stand for?
+"""Templates of kerchunk JSON: a safe subset of Jinja.
 
-kerchunk writes Jinja: `{{u}}`, `{{f(c='x')}}`, and arithmetic in `gen` (`{{(i + 1) * 1000}}`). Only that much is understood here: names, numbers, texts,
-arithmetic, formatting, calls of other templates. Nothing is executed; what else turns up is an error.
+kerchunk writes Jinja: `{{u}}`, `{{f(c='x')}}`, and arithmetic in `gen` (`{{(i + 1) * 1000}}`).
+Supported are names, numbers, texts, arithmetic, formatting, and calls of other templates. No code
+is executed; anything else is an error.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Templates:
         self._known: dict[str, str] = {}
 
     def render(self, text: str, values: Mapping[str, Value] | None = None) -> str:
-        """A text with its templates filled in.
+        """Return a text with its templates filled in.
 
         Examples
         --------
@@ -54,19 +55,21 @@ class Templates:
 
     def _filled(self, text: str, values: Mapping[str, Value], depth: int) -> str:
         if depth > _DEEPEST:
-            raise FormatError("templates refer to each other in circles")
+            raise FormatError(
+                f"templates are nested more than {_DEEPEST} levels deep, or refer to each other in a circle"
+            )
         filled = _BRACES.sub(lambda found: str(self._value(found[1].strip(), values, depth)), text)
         if len(filled) > 1 << 16:
-            raise FormatError("a template grows beyond all measure")
+            raise FormatError("a template expands to more than 65536 characters")
         return filled
 
     def _value(self, text: str, values: Mapping[str, Value], depth: int) -> Value:
         if len(text) > _LONGEST:
-            raise FormatError(f"the template {text[:40]!r}... is too long")
+            raise FormatError(f"the template {text[:40]!r}... has more than {_LONGEST} characters")
         try:
             parsed = ast.parse(text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise FormatError(f"the template {{{{{text}}}}} is not understood") from None
+            raise FormatError(f"the template {{{{{text}}}}} is not supported") from None
         return self._node(parsed, values, depth, text)
 
     def _node(self, node: ast.expr, values: Mapping[str, Value], depth: int, text: str) -> Value:
@@ -78,7 +81,7 @@ class Templates:
                     return values[name]
                 if name in self._texts:
                     return self._filled(self._texts[name], {}, depth + 1)
-                raise FormatError(f"the template names {name!r}, which is not there")
+                raise FormatError(f"the template uses {name!r}, which is not defined")
             case ast.Call(func=ast.Name(id=name), args=[], keywords=keywords) if name in self._texts:
                 given = {k.arg: self._node(k.value, values, depth, text) for k in keywords if k.arg is not None}
                 return self._filled(self._texts[name], given, depth + 1)
@@ -90,19 +93,22 @@ class Templates:
                 return _computed(
                     self._node(left, values, depth, text), op, self._node(right, values, depth, text), text
                 )
-        raise FormatError(f"the template {{{{{text}}}}} is not understood")
+        raise FormatError(f"the template {{{{{text}}}}} is not supported")
 
     def _filter(self, value: Value, node: ast.expr, values: Mapping[str, Value], depth: int, text: str) -> Value:
-        """Jinja's `value | filter`: the few that make names of numbers."""
+        """Apply a filter of Jinja, `value | filter`: `int`, `string` and `format`."""
         match node:
             case ast.Name(id="int"):
-                return int(float(value)) if isinstance(value, str) else int(value)
+                try:
+                    return int(float(value)) if isinstance(value, str) else int(value)
+                except (ValueError, OverflowError):  # not a number; NaN or infinite
+                    raise FormatError(f"the template {{{{{text}}}}} makes an integer of {value!r}") from None
             case ast.Name(id="string"):
                 return str(value)
             case ast.Call(func=ast.Name(id="format"), args=arguments) if isinstance(value, str):
                 given = tuple(self._node(argument, values, depth, text) for argument in arguments)
                 return _formatted(value, given, text)
-        raise FormatError(f"the template {{{{{text}}}}} is not understood")
+        raise FormatError(f"the template {{{{{text}}}}} is not supported")
 
 
 def _plain(value: Value, text: str) -> int | float:
@@ -113,17 +119,17 @@ def _plain(value: Value, text: str) -> int | float:
 
 def _number(value: int | float, text: str) -> int | float:
     if abs(value) >= _LARGEST:
-        raise FormatError(f"the template {{{{{text}}}}} gives a number that no file can have")
+        raise FormatError(f"the template {{{{{text}}}}} gives a number beyond 2**63")
     return value
 
 
 def _formatted(pattern: str, values: tuple[Value, ...], text: str) -> str:
     if re.search(r"%[^%]*(\*|\d{4,})", pattern):  # a width from the data could ask for gigabytes
-        raise FormatError(f"the template {{{{{text}}}}} is not understood")
+        raise FormatError(f"the template {{{{{text}}}}} is not supported")
     try:
         return pattern % values
     except (TypeError, ValueError):
-        raise FormatError(f"the template {{{{{text}}}}} cannot be formatted") from None
+        raise FormatError(f"the template {{{{{text}}}}} has a format that does not match its values") from None
 
 
 def _computed(left: Value, op: ast.operator, right: Value, text: str) -> Value:
@@ -148,12 +154,12 @@ def _computed(left: Value, op: ast.operator, right: Value, text: str) -> Value:
             case ast.Div():
                 return _number(one / other, text)
     except (ZeroDivisionError, OverflowError):
-        raise FormatError(f"the template {{{{{text}}}}} cannot be calculated") from None
-    raise FormatError(f"the template {{{{{text}}}}} is not understood")
+        raise FormatError(f"the template {{{{{text}}}}} divides by zero or overflows") from None
+    raise FormatError(f"the template {{{{{text}}}}} is not supported")
 
 
 def generated(items: Any, templates: Templates) -> Iterator[tuple[str, list[Any]]]:
-    """The references that the items of `gen` stand for."""
+    """Yield the references that the items of `gen` generate."""
     if not isinstance(items, list):
         raise FormatError("'gen' must be a list", structure="gen")
     for number, item in enumerate(items):
@@ -171,7 +177,10 @@ def generated(items: Any, templates: Templates) -> Iterator[tuple[str, list[Any]
         for choices in ranges.values():
             total *= len(choices)
         if total > _MOST:
-            raise FormatError(f"{total} references from one item of 'gen'", structure=f"gen[{number}]")
+            raise FormatError(
+                f"an item of 'gen' generates {total} references; at most {_MOST} are allowed",
+                structure=f"gen[{number}]",
+            )
         for chosen in itertools.product(*ranges.values()):
             try:
                 yield _made(item, dict(zip(ranges, chosen, strict=True)), templates)
@@ -180,7 +189,7 @@ def generated(items: Any, templates: Templates) -> Iterator[tuple[str, list[Any]
 
 
 def _made(item: Mapping[str, Any], values: Mapping[str, Any], templates: Templates) -> tuple[str, list[Any]]:
-    """One generated reference."""
+    """Return one generated reference."""
     key = templates.render(item["key"], values)
     reference: list[Any] = [templates.render(item["url"], values)]
     if "offset" in item and "length" in item:
@@ -195,11 +204,13 @@ def _range(value: Any, where: str) -> range | list[Any]:
         bounds = [value.get("start", 0), value.get("stop"), value.get("step", 1)]
         if all(isinstance(bound, int) and abs(bound) < 2**62 for bound in bounds) and bounds[2]:
             return range(*bounds)
-    raise FormatError(f"{value!r} is no range", structure=where)
+    raise FormatError(
+        f"a dimension of 'gen' must be a list or have start, stop and step, not {value!r}", structure=where
+    )
 
 
 def _integer(text: str, key: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise FormatError(f"{text!r} is no number", structure=key) from None
+        raise FormatError(f"offset and length must be integers, not {text!r}", structure=key) from None

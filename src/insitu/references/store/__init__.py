@@ -1,4 +1,4 @@
-"""KEEP everything the model can say, at any size: the insitu store (`x.insitu/`)."""
+"""The insitu store (`x.insitu/`): read and write trees of virtual arrays of any kind and size."""
 
 from insitu.references.store.read import open_store
 from insitu.references.store.root import NAME, VERSION

@@ -1,6 +1,7 @@
-r"""How are values kept in JSON so that they come back the same?
+r"""Convert Python and NumPy values to JSON and back without loss of type.
 
-JSON knows numbers, not `float32`. What it cannot tell is marked by an object whose keys begin with `$`; everything else stays readable.
+JSON has numbers, but no `float32`. Values that JSON lacks become objects whose keys begin with `$`;
+all others stay as they are.
 
 | value | JSON |
 |---|---|
@@ -14,7 +15,6 @@ JSON knows numbers, not `float32`. What it cannot tell is marked by an object wh
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +29,7 @@ _FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def pack(value: Any) -> Any:
-    """A value as JSON holds it."""
+    """Return a value as JSON holds it."""
     if value is None or isinstance(value, bool | str) or type(value) is int:
         return value
     if type(value) is float:
@@ -47,7 +47,7 @@ def pack(value: Any) -> Any:
         data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
         return {"$dtype": dtype_to(value.dtype), "$shape": list(value.shape), "$base64": data}
     if isinstance(value, np.generic):
-        if not value.dtype.itemsize:  # an empty text, which NumPy says has no width and then refuses to make
+        if not value.dtype.itemsize:  # an empty text: NumPy gives it width 0, but cannot create that type
             value = np.zeros((), f"{value.dtype.kind}1")
             return {"$dtype": dtype_to(value.dtype), "$base64": base64.b64encode(value.tobytes()).decode()}
         plain = value.dtype.kind in "iub" or (
@@ -72,11 +72,11 @@ def pack(value: Any) -> Any:
         return {"$dict": [[pack(key), pack(item)] for key, item in value.items()]}
     if isinstance(value, int):  # subclasses: enumerations
         return int(value)
-    raise UnsupportedError(f"a value of type {type(value).__name__} cannot be kept: {value!r}"[:200])
+    raise UnsupportedError(f"a value of type {type(value).__name__} cannot be saved: {value!r}"[:200])
 
 
 def unpack(value: Any) -> Any:
-    """The value again."""
+    """Return the value that `pack` converted."""
     if isinstance(value, list):
         return [unpack(item) for item in value]
     if not isinstance(value, dict):
@@ -86,10 +86,10 @@ def unpack(value: Any) -> Any:
         return {key: unpack(item) for key, item in value.items()}
     try:
         return _marked(value)
-    except (KeyError, TypeError, ValueError, binascii.Error) as problem:
+    except (LookupError, TypeError, ValueError, OverflowError) as problem:
         if isinstance(problem, FormatError):
             raise
-        raise FormatError(f"{str(value)[:80]} is no value: {problem!r}") from None
+        raise FormatError(f"{str(value)[:80]} is not a valid value: {problem!r}") from None
 
 
 def _marked(value: dict[str, Any]) -> Any:
@@ -120,7 +120,7 @@ def _marked(value: dict[str, Any]) -> Any:
         return tuple(unpack(item) for item in value["$tuple"])
     if "$dict" in value:
         return {unpack(key): unpack(item) for key, item in value["$dict"]}
-    raise FormatError(f"{next(iter(value))!r} is no kind of value")
+    raise FormatError(f"unknown kind of value {next(iter(value))!r}")
 
 
 def _records(value: Mapping[str, Any], dtype: np.dtype[Any]) -> Any:
@@ -132,7 +132,7 @@ def _records(value: Mapping[str, Any], dtype: np.dtype[Any]) -> Any:
 
 
 def dtype_to(dtype: np.dtype[Any]) -> Any:
-    """A type as JSON holds it: NumPy's string, or a list of fields."""
+    """Return a type as JSON holds it: NumPy's string, or a list of fields."""
     if dtype.names is None and dtype.subdtype is None:
         return dtype.str
     return _lists(np.lib.format.dtype_to_descr(dtype))
@@ -143,18 +143,18 @@ def _lists(value: Any) -> Any:
 
 
 def dtype_from(value: Any) -> np.dtype[Any]:
-    """The type again."""
+    """Return the type that `dtype_to` converted."""
     try:
         if isinstance(value, str):
             return np.dtype(value)
         found: np.dtype[Any] = np.lib.format.descr_to_dtype(_tuples(value))
         return found
     except (TypeError, ValueError, KeyError, IndexError) as problem:
-        raise FormatError(f"{str(value)[:80]} is no type: {problem}") from None
+        raise FormatError(f"{str(value)[:80]} is not a valid type: {problem}") from None
 
 
 def _tuples(value: Any) -> Any:
-    """Lists as NumPy wants them: a list of fields, each a tuple."""
+    """Return lists as NumPy expects them: a list of fields, each a tuple."""
     if not isinstance(value, list):
         return value
     if value and isinstance(value[0], list):

@@ -1,6 +1,6 @@
-"""Which numbers do encodings, packings, sources and irregular axes have in a store, and how are their tables written?
+"""Numbered pools of a store that is written: encodings, packings, sources and irregular axes.
 
-Numbers once given stay: appending adds to the pools that are there.
+Rows refer to these by number. Numbers never change: an append adds to the existing pools.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ AXES = pa.schema([(name, pa.int64()) for name in ("extent", "skip", "step", "sto
 
 
 class Pools:
-    """What the rows of a store refer to.
+    """The pools that the rows of a store refer to.
 
     Parameters
     ----------
     opened
-        The store that is appended to, if there is one.
+        The existing store that is changed, if there is one.
     named
-        How a source's URL is written.
+        Formats the URL of a source.
     """
 
     def __init__(self, opened: Opened | None, named: Callable[[str], str]) -> None:
         self.named = named
         self.encodings: dict[Encoding, int] = {}
         self.sources: dict[Source, int] = {}
-        """Those that are new."""
+        """The new sources, which the existing store does not have."""
         self.axis_rows = 0
         self._axes: list[Any] = []
         self._packings: dict[Any, int] = {}
@@ -53,22 +53,22 @@ class Pools:
             self._first_source = len(opened.sources)
 
     def encoding(self, encoding: Encoding) -> int:
-        """The number of an encoding."""
+        """Return the number of an encoding, adding it if it is new."""
         return self.encodings.setdefault(encoding, len(self.encodings))
 
     def packing(self, packing: Packing) -> int:
-        """The number of a packing."""
+        """Return the number of a packing, adding it if it is new."""
         number = self._packings.setdefault(packing.key, len(self._packing_rows))
         if number == len(self._packing_rows):
             self._packing_rows.append(packing)
         return number
 
     def source(self, source: Source) -> int:
-        """The number of a source."""
+        """Return the number of a source, adding it if it is new."""
         return self._first_source + self.sources.setdefault(source, len(self.sources))
 
     def axis(self, axis: Axis) -> dict[str, Any]:
-        """An axis as the root describes it."""
+        """Return an axis as the root describes it."""
         if axis.is_regular:
             return {"length": axis.length, "size": axis.size, "padded": axis.padded}
         first = self.axis_rows
@@ -77,7 +77,7 @@ class Pools:
         return {"rows": [first, axis.count]}
 
     def source_columns(self) -> dict[str, Any]:
-        """The table of the new sources."""
+        """Return the columns of the new sources."""
         rows = list(self.sources)
         return {
             "url": arrow.texts([self.named(source.url) for source in rows]),
@@ -88,14 +88,14 @@ class Pools:
         }
 
     def axis_columns(self) -> dict[str, Any]:
-        """The table of irregular axes."""
+        """Return the columns of the irregular axes."""
         return {
             name: arrow.numbers(np.concatenate([getattr(cells, name) for cells in self._axes]), np.int64)
             for name in AXES.names
         }
 
     def packing_document(self, write: Callable[[str, Any, dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
-        """What the root says of packings; `write` puts their table into a file."""
+        """Return the root's entry about packings; `write` writes their table to a file."""
         if all(packing.identity for packing in self._packing_rows):
             return {"rows": len(self._packing_rows)}
         table = Packings.of(self._packing_rows)

@@ -1,7 +1,7 @@
-"""How is a store opened?
+"""Open an insitu store: the root first, rows and sources when they are needed.
 
-The root, and the small tables of irregular axes and packings: at most three requests, however many chunks there are. Rows are fetched when a cell is
-asked for, sources when one is named.
+Opening reads the root and the small tables of irregular axes and packings: at most three requests,
+however many chunks there are. Rows are fetched when a cell is located, sources when one is used.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from insitu.model.axis import Indices
 from insitu.references.page_cache import Recent
 from insitu.references.store import root
 from insitu.references.store.json_values import dtype_from, unpack
-from insitu.references.store.row_file import GROUP, Part
+from insitu.references.store.row_file import ROWS_PER_GROUP, Part
 from insitu.references.store.row_tables import Page, Rows, SparseRows, Stacked, Stored, page_cache
 from insitu.references.store.small_tables import read_axes, read_packings
 from insitu.references.store.validation import (
@@ -51,7 +51,7 @@ from insitu.sources import open_source, read_all
 from insitu.sources.listing import local_path
 from insitu.zarr_metadata.json_fields import field as needed
 from insitu.zarr_metadata.json_fields import integers as numbers_of
-from insitu.zarr_metadata.json_fields import mapping, text, whole
+from insitu.zarr_metadata.json_fields import items, mapping, text, whole
 
 __all__ = ["Opened", "StoredSources", "open_store"]
 
@@ -65,12 +65,12 @@ def _weight(page: Mapping[str, Any]) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredSources(Sequence[Source]):
-    """The sources of a store, fetched in groups when they are named."""
+    """The sources of a store, fetched in groups when they are used."""
 
     parts: tuple[Part, ...]
     base: Base
     starts: Indices
-    """Number of the first source in each part, and of all."""
+    """Number of the first source in each file, and the number of all sources."""
     pages: Recent[Mapping[str, Any]] = field(default_factory=lambda: Recent(_weight), repr=False)
 
     @classmethod
@@ -94,7 +94,7 @@ class StoredSources(Sequence[Source]):
             raise IndexError(f"source {number} of {count}")
         number %= count
         which = int(np.searchsorted(self.starts, number, side="right")) - 1
-        group, row = divmod(number - int(self.starts[which]), GROUP)
+        group, row = divmod(number - int(self.starts[which]), ROWS_PER_GROUP)
         return self._source(self._page(which, group), row)
 
     def is_relative(self) -> bool:
@@ -113,21 +113,21 @@ class StoredSources(Sequence[Source]):
 
     def __iter__(self) -> Iterator[Source]:
         for which, part in enumerate(self.parts):
-            for group in range(-(-part.rows // GROUP)):
+            for group in range(-(-part.rows // ROWS_PER_GROUP)):
                 page = self._page(which, group)
-                # By columns: one value at a time costs thirty times as much.
+                # By columns: one value at a time takes thirty times as long.
                 for row in zip(*(page[name].to_pylist() for name in _SOURCE_COLUMNS), strict=True):
                     yield Source(self.base.resolve(row[0]), row[1], row[2], row[3], bool(row[4]))
 
 
 @dataclass(slots=True, eq=False)
 class Opened:
-    """A store whose root was read."""
+    """A store whose root was read and checked."""
 
     url: str
     document: dict[str, Any]
     data: bytes
-    """The root as it lay there."""
+    """The bytes of the root."""
     sources: StoredSources
     chunks: tuple[Part, ...]
     encodings: tuple[Encoding, ...]
@@ -135,10 +135,10 @@ class Opened:
     axes: Mapping[str, npt.NDArray[np.int64]]
     pages: Recent[Page] = field(default_factory=page_cache)
     used: RowRanges = field(default_factory=RowRanges, repr=False)
-    """The rows of chunks and axes that the tree has named so far."""
+    """The rows of chunks and axes that the tree uses so far."""
 
     def group(self) -> VirtualGroup:
-        """The tree."""
+        """Return the tree."""
         self.used = RowRanges()
         try:
             tree = self._group(mapping(needed(self.document, "tree"), "tree"), "")
@@ -148,8 +148,6 @@ class Opened:
             raise FormatError(f"the tree is damaged: {problem}", url=self.url, structure=root.NAME) from None
         except InsituError as problem:
             raise problem.located(url=self.url, structure=root.NAME) from None
-        except (TypeError, ValueError, IndexError, KeyError, AttributeError) as problem:
-            raise FormatError(f"the tree is damaged: {problem}", url=self.url, structure=root.NAME) from None
 
     def _group(self, row: Mapping[str, Any], path: str) -> VirtualGroup:
         check_fields(row, _GROUP_FIELDS, "a group")
@@ -166,16 +164,16 @@ class Opened:
             _mapping(row["attributes"], "attributes"),
             GroupDetails.from_document(_mapping(row["details"], "details")),
             {name: text(reason, "problems") for name, reason in mapping(row["problems"], "problems").items()},
-            **{key: tuple(text(name, key) for name in row[key]) for key in NAME_LISTS},
+            **{key: tuple(text(name, key) for name in items(row[key], key)) for key in NAME_LISTS},
         )
 
     def _array(self, row: Mapping[str, Any]) -> VirtualArray:
         check_fields(row, _ARRAY_FIELDS, "an array")
         shape = numbers_of(row["shape"], "shape")
-        tiles = [mapping(tile, "tile") for tile in row["tiles"]]
+        tiles = [mapping(tile, "tile") for tile in items(row["tiles"], "tiles")]
         layouts = {len(numbers_of(needed(tile, "layout"), "layout")) for tile in tiles}
         if layouts - {len(shape)}:
-            raise FormatError(f"an array of {len(shape)} dimensions has a tile of {max(layouts)}")
+            raise FormatError(f"an array of {len(shape)} dimensions has a tile of {max(layouts)} dimensions")
         origins = np.array([numbers_of(needed(tile, "origin"), "origin", count=len(shape)) for tile in tiles], np.int64)
         dtype = dtype_from(row["dtype"])
         made = tuple(self._tile(tile) for tile in tiles)
@@ -183,11 +181,11 @@ class Opened:
         check_boxes(shape, origins, np.array([tile.shape for tile in made], np.int64).reshape(origins.shape))
         for tile in made:
             if tile.packings.identity and any(_foreign(encoding.dtype, dtype) for encoding in tile.encodings):
-                raise FormatError(f"values stored as {tile.encodings[0].dtype} are said to be {dtype}")
+                raise FormatError(f"the array has type {dtype}, but its values are stored as {tile.encodings[0].dtype}")
         return VirtualArray(
             shape=shape,
             dtype=dtype,
-            dims=tuple(text(dim, "dims") for dim in row["dims"]),
+            dims=tuple(text(dim, "dims") for dim in items(row["dims"], "dims")),
             tiles=made,
             origins=origins,
             attributes=_mapping(row["attributes"], "attributes"),
@@ -198,19 +196,19 @@ class Opened:
 
     def _tile(self, row: Mapping[str, Any]) -> Tile:
         check_fields(row, _TILE_FIELDS, "a tile")
-        chosen = [whole(number, "encodings") for number in row["encodings"]]
+        chosen = [whole(number, "encodings") for number in items(row["encodings"], "encodings")]
         encoding_map = _inverse(chosen, len(self.encodings), "encodings")
         packing = _numbers(row["packings"])
         packing_map = _inverse(packing, len(self.packings), "packings")
         packings = (
             IDENTITY if len(packing) == 1 and self.packings[packing[0]].identity else _chosen(self.packings, packing)
         )
-        axes = tuple(self._axis(mapping(axis, "axis")) for axis in row["axes"])
+        axes = tuple(self._axis(mapping(axis, "axis")) for axis in items(row["axes"], "axes"))
         layout = numbers_of(row["layout"], "layout")
         check_layout(layout, [axis.length for axis in axes])
         encodings = tuple(self.encodings[number] for number in chosen)
         if any(len(encoding.order or ()) > len(axes) for encoding in encodings):
-            raise FormatError(f"an encoding orders more than the {len(axes)} axes of its tile")
+            raise FormatError(f"an encoding orders more axes than the {len(axes)} of its tile")
         return Tile(
             axes=axes,
             encodings=encodings,
@@ -229,7 +227,7 @@ class Opened:
         first, count = numbers_of(row["rows"], "rows", count=2)
         self.used.add(_AXES, first, count)
         if first + count > len(self.axes["extent"]):
-            raise FormatError(f"rows {first} to {first + count} of an axis are not there")
+            raise FormatError(f"an axis uses rows {first} to {first + count} of a table of {len(self.axes['extent'])}")
         columns = [self.axes[name][first : first + count] for name in ("extent", "skip", "step", "stored")]
         return Axis.irregular(*columns)
 
@@ -237,37 +235,40 @@ class Opened:
         kind = needed(row, "kind")
         check_fields(row, _TABLE_FIELDS.get(kind if isinstance(kind, str) else "", ()), f"a table of kind {kind!r}")
         if kind == "joined":
-            tables = [self._table(mapping(item, "table"), encoding_map, packing_map) for item in row["tables"]]
+            rows = [mapping(item, "table") for item in items(row["tables"], "tables")]
+            tables = [self._table(item, encoding_map, packing_map) for item in rows]
             axis = whole(row["axis"], "axis")
             others = {(*table.shape[:axis], *table.shape[axis + 1 :]) for table in tables}
             if len(others) != 1 or axis >= len(tables[0].shape):
-                raise FormatError(f"tables of the shapes {[table.shape for table in tables]} side by side along {axis}")
+                raise FormatError(
+                    f"tables of the shapes {[table.shape for table in tables]} cannot be joined along axis {axis}"
+                )
             starts = np.concatenate([[0], np.cumsum([table.shape[axis] for table in tables])]).astype(np.int64)
             return Stacked(tuple(tables), axis, starts, self.sources)
         shape = numbers_of(row["shape"], "shape")
         if kind == "constant":
             state = row["source"]
             if state not in (ABSENT, UNWRITTEN):
-                raise FormatError(f"{state!r} is no state of cells")
+                raise FormatError(f"unknown state of cells {state!r}")
             return Columns.absent(shape) if state == ABSENT else Columns.unwritten(shape)
         number = whole(row["part"], "part")
         if number >= len(self.chunks):
-            raise FormatError(f"part {number} of {len(self.chunks)}")
+            raise FormatError(f"a table uses file {number}, but the root lists {len(self.chunks)}")
         part = self.chunks[number]
         first, count = whole(row["row"], "row"), whole(row["count"], "count")
         if first + count > part.rows:
-            raise FormatError(f"rows {first} to {first + count} of {part.rows}")
+            raise FormatError(f"a table uses rows {first} to {first + count} of a file of {part.rows}")
         self.used.add(part.url, first, count)
         constant = {name: _long(value, name) for name, value in mapping(row["constant"], "constant").items()}
         check_constants(constant, len(self.sources))
         stored = Stored(part, number, first, count, constant, self.pages, encoding_map, packing_map, len(self.sources))
         cells = int(np.prod(shape, dtype=object))
         if kind == "sparse":
-            starts = np.array([whole(start, "starts") for start in row["starts"]], np.int64)
+            starts = np.array([whole(start, "starts") for start in items(row["starts"], "starts")], np.int64)
             check_starts(starts, first, count, cells)
             return SparseRows(shape, self.sources, stored, starts)
         if count != cells:
-            raise FormatError(f"a table of kind {kind!r} with {count} rows for a grid of {shape}")
+            raise FormatError(f"a table of kind {kind!r} has {count} rows for a grid of {shape}")
         return Rows(shape, self.sources, stored)
 
 
@@ -285,7 +286,7 @@ _TABLE_FIELDS = {
 
 
 def _mapping(value: Any, name: str) -> dict[str, Any]:
-    """Attributes or details, as they were before they were packed."""
+    """Return attributes or details, unpacked."""
     found = unpack(mapping(value, name))
     if not isinstance(found, dict):
         raise FormatError(f"{name!r} must be an object")
@@ -293,38 +294,38 @@ def _mapping(value: Any, name: str) -> dict[str, Any]:
 
 
 def _foreign(stored: np.dtype[Any], meant: np.dtype[Any]) -> bool:
-    """Whether stored values cannot become meant ones without a packing: text and records are no numbers."""
+    """Return whether stored values cannot have the array's type: text and records are not numbers."""
     return (stored.kind in "SUV") != (meant.kind in "SUV") and not (stored.hasobject or meant.hasobject)
 
 
 def _long(value: Any, name: str) -> int:
     if type(value) is not int or not -(2**63) <= value < 2**63:
-        raise FormatError(f"{name!r} must be a number of 64 bits, not {str(value)[:60]}")
+        raise FormatError(f"{name!r} must be a 64-bit integer, not {str(value)[:60]}")
     return value
 
 
 def _inverse(chosen: Sequence[int], count: int, name: str) -> Indices:
-    """Where each number of the store's pool is in the tile's."""
+    """Return the position of each number of the store's pool in the tile's list; -1: not in it."""
     if not chosen or max(chosen) >= count:
-        raise FormatError(f"{name!r} names what is not there")
+        raise FormatError(f"{name!r} is empty, or has a number beyond the {count} of the store")
     inverse = np.full(count, -1, np.int64)
     inverse[np.asarray(chosen)] = np.arange(len(chosen))
     return inverse
 
 
 def _numbers(value: Any) -> list[int]:
-    """Numbers as a list, or as a run: `{"first": 0, "count": 3}`."""
+    """Return numbers that are given as a list, or as a range: `{"first": 0, "count": 3}`."""
     if isinstance(value, Mapping):
         first = whole(needed(value, "first"), "first")
         count = whole(needed(value, "count"), "count")
         if count > 1 << 28:
-            raise FormatError(f"{count} packings")
+            raise FormatError(f"a tile claims {count} packings")
         return list(range(first, first + count))
-    return [whole(number, "packings") for number in value]
+    return [whole(number, "packings") for number in items(value, "packings")]
 
 
 def _chosen(packings: Packings, rows: Sequence[int]) -> Packings:
-    """Some rows of a table of packings."""
+    """Return some rows of a table of packings."""
     columns = {}
     for column in fields(Packings):
         value = getattr(packings, column.name)
@@ -340,13 +341,13 @@ def open_store(
     Parameters
     ----------
     url
-        Of the directory.
+        The directory.
     allow_local
-        Whether a remote store may name files of this machine.
+        Whether a remote store may name local files.
     storage_options
         See `insitu.sources.open_source`.
     data
-        The root document, if it was read already.
+        The bytes of the root, if it was read already.
     """
     url = (local_path(url) or url).rstrip("/")
     if data is not None:
@@ -356,7 +357,7 @@ def open_store(
         try:
             return _opened(data, url, allow_local, storage_options)
         except NotFoundError:
-            # A writer may have put another root in place in between, and removed what only the old one named.
+            # A writer may have replaced the root in between, and removed files that only the old one names.
             before, data = data, _root(url, storage_options)
             if data == before:
                 raise
@@ -373,21 +374,19 @@ def _root(url: str, storage_options: Mapping[str, Any] | None) -> bytes:
 def _opened(data: bytes, url: str, allow_local: bool, storage_options: Mapping[str, Any] | None) -> Opened:
     document = root.parse(data, url)
     try:
-        sources = [root.part_from(row, url, storage_options) for row in needed(document, "sources")]
-        chunks = [root.part_from(row, url, storage_options) for row in needed(document, "chunks")]
+        sources = [root.part_from(row, url, storage_options) for row in items(document["sources"], "sources")]
+        chunks = [root.part_from(row, url, storage_options) for row in items(document["chunks"], "chunks")]
         return Opened(
             url,
             document,
             data,
             StoredSources.of(sources, Base(url, allow_local)),
             tuple(chunks),
-            tuple(root.encoding_from(row) for row in needed(document, "encodings")),
-            read_packings(mapping(needed(document, "packings"), "packings"), url, storage_options),
+            tuple(root.encoding_from(row) for row in items(document["encodings"], "encodings")),
+            read_packings(mapping(document["packings"], "packings"), url, storage_options),
             read_axes(document["axes"], url, storage_options),
         )
     except ModelError as problem:
         raise FormatError(f"the root is damaged: {problem}", url=url, structure=root.NAME) from None
     except InsituError as problem:
         raise problem.located(url=url, structure=root.NAME) from None
-    except (TypeError, ValueError, KeyError) as problem:
-        raise FormatError(f"the root is damaged: {problem}", url=url, structure=root.NAME) from None

@@ -1,13 +1,13 @@
-"""What does `root.json` say?
+"""Parse and serialize `root.json`, the root document of an insitu store.
 
-It names every other file of the store, and holds everything that is small: the tree, how axes are cut, the pool of encodings. It is written last. The schema is
-in `docs/insitu-store.md`; whatever does not fit it is an error that names the field.
+The root names every other file of the store and holds everything small: the tree, the regular axes,
+the encodings. It is written last. The schema is in `docs/insitu-store.md`; a field that violates it
+is an error that names the field.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from insitu.model import Codec, Encoding
 from insitu.references.store.json_values import dtype_from, dtype_to, pack, unpack
 from insitu.references.store.row_file import Part
 from insitu.references.store.validation import check_fields
-from insitu.zarr_metadata.json_fields import mapping, text, whole
+from insitu.zarr_metadata.json_fields import items, mapping, text, whole
 
 __all__ = ["NAME", "PREVIOUS", "VERSION", "encoding_from", "encoding_to", "parse", "part_from", "serialised"]
 
@@ -28,25 +28,25 @@ PREVIOUS = "previous-root.json"
 FORMAT = "insitu-store"
 VERSION = 2
 CHECKSUM = "checksum"
-"""SHA-256 of the root's bytes, taken while this field was empty. Roots of earlier writers have none."""
+"""SHA-256 of the root's bytes with this field empty. Roots of earlier writers lack the field."""
 FIELDS = ("format", "version", "id", "tiles", "encodings", "packings", "axes", "sources", "chunks", "tree")
 
 
 def parse(data: bytes, url: str) -> dict[str, Any]:
-    """The root document, of a version that is understood, with all its fields, and as it was written."""
+    """Return the root document, after checking its version, fields and checksum."""
     try:
         document = json.loads(data, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as problem:
-        raise FormatError(f"this is not JSON: {problem}", url=url, structure=NAME) from None
+        raise FormatError(f"this is not valid JSON: {problem}", url=url, structure=NAME) from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise FormatError("this is no insitu store", url=url, structure=NAME)
+        raise FormatError("this is not the root of an insitu store", url=url, structure=NAME)
     version = document.get("version")
     if version != VERSION:
         raise UnsupportedError(
-            f"the store is of version {version!r}, and version {VERSION} is understood",
+            f"the store has version {version!r}; this insitu reads version {VERSION}",
             url=url,
             structure=NAME,
-            hint="Scan the files again and save them anew" if version == 1 else "A newer insitu may read it",
+            hint="Scan the files again and save them anew" if version == 1 else "Install a newer insitu",
         )
     try:
         check_fields(document, FIELDS, "the root", optional=(CHECKSUM, "recipe"))
@@ -62,12 +62,12 @@ def parse(data: bytes, url: str) -> dict[str, Any]:
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("an object has a field twice")
+        raise ValueError("an object has the same field twice")
     return found
 
 
 def _verify(data: bytes, document: dict[str, Any], url: str) -> None:
-    """Refuse a root that does not say what was written. White space does not count."""
+    """Raise `FormatError` if the root does not match its checksum. White space does not count."""
     checksum = document[CHECKSUM]
     if isinstance(checksum, str):
         if _digest(data.replace(_field(checksum), _field(""), 1)) == checksum:
@@ -78,10 +78,10 @@ def _verify(data: bytes, document: dict[str, Any], url: str) -> None:
         except ValueError:  # numbers that JSON does not have, such as NaN
             pass
     raise FormatError(
-        "the root is damaged: it does not have the checksum that it names",
+        "the root is damaged: it does not match its checksum",
         url=url,
         structure=NAME,
-        hint=f"Save the store again. A root that was edited by hand opens without the field {CHECKSUM!r}",
+        hint=f"Save the store again. If you edited the root by hand, delete its field {CHECKSUM!r}",
     )
 
 
@@ -98,30 +98,31 @@ def _compact(document: Mapping[str, Any]) -> bytes:
 
 
 def serialised(document: Mapping[str, Any]) -> bytes:
-    """The root document as it is written, with its checksum."""
+    """Return the bytes of the root document, with its checksum."""
     given = {key: value for key, value in document.items() if key != CHECKSUM}
     data = _compact({"format": FORMAT, "version": VERSION, CHECKSUM: "", **given})
     return data.replace(_field(""), _field(_digest(data)), 1)
 
 
 def part_from(row: Any, url: str, storage_options: Mapping[str, Any] | None) -> Part:
-    """A file of rows, as the root describes it."""
+    """Return a file of rows from its description in the root."""
     given = mapping(row, "part")
     check_fields(given, ("file", "rows", "bytes", "footer", "checksum", "group_checksums"), "a part")
     name = text(given["file"], "file")
     if "/" in name or "\\" in name or name.startswith("."):
-        raise FormatError(f"{name!r} is no file of the store")
+        raise FormatError(f"{name!r} is not a valid file name of a store")
     numbers = [whole(given[key], key) for key in ("rows", "bytes", "footer")]
     if numbers[2] > numbers[1]:
         raise FormatError(f"the footer of {name!r} is longer than the file")
-    sums = tuple(tuple(text(one, "group_checksums") for one in group) for group in given["group_checksums"])
+    groups = [items(group, "group_checksums") for group in items(given["group_checksums"], "group_checksums")]
+    sums = tuple(tuple(text(one, "group_checksums") for one in group) for group in groups)
     return Part(
         f"{url}/{name}", numbers[0], numbers[1], numbers[2], text(given["checksum"], "checksum"), sums, storage_options
     )
 
 
 def encoding_to(encoding: Encoding) -> dict[str, Any]:
-    """An encoding as the root holds it."""
+    """Return an encoding as the root holds it."""
     return {
         "dtype": dtype_to(encoding.dtype),
         "codecs": [{"name": codec.name, "configuration": pack(dict(codec.configuration))} for codec in encoding.codecs],
@@ -131,21 +132,22 @@ def encoding_to(encoding: Encoding) -> dict[str, Any]:
 
 
 def encoding_from(row: Any) -> Encoding:
-    """The encoding again."""
+    """Return the encoding that `encoding_to` converted."""
     given = mapping(row, "encoding")
     check_fields(given, ("dtype", "codecs", "order", "fill"), "an encoding")
     codecs = []
-    for item in given["codecs"]:
+    for item in items(given["codecs"], "codecs"):
         codec = mapping(item, "codec")
         check_fields(codec, ("name", "configuration"), "a codec")
-        codecs.append(Codec(text(codec["name"], "name"), unpack(mapping(codec["configuration"], "configuration"))))
+        configuration = unpack(mapping(codec["configuration"], "configuration"))
+        codecs.append(Codec(text(codec["name"], "name"), mapping(configuration, "configuration")))
     order, fill = given["order"], given["fill"]
     try:
         return Encoding(
             dtype_from(given["dtype"]),
             tuple(codecs),
-            None if order is None else tuple(whole(axis, "order") for axis in order),
-            None if fill is None else base64.b64decode(fill, validate=True),
+            None if order is None else tuple(whole(axis, "order") for axis in items(order, "order")),
+            None if fill is None else base64.b64decode(text(fill, "fill"), validate=True),
         )
-    except (TypeError, binascii.Error, InsituError) as problem:
+    except (ValueError, InsituError) as problem:  # not base64; or not an encoding
         raise FormatError(f"an encoding is damaged: {problem}") from None

@@ -1,7 +1,8 @@
-"""Parquet files of a store, read a group of rows at a time.
+"""Parquet files of a store: read a group of rows at a time with checksums, and write.
 
-The root says how long a file and its footer are, so the footer is one request and a group of rows another. It also has the checksums of both: whatever is
-fetched is verified before it is used. Small files come whole. The files are plain Parquet; any tool can query them.
+The root records the sizes of a file and its footer, so the footer is one request and a group of rows
+another. It also records checksums: every fetched piece is verified before it is used. Small files are
+fetched as a whole. The files are plain Parquet, which any tool can query.
 """
 
 from __future__ import annotations
@@ -15,23 +16,23 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from insitu.errors import FormatError, NotFoundError, StaleSourceError, TruncatedError
+from insitu.errors import FormatError, InsituError, NotFoundError, StaleSourceError, TruncatedError
 from insitu.forking import fork_safe_lock
 from insitu.sources import open_source
 
-__all__ = ["GROUP", "Part", "Writer", "describe_file"]
+__all__ = ["ROWS_PER_GROUP", "Part", "Writer", "describe_file"]
 
-GROUP = 1 << 16
-"""Rows of a group: what is loaded when one of them is needed."""
+ROWS_PER_GROUP = 1 << 16
+"""Rows of a group, which is loaded as a whole when one of them is needed."""
 SMALL = 1 << 18
-"""Bytes of a file that is read whole."""
+"""Most bytes of a file that is fetched as a whole."""
 INLINE_COLUMN = "inline"
 TAIL = 1 << 16
-"""Bytes that the Parquet library asks for first, at the end of a file."""
+"""Bytes at the end of a file that the Parquet library reads first."""
 
 
 class _Window(io.RawIOBase):
-    """A file of which one piece is there."""
+    """A read-only file of which only one range of bytes was fetched."""
 
     def __init__(self, size: int, begin: int, data: bytes) -> None:
         self._size, self._begin, self._data = size, begin, data
@@ -54,7 +55,7 @@ class _Window(io.RawIOBase):
         end = self._size if size < 0 else min(self._at + size, self._size)
         begin = self._at - self._begin
         if begin < 0 or end - self._begin > len(self._data):
-            raise OSError("outside of what was fetched")
+            raise OSError("read outside the fetched range")
         self._at = end
         return self._data[begin : end - self._begin]
 
@@ -67,24 +68,28 @@ class Part:
     rows: int
     nbytes: int
     footer: int
-    """Bytes of the footer, with the length and mark behind it."""
+    """Bytes of the footer, including its length and the magic bytes behind it."""
     checksum: str
     """Of the footer."""
     group_checksums: tuple[tuple[str, ...], ...]
     """Of the sections of each group of rows: see `_sections`."""
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     known: dict[str, Any] = field(default_factory=dict, repr=False)
-    """The footer, and the bytes of a small file, once read."""
+    """The parsed footer, and the bytes of a small file, once they were read."""
     lock: Any = field(default_factory=fork_safe_lock, repr=False)
 
     def columns(self, group: int, names: Sequence[str]) -> dict[str, Any]:
-        """Columns of one group of rows, as Arrow arrays."""
+        """Return columns of one group of rows, as Arrow arrays."""
         with self.lock:
             if "meta" not in self.known:
                 self._open()
             meta = self.known["meta"]
         if not 0 <= group < meta.num_row_groups:
-            raise FormatError(f"group {group} of {meta.num_row_groups}", url=self.url, structure="footer")
+            raise FormatError(
+                f"group {group} is needed, but the file has {meta.num_row_groups} groups of rows",
+                url=self.url,
+                structure="footer",
+            )
         data: bytes | None = self.known.get("data")
         begin = 0
         if data is None:
@@ -99,7 +104,7 @@ class Part:
             raise FormatError(f"the rows cannot be read: {problem}", url=self.url, structure=f"group {group}") from None
 
     def whole(self, names: Sequence[str]) -> dict[str, Any]:
-        """Columns of all rows."""
+        """Return columns of all rows, as Arrow arrays."""
         data = self._fetch(0, self.nbytes)
         try:
             self._verify_footer(data)
@@ -107,6 +112,8 @@ class Part:
             self._verify_groups(self._check(file.metadata), data)
             table = file.read(columns=list(names), use_threads=False).combine_chunks()
             return {name: table.column(name).combine_chunks() for name in names}
+        except InsituError:
+            raise
         except (pa.ArrowException, OSError, ValueError, KeyError) as problem:
             raise FormatError(f"the rows cannot be read: {problem}", url=self.url, structure="rows") from None
 
@@ -124,22 +131,26 @@ class Part:
             tail = self._fetch(begin, length)
             self._verify_footer(tail)
             self.known["meta"] = self._check(pq.read_metadata(pa.PythonFile(_Window(self.nbytes, begin, tail), "r")))
+        except InsituError:
+            raise
         except (pa.ArrowException, OSError, ValueError) as problem:
-            if isinstance(problem, NotFoundError | StaleSourceError | TruncatedError):
-                raise
             raise FormatError(f"the footer cannot be read: {problem}", url=self.url, structure="footer") from None
 
     def _check(self, meta: Any) -> Any:
-        """Refuse a file that does not have the rows that the root says, in groups of the agreed size."""
+        """Raise `FormatError` if rows, group sizes or checksums do not match the root."""
         if meta.num_rows != self.rows:
             raise FormatError(
-                f"the file has {meta.num_rows} rows, and the root says {self.rows}", url=self.url, structure="footer"
+                f"the file has {meta.num_rows} rows, but the root records {self.rows}", url=self.url, structure="footer"
             )
         sizes = [meta.row_group(group).num_rows for group in range(meta.num_row_groups)]
-        if any(size != GROUP for size in sizes[:-1]) or any(size > GROUP for size in sizes[-1:]):
-            raise FormatError(f"the groups of rows are not of {GROUP}", url=self.url, structure="footer")
+        if any(size != ROWS_PER_GROUP for size in sizes[:-1]) or any(size > ROWS_PER_GROUP for size in sizes[-1:]):
+            raise FormatError(
+                f"the groups of rows do not have {ROWS_PER_GROUP} rows each", url=self.url, structure="footer"
+            )
         if [len(sums) for sums in self.group_checksums] != [len(_sections(meta, group)) for group in range(len(sizes))]:
-            raise FormatError("the root has not one checksum for each group of rows", url=self.url, structure="footer")
+            raise FormatError(
+                "the root does not have a checksum for each group of rows", url=self.url, structure="footer"
+            )
         return meta
 
     def verify(self) -> None:
@@ -148,7 +159,7 @@ class Part:
         Raises
         ------
         FormatError
-            If it is not what was written.
+            If it does not match its checksums.
         """
         with self.lock:
             if "meta" not in self.known:
@@ -163,14 +174,14 @@ class Part:
             raise self._damaged("footer")
 
     def _verify_groups(self, meta: Any, data: bytes) -> None:
-        """Compare all groups of rows of a file that is at hand with their checksums."""
+        """Compare all groups of rows of a file in memory with their checksums."""
         for group, sums in enumerate(self.group_checksums):
             for (begin, end, _), checksum in zip(_sections(meta, group), sums, strict=True):
                 if digest(data[begin:end]) != checksum:
                     raise self._damaged(f"group {group}")
 
     def _fetch_group(self, meta: Any, group: int, names: Sequence[str] | None) -> tuple[int, bytes]:
-        """Return the sections of a group of rows that hold some columns (None: all), verified, and where they begin."""
+        """Fetch and verify the sections of a group that hold some columns (None: all); return offset and bytes."""
         wanted = [
             (section, checksum)
             for section, checksum in zip(_sections(meta, group), self.group_checksums[group], strict=True)
@@ -185,10 +196,10 @@ class Part:
 
     def _damaged(self, structure: str) -> FormatError:
         return FormatError(
-            "the file is damaged: it does not have the checksum that the root names",
+            "the file is damaged: it does not match the checksum in the root",
             url=self.url,
             structure=structure,
-            hint="Put the previous state in place (insitu rollback), or save the store again",
+            hint="Undo the last change (insitu rollback), or save the store again",
         )
 
     def _fetch(self, begin: int, length: int) -> bytes:
@@ -197,13 +208,18 @@ class Part:
                 data = source.read(begin, length)
         except NotFoundError:
             raise StaleSourceError(
-                "a file of the store is gone: it was written anew, or not copied in full",
+                "a file of the store is gone: the store was written anew, or not copied completely",
                 url=self.url,
                 structure="part",
-                hint="Open it again",
+                hint="Open the store again",
             ) from None
         if len(data) != length:
-            raise TruncatedError("a file of the store is cut short", url=self.url, offset=begin, length=length)
+            raise TruncatedError(
+                "a file of the store is cut short: its copy is incomplete",
+                url=self.url,
+                offset=begin,
+                length=length,
+            )
         return data
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -217,9 +233,9 @@ def digest(data: bytes) -> str:
 
 
 def _sections(meta: Any, group: int) -> list[tuple[int, int, set[str]]]:
-    """Return the pieces of a group of rows that are fetched and verified as a whole: where they lie, and which columns they hold.
+    """Return the sections of a group of rows that are fetched and verified as a whole: begin, end, columns.
 
-    The column of inline bytes, which may be large and is seldom needed, is a piece of its own.
+    The column of inline bytes, which may be large and is seldom needed, is a section of its own.
     """
     row_group = meta.row_group(group)
     sections: list[tuple[int, int, set[str]]] = []
@@ -239,7 +255,7 @@ def _sections(meta: Any, group: int) -> list[tuple[int, int, set[str]]]:
 
 
 def describe_file(file: Any) -> dict[str, Any]:
-    """Return what the root says of a file that was just written: its size, its footer and their checksums."""
+    """Return the root's entry about a file that was just written: sizes and checksums."""
     file.flush()
     size = file.tell()
     with open(file.fileno(), "rb", closefd=False) as again:
@@ -264,16 +280,16 @@ def _read(file: Any, section: tuple[int, int, set[str]]) -> bytes:
 
 
 class Writer:
-    """Writes one file of rows; blocks of any size come out as groups of `GROUP` rows.
+    """Writes one file of rows; blocks of any size come out as groups of `ROWS_PER_GROUP` rows.
 
     Parameters
     ----------
     file
-        Where to.
+        The file to write to.
     schema
         An Arrow schema.
     delta
-        Columns whose values are alike from row to row: kept as differences.
+        Columns whose values change little from row to row: written as differences.
     """
 
     def __init__(self, file: Any, schema: Any, delta: Sequence[str] = ()) -> None:
@@ -287,23 +303,23 @@ class Writer:
         self._waiting: list[Any] = []
         self._rows = 0
         self.rows = 0
-        """Rows given so far."""
+        """Rows added so far."""
 
     def add(self, columns: Mapping[str, Any]) -> None:
         """Add rows."""
         batch = pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], schema=self._schema)
         self.rows += batch.num_rows
         while batch.num_rows:
-            take = min(batch.num_rows, GROUP - self._rows)
+            take = min(batch.num_rows, ROWS_PER_GROUP - self._rows)
             self._waiting.append(batch.slice(0, take))
             self._rows += take
             batch = batch.slice(take)
-            if self._rows == GROUP:
+            if self._rows == ROWS_PER_GROUP:
                 self._flush()
 
     def _flush(self) -> None:
         if self._waiting:
-            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema), row_group_size=GROUP)
+            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema), row_group_size=ROWS_PER_GROUP)
         self._waiting, self._rows = [], 0
 
     def close(self) -> None:
@@ -312,5 +328,5 @@ class Writer:
         self._writer.close()
 
     def abandon(self) -> None:
-        """Let go of the file, while it is still open; does no harm after `close`."""
+        """Release the file after an error; has no effect after `close`."""
         self._writer.close()

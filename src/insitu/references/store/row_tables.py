@@ -1,7 +1,8 @@
-"""Where do cells lie whose rows are in a store?
+"""Chunk tables whose rows lie in an insitu store, loaded lazily.
 
-A cell's row number is computed; the group of rows that holds it is loaded when first needed, only the columns that are not constant, and remembered up to
-a bound. `Rows` is a full grid, `SparseRows` the written cells of one, `Stacked` several side by side: what was saved first and what was appended.
+The row number of a cell is computed. Its group of rows is loaded when first needed, without constant
+columns, and cached. `Rows` is a full grid, `SparseRows` has the written cells of one, and `Stacked`
+joins several tables along an axis: what was saved first and what was appended.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from insitu.model.axis import Indices
 from insitu.model.chunks import COLUMN_NAMES, state_of
 from insitu.model.derived import Expanded, Selected
 from insitu.references import arrow
-from insitu.references.kerchunk.sparse_table import flat
 from insitu.references.page_cache import Recent
-from insitu.references.store.row_file import GROUP, Part
+from insitu.references.sparse_table import flat
+from insitu.references.store.row_file import ROWS_PER_GROUP, Part
 from insitu.sources.listing import local_path
 from insitu.sources.threads import gather
 
@@ -35,7 +36,7 @@ class Page:
 
     columns: Mapping[str, npt.NDArray[Any]]
     ends: npt.NDArray[np.int64] | None
-    """Where the inline bytes of each row begin, and the end; None: there are none."""
+    """Offsets of the inline bytes of each row, and their end; None: there are none."""
     inline: bytes
 
 
@@ -44,17 +45,17 @@ def _weight(page: Page) -> int:
 
 
 def page_cache() -> Recent[Page]:
-    """Room for the pages of one store."""
+    """Return an empty page cache for one store."""
     return Recent(_weight, 128 << 20)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stored:
-    """Rows of one part of the store, and how their numbers are read."""
+    """A range of rows of one file of the store."""
 
     part: Part
     number: int
-    """Of the part, in the cache."""
+    """Number of the file, for the cache."""
     first: int
     """The first row."""
     count: int
@@ -68,27 +69,27 @@ class Stored:
     """How many sources the store has."""
 
     def names(self) -> tuple[str, ...]:
-        """The columns to load."""
+        """Return the columns to load."""
         varying = tuple(name for name in COLUMN_NAMES if name not in self.constant)
         inline = self.constant.get("source", INLINE) == INLINE
         return (*varying, "inline") if inline else varying
 
     def load(self, groups: Sequence[int]) -> None:
-        """Fetch several groups at once, where that helps."""
+        """Fetch several remote groups in parallel."""
         if len(groups) > 1 and local_path(self.part.url) is None:
             missing = [group for group in groups if not self.pages.has((self.number, group, self.names()))]
             gather(lambda group, stop: self.page(group), missing)
 
     def page(self, group: int, names: tuple[str, ...] | None = None) -> Page:
-        """One group of rows."""
+        """Return one group of rows."""
         wanted = self.names() if names is None else names
         return self.pages.find((self.number, group, wanted), partial(_read, self.part, group, wanted))
 
     def rows(self, row: Indices) -> Located:
-        """Where the cells of these rows lie."""
+        """Return where the cells of these rows lie."""
         row = row + self.first
-        group = row // GROUP
-        inside = row - group * GROUP
+        group = row // ROWS_PER_GROUP
+        inside = row - group * ROWS_PER_GROUP
         needed = np.unique(group).tolist()
         self.load(needed)
         found = {name: np.full(len(row), value, np.int64) for name, value in self.constant.items()}
@@ -119,12 +120,14 @@ class Stored:
         )
 
     def _check(self, found: Mapping[str, Indices]) -> None:
-        """Refuse rows that lead nowhere."""
+        """Raise `FormatError` if a row has an invalid source, offset or length."""
         if not len(found["source"]):
             return
         source, stored = found["source"], found["source"] >= 0
         if int(source.max()) >= self.sources or int(source.min()) < INLINE:
-            raise FormatError("a row names a source that is not there", url=self.part.url, structure="source")
+            raise FormatError(
+                "a row has a source number that the store does not have", url=self.part.url, structure="source"
+            )
         for name, least in (("offset", 0), ("length", WHOLE)):
             if stored.any() and int(found[name][stored].min()) < least:
                 raise FormatError(f"a row has a negative {name}", url=self.part.url, structure=name)
@@ -132,12 +135,14 @@ class Stored:
     def _local(self, numbers: Indices, known: Indices) -> Indices:
         if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) >= len(known)):
             raise FormatError(
-                "a row names an encoding or packing that is not there", url=self.part.url, structure="rows"
+                "a row has an encoding or packing number that the store does not have",
+                url=self.part.url,
+                structure="rows",
             )
         local: Indices = known[numbers]
         if len(local) and int(local.min()) < 0:
             raise FormatError(
-                "a row names an encoding or packing of another array", url=self.part.url, structure="rows"
+                "a row has an encoding or packing number of another array", url=self.part.url, structure="rows"
             )
         return local
 
@@ -157,22 +162,22 @@ def _read(part: Part, group: int, names: tuple[str, ...]) -> Page:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """A full grid: a row for each cell."""
+    """Chunk table of a full grid: one row for each cell."""
 
     shape: tuple[int, ...]
     sources: Sequence[Source]
     stored: Stored
 
     def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie."""
+        """Return where cells lie."""
         return self.stored.rows(flat(cells, self.shape))
 
     def take(self, axis: int, cells: Indices | slice) -> Selected:
-        """The table of these cells along one axis."""
+        """Return the table of these cells along one axis."""
         return Selected.of(self, axis, cells)
 
     def expanded(self) -> Expanded:
-        """The same table with one more axis, of one cell, at the end."""
+        """Return the table with one more axis, of one cell, at the end."""
         return Expanded(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
@@ -181,7 +186,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseRows:
-    """A grid of which only some cells have rows, in ascending order; the others were never written."""
+    """Chunk table with rows for some cells of a grid, in ascending order; the others were never written."""
 
     shape: tuple[int, ...]
     sources: Sequence[Source]
@@ -190,7 +195,7 @@ class SparseRows:
     """The number of the first cell in each group of rows."""
 
     def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie."""
+        """Return where cells lie."""
         wanted = flat(cells, self.shape)
         stored = self.stored
         group = np.searchsorted(self.starts, wanted, side="right") - 1
@@ -203,7 +208,8 @@ class SparseRows:
                 at = np.minimum(np.searchsorted(numbers, wanted[here]), len(numbers) - 1)
                 there = numbers[at] == wanted[here]
                 row[here[there]] = begin + at[there]
-            # A cell behind all rows of its group was never written only if the next group begins where the root says.
+            # A cell behind all rows of its group may be in the next group, if that one does not begin where
+            # the root says: check it.
             if k + 1 < len(self.starts) and (k < 0 or (wanted[here] > numbers[-1]).any()):
                 self._numbers(k + 1)
         found = row >= 0
@@ -217,25 +223,25 @@ class SparseRows:
         return Located(**result, inline=rows.inline)
 
     def _numbers(self, k: int) -> tuple[int, Indices]:
-        """The first row of a group, counted from the table's first, and the cells that the group has rows for."""
+        """Return the first row of a group, counted from the table's first, and the cells of its rows."""
         stored = self.stored
-        start = (stored.first // GROUP + k) * GROUP
-        low, high = max(stored.first - start, 0), min(stored.first + stored.count - start, GROUP)
-        numbers = stored.page(start // GROUP, ("cell",)).columns["cell"][low:high]
+        start = (stored.first // ROWS_PER_GROUP + k) * ROWS_PER_GROUP
+        low, high = max(stored.first - start, 0), min(stored.first + stored.count - start, ROWS_PER_GROUP)
+        numbers = stored.page(start // ROWS_PER_GROUP, ("cell",)).columns["cell"][low:high]
         if int(numbers[0]) != int(self.starts[k]):
             raise FormatError(
-                f"a group of rows begins with cell {numbers[0]}, and the root says {self.starts[k]}",
+                f"a group of rows begins with cell {numbers[0]}, but the root records {self.starts[k]}",
                 url=stored.part.url,
                 structure="cell",
             )
         return start + low - stored.first, numbers
 
     def take(self, axis: int, cells: Indices | slice) -> Selected:
-        """The table of these cells along one axis."""
+        """Return the table of these cells along one axis."""
         return Selected.of(self, axis, cells)
 
     def expanded(self) -> Expanded:
-        """The same table with one more axis, of one cell, at the end."""
+        """Return the table with one more axis, of one cell, at the end."""
         return Expanded(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
@@ -244,7 +250,7 @@ class SparseRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stacked:
-    """Tables of one store side by side along an axis."""
+    """Chunk tables of one store, joined along an axis."""
 
     tables: tuple[ChunkTable, ...]
     axis: int
@@ -259,7 +265,7 @@ class Stacked:
         return (*first[: self.axis], int(self.starts[-1]), *first[self.axis + 1 :])
 
     def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie."""
+        """Return where cells lie."""
         full = [c.reshape(-1) for c in np.broadcast_arrays(*cells)]
         along = full[self.axis]
         which = np.searchsorted(self.starts, along, side="right") - 1
@@ -280,11 +286,11 @@ class Stacked:
         return Located(**result, inline=bytes(inline))
 
     def take(self, axis: int, cells: Indices | slice) -> Selected:
-        """The table of these cells along one axis."""
+        """Return the table of these cells along one axis."""
         return Selected.of(self, axis, cells)
 
     def expanded(self) -> Expanded:
-        """The same table with one more axis, of one cell, at the end."""
+        """Return the table with one more axis, of one cell, at the end."""
         return Expanded(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:

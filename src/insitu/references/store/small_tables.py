@@ -1,4 +1,4 @@
-"""Readers of the two small tables of an insitu store that are loaded when it is opened: irregular axes and packings."""
+"""Read the two small tables of an insitu store that are needed to open it: irregular axes and packings."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from insitu.references import arrow
 from insitu.references.store import root
 from insitu.references.store.json_values import dtype_from, unpack
 from insitu.references.store.validation import check_cells, check_fields
-from insitu.zarr_metadata.json_fields import field as needed
-from insitu.zarr_metadata.json_fields import mapping, text, whole
+from insitu.zarr_metadata.json_fields import items, mapping, text, whole
 
 __all__ = ["read_axes", "read_packings"]
 
@@ -30,42 +29,60 @@ def read_axes(row: Any, url: str, options: Mapping[str, Any] | None) -> dict[str
     if row is None:
         return {name: np.zeros(0, np.int64) for name in _AXIS_COLUMNS}
     found = root.part_from(row, url, options).whole(_AXIS_COLUMNS)
-    columns = {name: arrow.to_integers(found[name]) for name in _AXIS_COLUMNS}
+    try:
+        columns = {name: arrow.to_integers(found[name]) for name in _AXIS_COLUMNS}
+    except TypeError as problem:
+        raise FormatError(f"the table of axes cannot be read: {problem}") from None
     check_cells(columns)
     return columns
 
 
 def read_packings(row: Mapping[str, Any], url: str, options: Mapping[str, Any] | None) -> Packings:
-    """Return the table of packings, checked: numbers in a file, what is no number in the root."""
+    """Return the table of packings, checked: numbers from a file, everything else from the root."""
     if "part" not in row:
         check_fields(row, ("rows",), "'packings'")
         if whole(row["rows"], "rows") > 1:
-            raise FormatError(f"{row['rows']} packings, and no file that holds them")
+            raise FormatError(f"the root claims {row['rows']} packings, but names no file that holds them")
         return IDENTITY
     check_fields(row, ("rows", "width", "kinds", "missing_types", "part"), "'packings'")
-    kinds = tuple(Kind(**unpack(mapping(kind, "kind"))) for kind in needed(row, "kinds"))
+    kinds = tuple(_parse_kind(mapping(kind, "kind")) for kind in items(row["kinds"], "kinds"))
     part = root.part_from(row["part"], url, options)
     width = whole(row["width"], "width")
     if whole(row["rows"], "rows") != part.rows:
-        raise FormatError(f"{row['rows']} packings in a file of {part.rows} rows")
+        raise FormatError(f"the root claims {row['rows']} packings, but their file has {part.rows} rows")
     wide = ("missing", "missing_type") if width else ()
     plain = [column.name for column in fields(Packings) if column.name not in _NOT_PLAIN]
     columns: dict[str, Any] = {
         "missing": np.zeros((part.rows, 0), np.uint64), "missing_type": np.zeros((part.rows, 0), np.int32)
     }  # fmt: skip
     for name, column in part.whole([*plain, *wide]).items():
-        inner = column.values if name in wide else column
-        kind = inner.type.to_pandas_dtype()
-        flat = np.frombuffer(inner.buffers()[1], kind)[inner.offset : inner.offset + len(inner)]
-        columns[name] = flat.reshape(part.rows, width) if name in wide else flat
-    types = tuple(text(name, "missing_types") for name in row["missing_types"])
+        try:
+            inner = column.values if name in wide else column
+            kind = inner.type.to_pandas_dtype()
+            flat = np.frombuffer(inner.buffers()[1], kind)[inner.offset : inner.offset + len(inner)]
+            columns[name] = flat.reshape(part.rows, width) if name in wide else flat
+        except (AttributeError, TypeError, ValueError, NotImplementedError) as problem:  # of another Arrow type
+            raise FormatError(f"column {name!r} of the packings cannot be read: {problem}") from None
+    types = tuple(text(name, "missing_types") for name in items(row["missing_types"], "missing_types"))
     if bool(width) != bool(types):
-        raise FormatError(f"{width} missing values of {len(types)} types")
+        raise FormatError(f"packings have {width} missing values, but {len(types)} types of missing values")
     for name in [*types, *(name for kind in kinds for name in (kind.dtype, kind.masked, kind.scaled) if name)]:
         if name not in PLAIN:
             dtype_from(name)
     for name, pool in (("kind", kinds), ("missing_type", types)):
         column = columns[name]
         if column.size and not (0 if name == "kind" else -1) <= int(column.min()) <= int(column.max()) < len(pool):
-            raise FormatError(f"a packing names a {name} that is not there")
+            raise FormatError(f"a packing has a {name} number that the store does not have")
     return Packings(kinds=kinds, missing_types=types, **columns)
+
+
+def _parse_kind(row: Mapping[str, Any]) -> Kind:
+    """Return the part of a packing that is not numbers."""
+    given = unpack(row)
+    if not isinstance(given, dict):
+        raise FormatError("a kind of packing must be an object")
+    check_fields(given, (), "a kind of packing", optional=[field.name for field in fields(Kind)])
+    for name in ("dtype", "masked", "scaled"):
+        if given.get(name) is not None:
+            text(given[name], name)
+    return Kind(**given)

@@ -1,8 +1,9 @@
-"""Checks of what an insitu store says about where its values lie.
+"""Validate the tree of an insitu store: tiles, axes and rows must be consistent.
 
-Everything that places a value is checked when a store is opened: the boxes of tiles lie inside their array and do not
-overlap, cells show parts of their chunks, every table has rows of its own. A root that was damaged is then an error and
-not an array of values in wrong places. The checksum of the root (`root.py`) notices the damage that no such rule can.
+Everything that decides where a value is shown is checked when a store is opened: tiles lie inside
+their array and do not overlap, cells show parts of their chunks, every table has rows of its own. So
+a damaged root raises an error instead of showing values at wrong positions. The checksum of the root
+(`root.py`) finds the damage that no such rule can.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from insitu.errors import FormatError
 from insitu.model import INLINE, WHOLE
 from insitu.model.axis import Indices
 from insitu.model.chunks import COLUMN_NAMES
-from insitu.references.store.row_file import GROUP
+from insitu.references.store.row_file import ROWS_PER_GROUP
 
 __all__ = [
     "RowRanges",
@@ -35,7 +36,7 @@ _PAIRS = 1 << 22
 
 
 def check_fields(row: Mapping[str, Any], names: Iterable[str], what: str, optional: Sequence[str] = ()) -> None:
-    """Refuse an object that lacks a field, or has one that the format does not know."""
+    """Raise `FormatError` if an object lacks a field, or has an unknown one."""
     known = set(names)
     missing, strange = sorted(known - row.keys()), sorted(row.keys() - known - set(optional))
     if missing:
@@ -45,12 +46,12 @@ def check_fields(row: Mapping[str, Any], names: Iterable[str], what: str, option
 
 
 def check_boxes(shape: Sequence[int], origins: Indices, shapes: Indices) -> None:
-    """Refuse tiles that reach out of their array, or that overlap.
+    """Raise `FormatError` if a tile reaches out of its array, or if two tiles overlap.
 
     Parameters
     ----------
     shape
-        Of the array.
+        The shape of the array.
     origins, shapes
         (tiles, dimensions): the corner and the extent of each tile.
     """
@@ -67,14 +68,14 @@ def check_boxes(shape: Sequence[int], origins: Indices, shapes: Indices) -> None
 
 
 def _overlapping(begin: Indices, end: Indices) -> tuple[int, int] | None:
-    """The first two boxes that share a place; None: no two do."""
+    """Return the first two boxes that overlap; None: no two do."""
     numbers = np.flatnonzero((end > begin).all(axis=1))
     if len(numbers) < 2:
         return None
     if not begin.shape[1]:
         return int(numbers[0]), int(numbers[1])
     begin, end = begin[numbers], end[numbers]
-    # Boxes in the order in which they begin, along the axis that tells most of them apart: few others begin before one ends.
+    # Sort boxes by their begin along the axis with most different begins: few pairs overlap there.
     axis = max(range(begin.shape[1]), key=lambda d: len(np.unique(begin[:, d])))
     order = np.argsort(begin[:, axis], kind="stable")
     begin, end, numbers = begin[order], end[order], numbers[order]
@@ -94,7 +95,7 @@ def _overlapping(begin: Indices, end: Indices) -> tuple[int, int] | None:
 
 
 def check_cells(columns: Mapping[str, npt.NDArray[np.int64]]) -> None:
-    """Refuse cells of irregular axes that show what their chunk does not have."""
+    """Raise `FormatError` if a cell of an irregular axis shows more than its chunk has."""
     extent, skip, step, stored = (columns[name] for name in ("extent", "skip", "step", "stored"))
     far = skip + step.astype(np.float64) * (extent - 1.0)
     low, high = np.minimum(skip, far), np.maximum(skip, far)
@@ -107,56 +108,56 @@ def check_cells(columns: Mapping[str, npt.NDArray[np.int64]]) -> None:
             f"of a chunk that has {stored[row]}"
         )
     if float(extent.sum(dtype=np.float64)) >= 2.0**62:
-        raise FormatError("the axes are longer than any array")
+        raise FormatError("the axes together have more than 2**62 elements")
 
 
 def check_layout(layout: Sequence[int], lengths: Sequence[int]) -> None:
-    """Refuse a layout that names an axis twice or not at all, or that leaves out an axis of several elements."""
+    """Raise `FormatError` if a layout repeats an axis, or leaves out one of several elements."""
     if any(axis >= len(lengths) for axis in layout):
         raise FormatError(f"the layout {list(layout)} names more than {len(lengths)} axes")
     if len(set(layout)) != len(layout):
         raise FormatError(f"the layout {list(layout)} names an axis twice")
     for axis, length in enumerate(lengths):
         if axis not in layout and length != 1:
-            raise FormatError(f"axis {axis} has {length} elements, and no dimension names it")
+            raise FormatError(f"axis {axis} has {length} elements, but no dimension")
 
 
 def check_constants(constant: Mapping[str, int], sources: int) -> None:
-    """Refuse constant columns that no row can have."""
+    """Raise `FormatError` if constant columns have invalid names or values."""
     strange = sorted(constant.keys() - set(COLUMN_NAMES))
     if strange:
-        raise FormatError(f"a table has no column {strange[0]!r}")
+        raise FormatError(f"unknown constant column {strange[0]!r}")
     if not INLINE <= constant.get("source", 0) < max(sources, 1):
-        raise FormatError(f"source {constant['source']} of {sources}")
+        raise FormatError(f"a table has source {constant['source']}, but the store has {sources} sources")
     for name, least in (("offset", 0), ("length", WHOLE), ("filter_mask", 0)):
         if constant.get(name, 0) < least:
             raise FormatError(f"{name!r} cannot be {constant[name]}")
 
 
 def check_starts(starts: Indices, first: int, count: int, cells: int) -> None:
-    """Refuse first cells of groups of rows that do not ascend, or that lie outside the grid."""
-    groups = (first + count - 1) // GROUP - first // GROUP + 1 if count else 0
+    """Raise `FormatError` if the first cells of groups do not ascend, or lie outside the grid."""
+    groups = (first + count - 1) // ROWS_PER_GROUP - first // ROWS_PER_GROUP + 1 if count else 0
     if len(starts) != max(groups, 0) and not (count == 0 and len(starts) <= 1):
         raise FormatError(f"'starts' has {len(starts)} numbers for {groups} groups of rows")
     if len(starts) and (int(starts[0]) < 0 or int(starts[-1]) >= cells or (np.diff(starts) <= 0).any()):
         raise FormatError(f"'starts' does not ascend within a grid of {cells} cells")
     if count > cells:
-        raise FormatError(f"{count} rows for a grid of {cells} cells")
+        raise FormatError(f"a table has {count} rows for a grid of {cells} cells")
 
 
 class RowRanges:
-    """Which rows of which file are in use: no row may belong to two tables or axes."""
+    """The rows of each file that are in use; no row may belong to two tables or axes."""
 
     def __init__(self) -> None:
         self._ranges: dict[str, list[tuple[int, int]]] = {}
 
     def add(self, file: str, first: int, count: int) -> None:
-        """Note rows of a file."""
+        """Record that rows of a file are used."""
         if count:
             self._ranges.setdefault(file, []).append((first, first + count))
 
     def check(self, complete: Mapping[str, int]) -> None:
-        """Refuse rows that are used twice, and unused ones of the files in `complete` (with their number of rows)."""
+        """Raise `FormatError` if a row is used twice, or if a file in `complete` (name: rows) has unused rows."""
         for file, ranges in self._ranges.items():
             ranges.sort()
             for (_, end), (first, _) in pairwise(ranges):
@@ -165,4 +166,4 @@ class RowRanges:
         for file, rows in complete.items():
             used = sum(end - first for first, end in self._ranges.get(file, ()))
             if used != rows:
-                raise FormatError(f"{used} of the {rows} rows of {file} are used")
+                raise FormatError(f"only {used} of the {rows} rows of {file} are used")

@@ -1,7 +1,8 @@
-"""How is a tree saved?
+"""Write an insitu store: new row files first, then the root in one atomic step.
 
-Rows go into new files, block by block in bounded memory; then the root that names them takes the old one's place in one atomic step. A crash before leaves
-the old state; a second writer that comes later is told so and its files are removed.
+Rows are written block by block in bounded memory. Then the root that names the new files replaces the
+old root. A crash before that leaves the old state. If two writers save at once, the slower one gets
+an error and its files are removed.
 """
 
 from __future__ import annotations
@@ -35,18 +36,18 @@ from insitu.model.chunks import COLUMN_NAMES
 from insitu.model.derived import Joined
 from insitu.references import arrow
 from insitu.references.atomic_write import Folder, folder
-from insitu.references.kerchunk.sparse_table import Listed
+from insitu.references.sparse_table import Listed
 from insitu.references.store import root
 from insitu.references.store.json_values import dtype_to, pack
 from insitu.references.store.pools import AXES, SOURCES, Pools
 from insitu.references.store.read import Opened
-from insitu.references.store.row_file import GROUP, Writer, describe_file
+from insitu.references.store.row_file import ROWS_PER_GROUP, Writer, describe_file
 from insitu.references.store.row_tables import Rows, SparseRows, Stacked
 
 __all__ = ["ConflictError", "StoreUpdate", "restore_previous", "write_store"]
 
 _LARGEST = 1 << 34
-"""Cells of a grid that are written one by one; what is larger must be sparse."""
+"""Most cells of a grid that are written one by one; larger grids must be sparse."""
 _CHUNKS = pa.schema([
     ("tile", pa.int32()), ("cell", pa.int64()), ("source", pa.int32()), ("offset", pa.int64()), ("length", pa.int64()),
     ("filter_mask", pa.int64()), ("encoding", pa.int32()), ("packing", pa.int32()), ("inline", pa.large_binary()),
@@ -58,7 +59,7 @@ Named = Callable[[str], str]
 
 
 class ConflictError(SourceError):
-    """Another writer has changed the store in the meantime."""
+    """Another writer changed the store at the same time."""
 
 
 def write_store(
@@ -71,45 +72,45 @@ def write_store(
     expected: bytes | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Save a tree.
+    """Save a tree as a store.
 
     Parameters
     ----------
     group
         The tree.
     url
-        Of the directory.
+        The directory.
     named
-        How a source's URL is written.
+        Formats the URL of a source.
     mode
-        "w": an old store is replaced. "x": there must be none.
+        "w": replace an old store. "x": raise if there is one.
     recipe
         How files were combined into the tree.
     expected
-        The root that is replaced; None: whatever lies there.
+        The root that is replaced; None: whichever is there.
     storage_options
         See `insitu.sources.open_source`.
 
     Raises
     ------
     SourceError
-        If another writer has changed the store in the meantime; nothing was changed.
+        If another writer changed the store at the same time. Nothing changes then.
     """
     to = folder(url, storage_options)
     before = to.read(root.NAME) if expected is None else expected
     if before is not None and mode == "x":
-        raise SourceError("there is a store already", url=url, hint='Use mode="w" to replace it, or append')
+        raise SourceError("the store exists already", url=url, hint='Use mode="w" to replace it, or append to it')
     if not _Saving(to, before, None, named, recipe).try_save(group):
         raise ConflictError(
-            "another writer has changed the store in the meantime; nothing of this save was kept",
+            "another writer changed the store at the same time; nothing was saved",
             url=url,
-            hint="Open it again and repeat what you did",
+            hint="Open the store again and repeat the change",
         )
 
 
 @dataclass(slots=True, eq=False)
 class StoreUpdate:
-    """A change of a store that was read: its replacement keeps the rows that are there."""
+    """A change of an open store; rows that it has already are not written again."""
 
     opened: Opened
     storage_options: Mapping[str, Any] | None = None
@@ -119,26 +120,26 @@ class StoreUpdate:
         return self.opened.sources.is_relative()
 
     def replace(self, group: VirtualGroup, named: Named | None = None) -> bool:
-        """Put another tree in place; False if the store was changed since it was read, and nothing was done."""
+        """Replace the tree; return False, and change nothing, if the store changed since it was read."""
         to = folder(self.opened.url, self.storage_options)
         return _Saving(to, self.opened.data, self.opened, named, self.opened.document.get("recipe")).try_save(group)
 
 
 def restore_previous(url: str, *, storage_options: Mapping[str, Any] | None = None) -> None:
-    """Exchange the root of a store and the one before it."""
+    """Exchange the root of a store and its previous root."""
     to = folder(url, storage_options)
     now, before = to.read(root.NAME), to.read(root.PREVIOUS)
     if now is None:
-        raise NotFoundError("there is no insitu store", url=url)
+        raise NotFoundError("there is no insitu store here", url=url)
     if before is None:
-        raise UnsupportedError("the store has no previous state: it was saved once", url=url)
+        raise UnsupportedError("cannot roll back: the store was saved only once", url=url)
     root.parse(before, url)
     if not to.swap(root.PREVIOUS, now, before) or not to.swap(root.NAME, before, now):
-        raise SourceError("another writer has changed the store in the meantime", url=url, hint="Try again")
+        raise SourceError("another writer changed the store at the same time", url=url, hint="Try again")
 
 
 class _Saving:
-    """One save."""
+    """Writes one tree: files, then the root."""
 
     def __init__(
         self,
@@ -151,7 +152,7 @@ class _Saving:
         self.to, self.before, self.opened, self.recipe = to, before, opened, recipe
         self.older: bytes | None = None
         self.remarks: list[str] = []
-        """What went wrong after a step had its effect: told once all is done."""
+        """Failures after the save had its effect; they become warnings."""
         self.mark = uuid.uuid4().hex[:12]
         self.made: list[str] = []
         self.pools = Pools(opened, named or (lambda url: url))
@@ -161,7 +162,7 @@ class _Saving:
         self.source_parts: list[dict[str, Any]] = list(document.get("sources", ()))
 
     def try_save(self, group: VirtualGroup) -> bool:
-        """Write the files, then the root; False if another writer changed the store in the meantime."""
+        """Write the files, then the root; return False if another writer changed the store before that."""
         ours = None
         try:
             document = self._document(group)
@@ -180,25 +181,25 @@ class _Saving:
         return True
 
     def _keep_previous(self) -> None:
-        """Keep the root that will be replaced, for a rollback."""
+        """Keep the root that is replaced, for a rollback."""
         self.older = self.to.read(root.PREVIOUS)
         if self.older != self.before and self.before is not None:
             self._swapped(root.PREVIOUS, self.before, self.older)
 
     def _swapped(self, name: str, ours: bytes, before: bytes | None) -> bool:
-        """Put a root in place; whether it is there now, whatever the answer was."""
+        """Replace a root; return whether the new one is there, even if the answer was an error."""
         try:
-            # A store that took the root but whose answer was lost says no when it is asked once more.
+            # If the answer to a successful request was lost, its repetition fails: so look.
             return self.to.swap(name, ours, before) or self.to.read(name) == ours
         except SourceError as problem:
             if self.to.read(name) != ours:
                 raise
-            # It was committed: an error would have the caller do the same again.
-            self.remarks.append(f"a step after that failed: {problem}")
+            # The root is there: an error would make the caller repeat the change.
+            self.remarks.append(f"a later step failed: {problem}")
             return True
 
     def _undo(self, ours: bytes | None) -> None:
-        """Remove the files of a save that failed; not if its root is in place all the same, for then they are the store."""
+        """Remove the files of a failed save, unless its root is in place: then they are the store."""
         if ours is None or self.to.read(root.NAME) != ours:
             self.to.remove(self.made)
             if self.older is None and self.before is not None and self.to.read(root.PREVIOUS) == self.before:
@@ -249,11 +250,11 @@ class _Saving:
         try:
             oldest, old = root.parse(self.older, self.to.url), root.parse(self.before, self.to.url)
         except InsituError:
-            return  # of another version, or damaged: nothing that we may touch
+            return  # of another version, or damaged: leave its files alone
         try:
             self.to.remove(sorted(_files(oldest) - _files(old) - _files(document)))
         except SourceError as problem:
-            self.remarks.append(f"files that are not needed any more could not be removed: {problem}")
+            self.remarks.append(f"files that are no longer needed could not be removed: {problem}")
 
     def _group(self, group: VirtualGroup) -> dict[str, Any]:
         return {
@@ -298,7 +299,7 @@ class _Saving:
         }
 
     def _table(self, table: ChunkTable, encodings: Indices, packings: Indices) -> dict[str, Any]:
-        """A chunk table as the root describes it; rows that the store does not have yet are written."""
+        """Return a chunk table as the root describes it; write the rows that the store lacks."""
         known = self._known(table)
         if known is not None:
             return known
@@ -313,7 +314,7 @@ class _Saving:
         return self._dense(table, encodings, packings)
 
     def _known(self, table: ChunkTable) -> dict[str, Any] | None:
-        """What the root says of a table that is in the store already."""
+        """Return the root's entry about a table that is in the store already; None: it is not."""
         if self.opened is None:
             return None
         if isinstance(table, Stacked):
@@ -330,11 +331,13 @@ class _Saving:
     def _dense(self, table: ChunkTable, encodings: Indices, packings: Indices) -> dict[str, Any]:
         total = int(np.prod(table.shape, dtype=object))
         if total > _LARGEST:
-            raise UnsupportedError(f"a selection of {total} cells of a sparse grid cannot be saved")
+            raise UnsupportedError(
+                f"cannot save a table of {total} cells: at most {_LARGEST} cells of a grid that is not sparse"
+            )
         first, constant = self.writer.rows, _Constants()
         known: dict[int, int] = {}
-        for begin in range(0, total, GROUP):
-            numbers = np.arange(begin, min(begin + GROUP, total))
+        for begin in range(0, total, ROWS_PER_GROUP):
+            numbers = np.arange(begin, min(begin + ROWS_PER_GROUP, total))
             rows = table.locate(list(np.unravel_index(numbers, table.shape)) if table.shape else [])
             self._add(numbers, rows, table.sources, known, encodings, packings, constant)
         self.tiles += 1
@@ -345,12 +348,12 @@ class _Saving:
         total = len(table.number)
         first, constant = self.writer.rows, _Constants()
         known: dict[int, int] = {}
-        for begin in range(0, total, GROUP):
-            numbers = table.number[begin : begin + GROUP]
+        for begin in range(0, total, ROWS_PER_GROUP):
+            numbers = table.number[begin : begin + ROWS_PER_GROUP]
             rows = table.locate(list(np.unravel_index(numbers, table.shape)))
             self._add(numbers, rows, table.sources, known, encodings, packings, constant)
         # The first cell in each group of rows, as they will lie in the file.
-        cuts = [first, *range((first // GROUP + 1) * GROUP, first + total, GROUP)]
+        cuts = [first, *range((first // ROWS_PER_GROUP + 1) * ROWS_PER_GROUP, first + total, ROWS_PER_GROUP)]
         self.tiles += 1
         return {
             "kind": "sparse", "shape": list(table.shape), "part": self.part, "row": first, "count": total,
@@ -398,7 +401,7 @@ class _Saving:
 
 
 class _Constants:
-    """Which columns have one value in all rows?"""
+    """Finds the columns that have one value in all rows."""
 
     def __init__(self) -> None:
         self._values: dict[str, int | None] = {}
@@ -416,7 +419,7 @@ class _Constants:
 
 
 def _flattened(axis: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Tables side by side; those that are so along the same axis already are taken apart, so that appending stays flat."""
+    """Return the entry of joined tables; nested joins along the same axis are flattened."""
     tables: list[dict[str, Any]] = []
     for row in rows:
         tables += row["tables"] if row["kind"] == "joined" and row["axis"] == axis else [row]
@@ -424,7 +427,7 @@ def _flattened(axis: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _files(document: Mapping[str, Any]) -> set[str]:
-    """The files that a root names."""
+    """Return the names of the files that a root uses."""
     rows = [*document.get("sources", ()), *document.get("chunks", ())]
     packings = document.get("packings") or {}
     rows += [row for row in (document.get("axes"), packings.get("part")) if row]

@@ -1,4 +1,4 @@
-"""Where do cells lie that are listed one by one, from many files, some inline, most of a grid perhaps never written?"""
+"""Chunk table of a grid of which only some cells were written, as a sorted list of these."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from insitu.model.derived import Expanded, Selected
 __all__ = ["Listed", "listed"]
 
 _DENSE_SHARE = 3
-"""A listed cell costs 8 bytes more than one of a full grid: below a third of the grid, the list is smaller."""
+"""A listed cell takes 8 bytes more than one of a full grid: below a third of it, a list is smaller."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Listed:
-    """The cells of a grid that have bytes, by number."""
+    """Chunk table that lists the written cells of a grid by number."""
 
     shape: tuple[int, ...]
     sources: Sequence[Source]
@@ -34,7 +34,7 @@ class Listed:
     inline: bytes = b""
 
     def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie."""
+        """Return where cells lie."""
         wanted = flat(cells, self.shape)
         zero = np.broadcast_to(np.int64(0), wanted.shape)
         if not len(self.number):
@@ -45,11 +45,11 @@ class Listed:
         return Located(np.where(found, self.source[at], UNWRITTEN), offset, length, zero, zero, zero, self.inline)
 
     def take(self, axis: int, cells: Indices | slice) -> Selected:
-        """The table of these cells along one axis."""
+        """Return the table of these cells along one axis."""
         return Selected.of(self, axis, cells)
 
     def expanded(self) -> Expanded:
-        """The same table with one more axis, of one cell, at the end."""
+        """Return the table with one more axis, of one cell, at the end."""
         return Expanded(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
@@ -57,7 +57,7 @@ class Listed:
 
 
 def flat(cells: Sequence[Indices], shape: tuple[int, ...]) -> Indices:
-    """The numbers of cells in C order of the grid."""
+    """Return the numbers of cells in C order of the grid."""
     if not cells:
         return np.zeros(1, np.int64)
     return np.asarray(np.ravel_multi_index(tuple(np.broadcast_arrays(*cells)), shape)).reshape(-1)
@@ -72,7 +72,10 @@ def listed(
     length: npt.NDArray[Any],
     inline: bytes = b"",
 ) -> ChunkTable:
-    """The table of listed cells: a full grid where most are listed, else a list. Of a cell listed twice, the last counts."""
+    """Return the chunk table of some cells: a full grid if most are given, else a list.
+
+    If a cell is given twice, the last one counts.
+    """
     total = 1
     for count in shape:
         total *= count
