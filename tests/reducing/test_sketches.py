@@ -86,10 +86,10 @@ def test_missing_values_and_none_at_all() -> None:
 def test_values_that_repeat() -> None:
     both = Reduction(("tdigest", "histogram"), np.dtype("f4"), Rules(q=0.5, edges=(0.0, 2.0, 4.0)))
     once = both.step(np.array([1, 1, 3], "f4"), (0,))
-    found = both.finalise(both.again(once, np.array([5])), 15)
+    found = both.finalise(both.repeat(once, np.array([5])), 15)
     assert found["tdigest"] == 1
     assert found["histogram"].tolist() == [[10], [5]]
-    nothing = both.again(once, np.array([0]))
+    nothing = both.repeat(once, np.array([0]))
     assert both.finalise(nothing, 0)["histogram"].sum() == 0
     assert np.isnan(both.finalise(nothing, 0)["tdigest"])
 

@@ -315,8 +315,8 @@ def test_what_others_know_by_a_url_lies_here(tmp_path: Path) -> None:
     (folder / "x y").write_bytes(SECRET.tobytes())
     (tmp_path / "secret").write_bytes(SECRET.tobytes())
     found = Allowed([f"https://data.invalid/era5={folder}"])
-    assert found.near("https://data.invalid/era5/a/b%20c") == str(folder / "a" / "b c")
-    assert found.near("https://data.invalid/other") == "https://data.invalid/other"
+    assert found.local_copy("https://data.invalid/era5/a/b%20c") == str(folder / "a" / "b c")
+    assert found.local_copy("https://data.invalid/other") == "https://data.invalid/other"
     with serving([f"https://data.invalid/era5={folder}"], tmp_path / "log") as server:
         answer = chunk(server, "https://data.invalid/era5/x%20y", "https")
         assert answer.status == 200

@@ -26,7 +26,7 @@ from insitu.errors import InsituError, SourceError, UnsupportedError
 from insitu.model import Selection, VirtualArray, VirtualGroup
 from insitu.model.selection import Stride
 from insitu.reading import Tally, read_array
-from insitu.reducing.partial import Partial
+from insitu.reducing.field import Partial
 from insitu.reducing.reduce import UNCHANGED, normalised, squeezed
 from insitu.reducing.reduce import statistics as here
 from insitu.reducing.reductions import STREAMED, Reduction, Rules
@@ -165,7 +165,7 @@ class Active:
             self.fall_back(problem, name, array[chosen])
             return read_array(array, chosen, name=name, storage_options=storage_options)
 
-    def answers(
+    def run_job(
         self,
         job: Callable[[], dict[str, Any]],
         here: Callable[[], dict[str, npt.NDArray[Any]]],

@@ -19,7 +19,7 @@ from insitu.cancellation import check_deadline
 from insitu.errors import ModelError, UnsupportedError
 from insitu.model import Selection, VirtualArray
 from insitu.reading import Opened, Tally
-from insitu.reducing.partial import Partial
+from insitu.reducing.field import Partial
 from insitu.reducing.reduce import normalised
 from insitu.reducing.reductions import METHODS, Reduction, Rules
 from insitu.reducing.stream import fold
@@ -99,7 +99,7 @@ def grouped(
             rows = {field: np.moveaxis(found, groups.axis, 0)[at] for field, found in partial.items()}
             where = (*box[: groups.axis], code, *box[groups.axis + 1 :])
             before = {field: found[where] for field, found in total.items()}
-            for field, merged in reduction.merge(before, reduction.collapsed(rows)).items():
+            for field, merged in reduction.merge(before, reduction.collapse(rows)).items():
                 total[field][where] = merged
     other = math.prod(shape[axis] for axis in others)
     sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=groups.count)

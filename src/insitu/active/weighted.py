@@ -63,7 +63,7 @@ def weigh_array(
         }
         return {**_job(array, chosen, methods, axes, rules), "weights": factors}
 
-    return active.answers(job, here, array[chosen], name, storage_options)
+    return active.run_job(job, here, array[chosen], name, storage_options)
 
 
 def group_array(
@@ -105,7 +105,7 @@ def group_array(
         labels = {"axis": groups.axis, "codes": values_to(groups.codes), "count": groups.count}
         return {**_job(array, chosen, methods, axes, how), "groups": labels}
 
-    return active.answers(job, here, array[chosen], name, storage_options)
+    return active.run_job(job, here, array[chosen], name, storage_options)
 
 
 def _job(

@@ -86,7 +86,7 @@ class Part:
             shape[axis] = 1
         self.shape = tuple(shape)
 
-    def reduced(self, ufunc: np.ufunc, values: Array | None = None, dtype: np.dtype[Any] | None = None) -> Array:
+    def reduce(self, ufunc: np.ufunc, values: Array | None = None, dtype: np.dtype[Any] | None = None) -> Array:
         """The values, or others of their shape, under a ufunc."""
         what = self.values if values is None else values
         return np.asarray(ufunc.reduce(what, axis=self.axes, dtype=dtype, keepdims=True))
@@ -100,7 +100,7 @@ class Part:
             if kernel is not None:
                 return np.full(self.shape, kernel(values))
         with np.errstate(invalid="ignore", over="ignore"):
-            return self.reduced(np.add, dtype=accumulator(self.values.dtype))
+            return self.reduce(np.add, dtype=accumulator(self.values.dtype))
 
     @cached_property
     def nulls(self) -> Array | None:
@@ -137,8 +137,8 @@ class Part:
         if self.skipped is None:
             return self.plain_total
         with np.errstate(invalid="ignore", over="ignore"):
-            return self.reduced(np.add, self.filled(0), accumulator(self.values.dtype))
+            return self.reduce(np.add, self.fill_skipped(0), accumulator(self.values.dtype))
 
-    def filled(self, value: Any) -> Array:
+    def fill_skipped(self, value: Any) -> Array:
         """The values with another one in place of those that are left out."""
         return self.values if self.skipped is None else replaced(self.values, self.skipped, value)

@@ -16,7 +16,7 @@ from insitu.cf.packing import unpack
 from insitu.model import ABSENT, UNWRITTEN, Located, VirtualArray
 from insitu.reading.select_cells import Picker
 from insitu.reducing.extremes import NOWHERE
-from insitu.reducing.partial import Partial
+from insitu.reducing.field import Partial
 from insitu.reducing.reductions import Reduction
 from insitu.reducing.result_layout import Shadow, look, put
 
@@ -54,7 +54,7 @@ def add_constants(
         partial = reduction.step(
             value.reshape((1,) * len(mask.shape)), shadow.reduced, [np.zeros(1, np.int64)] * len(shadow.reduced)
         )
-        added = reduction.again(partial, spread(times), spread(first))
+        added = reduction.repeat(partial, spread(times), spread(first))
         before = {name: look(window, region) for name, window in windows.items()}
         for name, merged in reduction.merge(before, added).items():
             put(windows[name], region, merged)

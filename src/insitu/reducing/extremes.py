@@ -18,7 +18,7 @@ NOWHERE = np.iinfo(np.int64).max
 
 def _extreme(name: str, propagating: np.ufunc, skipping: np.ufunc, worst: Callable[[np.dtype[Any]], Any]) -> Field:
     def measure(part: Part) -> Array:
-        return part.reduced(skipping if part.skipna else propagating)
+        return part.reduce(skipping if part.skipna else propagating)
 
     def join(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
         return joined(skipping if skipna else propagating, one[name], other[name], out)
@@ -82,7 +82,7 @@ def _where_extreme(
         if skipped is None:
             index = find(values, axis=-1)
         else:
-            index = find(part.filled(worst(values.dtype)).transpose(order).reshape(flat), axis=-1)
+            index = find(part.fill_skipped(worst(values.dtype)).transpose(order).reshape(flat), axis=-1)
             # Where the extreme is as bad as what stands for a missing value, the first that is not missing.
             lost = np.take_along_axis(skipped, index[..., None], -1)[..., 0]
             index = np.where(lost, np.argmin(skipped, axis=-1), index)

@@ -30,7 +30,7 @@ class Field:
     """Of two partials; whether missing values are left out; an array that may be used for the result."""
     nothing: Callable[[np.dtype[Any], bool], Any]
     """The value for no data at all, which changes nothing that it is joined with; of which type."""
-    again: Callable[[Array, Any], Array] = lambda found, times: found
+    repeat: Callable[[Array, Any], Array] = lambda found, times: found
     """The value when every value is there so many times."""
 
 

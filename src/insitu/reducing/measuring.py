@@ -22,8 +22,8 @@ from insitu.model import Packing
 from insitu.reading.fetch import filled
 from insitu.reading.scatter import pick
 from insitu.reading.tile_plan import Alike, Grid, Position
+from insitu.reducing.field import Partial
 from insitu.reducing.kernel_statistics import CHUNK_BUFFER, Fused, Span, span_of
-from insitu.reducing.partial import Partial
 from insitu.reducing.reductions import Reduction
 from insitu.reducing.result_layout import Shadow
 from insitu.sources import ByteSource
@@ -54,7 +54,7 @@ class Measuring:
         self.shadows = shadows
         self.reduction = reduction
         self.takes_many = True
-        self.fused = Fused.of(reduction)
+        self.chunk_kernel = Fused.of(reduction)
         self.found: Found = {}
         self.block: npt.NDArray[Any] | None = None
         self.about: tuple[Any, ...] = ()
@@ -69,8 +69,8 @@ class Measuring:
         keys = [shadow.key_at(place) for place in alike.at]
         order = sorted(range(len(keys)), key=keys.__getitem__)  # those that fall on the same place together
         nbytes = math.prod(extent) * decoder.dtype.itemsize
-        together = self.together(shadow, extent, nbytes)
-        if together == 1 and self.many_fused(grid, alike, decoder, data, keys, order):
+        together = self.parts_per_step(shadow, extent, nbytes)
+        if together == 1 and self.many_by_kernel(grid, alike, decoder, data, keys, order):
             return
         if (
             together == 1 and not decoder.steps and decoder.records is None
@@ -92,7 +92,7 @@ class Measuring:
             values = room[: len(these) * extent[0]].reshape(len(these), *extent)
             self.measure_many(grid, [keys[i] for i in these], [alike.at[i] for i in these], values)
 
-    def many_fused(
+    def many_by_kernel(
         self,
         grid: int,
         alike: Alike,
@@ -103,11 +103,11 @@ class Measuring:
     ) -> bool:
         """The same for chunks that become one number each; False if they do not, and nothing was done."""
         span = self.span(grid, decoder, alike.start, alike.extent, alike.shape)
-        if self.fused is None or span is None:
+        if self.chunk_kernel is None or span is None:
             return False
         for number in order:
             with _numbered([number]):
-                partial = self.fused.chunk(decoder, data[number], span, None, len(alike.extent))
+                partial = self.chunk_kernel.chunk(decoder, data[number], span, None, len(alike.extent))
             if partial is None:  # so for all of them, and before anything was added
                 return False
             self.add(grid, keys[number], partial)
@@ -117,7 +117,7 @@ class Measuring:
         self, grid: int, decoder: Decoder, start: Sequence[int], extent: Sequence[int], shape: Sequence[int]
     ) -> Span | None:
         """A wanted box as a run of stored elements; None if it is not one, or does not become one number."""
-        if self.fused is None or any(extent[axis] != 1 for axis in self.shadows[grid].kept):
+        if self.chunk_kernel is None or any(extent[axis] != 1 for axis in self.shadows[grid].kept):
             return None
         span = span_of(start, extent, shape)
         return None if decoder.back is not None and tuple(extent) != tuple(shape) else span
@@ -130,14 +130,14 @@ class Measuring:
         for place, begin in zip(alike.at, offset, strict=True):
             room = borrow(CHUNK_BUFFER, decoder.nbytes)
             filled(source, begin, room)
-            if self.fused is not None and span is not None and decoder.dtype == self.fused.dtype:
-                self.add(grid, shadow.key_at(place), self.fused.run(room, False, span, (), len(box)))
+            if self.chunk_kernel is not None and span is not None and decoder.dtype == self.chunk_kernel.dtype:
+                self.add(grid, shadow.key_at(place), self.chunk_kernel.run(room, False, span, (), len(box)))
                 continue
             values = room.view(decoder.dtype).reshape(alike.shape)[box]
             self.measure_many(grid, [shadow.key_at(place)], [place], values[None])
         return True
 
-    def together(self, shadow: Shadow, extent: tuple[int, ...], nbytes: int) -> int:
+    def parts_per_step(self, shadow: Shadow, extent: tuple[int, ...], nbytes: int) -> int:
         """How many parts are measured at once."""
         little = math.prod([extent[axis] for axis in shadow.reduced]) < LITTLE
         return max((STACK_BYTES if little else BLOCK_BYTES) // max(nbytes, 1), 1)
@@ -150,18 +150,20 @@ class Measuring:
         axes = tuple([axis + 1 for axis in shadow.reduced])
         if reduction.positional:
             inner = [np.arange(values.shape[axis]) * stride for axis, stride in zip(axes, shadow.strides, strict=True)]
-            partial = self.stepped(values, None, axes, inner)
+            partial = self.step_in_slices(values, None, axes, inner)
             begins = [shadow.begin_at(place) for place in places]
-            partial = reduction.moved(partial, np.array(begins, np.int64).reshape(-1, *[1] * (values.ndim - 1)))
+            partial = reduction.shift_positions(
+                partial, np.array(begins, np.int64).reshape(-1, *[1] * (values.ndim - 1))
+            )
             for key, first, last in _runs(keys):
-                self.add(grid, key, reduction.collapsed({name: found[first:last] for name, found in partial.items()}))
+                self.add(grid, key, reduction.collapse({name: found[first:last] for name, found in partial.items()}))
         elif len(set(keys)) == len(keys) > 1:
-            partial = self.stepped(values, None, axes)
+            partial = self.step_in_slices(values, None, axes)
             for number, key in enumerate(keys):
                 self.add(grid, key, {name: found[number] for name, found in partial.items()})
         else:
             for key, first, last in _runs(keys):
-                partial = self.stepped(values[first:last], None, (0, *axes))
+                partial = self.step_in_slices(values[first:last], None, (0, *axes))
                 self.add(grid, key, {name: found[0] for name, found in partial.items()})
 
     def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
@@ -187,9 +189,9 @@ class Measuring:
             return
         shape = here.at(shadow.taken, position)
         nbytes = math.prod(shape) * decoder.dtype.itemsize
-        if nbytes >= FUSED_BYTES and self.alone_fused(grid, position, decoder, data, packing):
+        if nbytes >= FUSED_BYTES and self.alone_by_kernel(grid, position, decoder, data, packing):
             return
-        small = self.together(shadow, shape, nbytes) > 1 and not self.reduction.positional
+        small = self.parts_per_step(shadow, shape, nbytes) > 1 and not self.reduction.positional
         if not small and not decoder.steps:  # nothing to decode: the bytes are the values
             self.chunk(grid, position, here.spread(position, decoder(data)), packing)
             return
@@ -206,12 +208,12 @@ class Measuring:
         if not small:
             self.part(grid, position, room, packing)
 
-    def alone_fused(
+    def alone_by_kernel(
         self, grid: int, position: Position, decoder: Decoder, data: memoryview, packing: Packing | None
     ) -> bool:
         """The same for a chunk that becomes one number; False if it does not."""
         here, shadow = self.grids[grid], self.shadows[grid]
-        if self.fused is None or not here.all_exist:
+        if self.chunk_kernel is None or not here.all_exist:
             return False
         inside, sizes = here.at(shadow.inside, position), here.at(here.sizes, position)
         ranges = [picker.indices(size) for picker, size in zip(inside, sizes, strict=True)]
@@ -219,7 +221,7 @@ class Measuring:
             return False
         start, extent = [begin for begin, _, _ in ranges], [end - begin for begin, end, _ in ranges]
         span = self.span(grid, decoder, start, extent, sizes)
-        partial = None if span is None else self.fused.chunk(decoder, data, span, packing, len(extent))
+        partial = None if span is None else self.chunk_kernel.chunk(decoder, data, span, packing, len(extent))
         if partial is None:
             return False
         self.add(grid, shadow.key(position), partial, shadow.times(position))
@@ -233,10 +235,10 @@ class Measuring:
         """The wanted part of a chunk."""
         shadow, reduction = self.shadows[grid], self.reduction
         positions = shadow.positions(position) if reduction.positional else None
-        partial = self.stepped(values, packing, shadow.reduced, positions)
+        partial = self.step_in_slices(values, packing, shadow.reduced, positions)
         self.add(grid, shadow.key(position), partial, shadow.times(position))
 
-    def stepped(
+    def step_in_slices(
         self,
         values: npt.NDArray[Any],
         packing: Packing | None,
@@ -246,27 +248,27 @@ class Measuring:
         """The partial of stored values, in slices where they are many."""
         along = next((axis for axis, length in enumerate(values.shape) if length > 1), None)
         if values.nbytes <= STEP_BYTES or along is None:
-            return self.reduction.step(self.meant(values, packing), axes, positions)
+            return self.reduction.step(self.unpack_values(values, packing), axes, positions)
         length, reduced = values.shape[along], along in axes
         # A slice that has little to reduce would cost more to merge than to measure.
         least = LITTLE if reduced and any(n > 1 and axis not in axes for axis, n in enumerate(values.shape)) else 1
         rows = max(STEP_BYTES * length // values.nbytes, least)
         if rows >= length:
-            return self.reduction.step(self.meant(values, packing), axes, positions)
+            return self.reduction.step(self.unpack_values(values, packing), axes, positions)
         parts = []
         for begin in range(0, length, rows):
             slab = slice(begin, min(begin + rows, length))
             where = None
             if positions is not None:
                 where = [p[slab] if axis == along else p for p, axis in zip(positions, axes, strict=True)]
-            parts.append(self.stepped(values[(slice(None),) * along + (slab,)], packing, axes, where))
+            parts.append(self.step_in_slices(values[(slice(None),) * along + (slab,)], packing, axes, where))
             if reduced and len(parts) > 1:
                 parts = [self.reduction.merge(*parts)]
         if reduced:
             return parts[0]
         return {name: np.concatenate([part[name] for part in parts], along) for name in parts[0]}
 
-    def meant(self, values: npt.NDArray[Any], packing: Packing | None) -> npt.NDArray[Any]:
+    def unpack_values(self, values: npt.NDArray[Any], packing: Packing | None) -> npt.NDArray[Any]:
         """Stored values as meant ones, in the array's type."""
         if packing is not None:
             values = unpack(values, packing)
@@ -286,7 +288,7 @@ class Measuring:
         ):
             self.flush()
             if self.block is None or about[:2] != self.about[:2]:
-                together = self.together(shadow, shape, math.prod(shape) * dtype.itemsize)
+                together = self.parts_per_step(shadow, shape, math.prod(shape) * dtype.itemsize)
                 self.block = np.empty((together, *shape), dtype)
             self.about, self.packing = about, packing
         self.keys.append(shadow.key(position))
@@ -299,7 +301,7 @@ class Measuring:
             return
         keys, self.keys = self.keys, []
         grid, times = self.about[2:]
-        values = self.meant(self.block[: len(keys)], self.packing)
+        values = self.unpack_values(self.block[: len(keys)], self.packing)
         axes = tuple([axis + 1 for axis in self.shadows[grid].reduced])
         if keys.count(keys[0]) == len(keys):  # all of them fall on the same place
             partial = self.reduction.step(values, (0, *axes))
@@ -312,7 +314,7 @@ class Measuring:
     def add(self, grid: int, key: Position, partial: Partial, times: int = 1) -> None:
         """Merge a partial into what was found at its place."""
         if times != 1:
-            partial = self.reduction.again(partial, times)
+            partial = self.reduction.repeat(partial, times)
         before = self.found.get((grid, key))
         self.found[grid, key] = partial if before is None else self.reduction.merge(before, partial)
 

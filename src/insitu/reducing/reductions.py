@@ -17,13 +17,17 @@ import numpy.typing as npt
 
 from insitu.errors import ModelError, UnsupportedError
 from insitu.reducing.block_facts import Array, Part
-from insitu.reducing.partial import FIELDS, Field, Partial
-from insitu.reducing.sketches import counts, histogram_field, quantiles
+from insitu.reducing.extremes import EXTREMES
+from insitu.reducing.field import Field, Partial
+from insitu.reducing.sketches import counts, histogram_field, quantiles, tdigest_field
+from insitu.reducing.sums import SUMS
 
 __all__ = ["METHODS", "SKETCHES", "STREAMED", "Reduction", "Rules"]
 
 NUMBERS = "biufc"
 TIMES = "mM"
+FIELDS: Mapping[str, Field] = {**SUMS, **EXTREMES, "tdigest": tdigest_field}
+"""Every field of a partial by name, except the histogram, which depends on its edges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +134,7 @@ class Reduction:
         skips = self.skips
         return {name: self.field(name).join(one, other, skips, one[name] if reuse else None) for name in one}
 
-    def collapsed(self, partial: Partial) -> Partial:
+    def collapse(self, partial: Partial) -> Partial:
         """Partials that lie one behind the other along a first axis, merged into one without it."""
         count = len(next(iter(partial.values())))
         while count > 1:  # by halves: as few merges as can be
@@ -144,7 +148,7 @@ class Reduction:
             partial, count = merged, count - half
         return {name: found[0] for name, found in partial.items()}
 
-    def moved(self, partial: Partial, by: Array) -> Partial:
+    def shift_positions(self, partial: Partial, by: Array) -> Partial:
         """The partial of the same values at positions that are larger by so much."""
         return {name: found + by if name in ("argmin", "argmax") else found for name, found in partial.items()}
 
@@ -152,12 +156,12 @@ class Reduction:
         """The partial of no data: what everything else is merged into."""
         return {name: np.full(shape, self.field(name).nothing(self.dtype, self.skips)) for name in self.fields}
 
-    def again(self, partial: Partial, times: Any, first: Array | None = None) -> Partial:
+    def repeat(self, partial: Partial, times: Any, first: Array | None = None) -> Partial:
         """The partial of the same values, each so many times (0: of nothing); `first`: where the first of them lies."""
         nothing = self.nothing(())
         many = {}
         for name, found in partial.items():
-            repeated = self.field(name).again(found, times)
+            repeated = self.field(name).repeat(found, times)
             if first is not None and name in ("argmin", "argmax"):
                 repeated = first
             many[name] = repeated if np.all(times) else np.where(np.equal(times, 0), nothing[name], repeated)

@@ -40,7 +40,17 @@ class Shadow:
     """
 
     __slots__ = (
-        "inside", "kept", "once", "outside", "reduced", "row_at", "selection", "shown", "strides", "taken", "touched",
+        "has_unique_places",
+        "inside",
+        "kept",
+        "outside",
+        "reduced",
+        "row_at",
+        "selection",
+        "shown",
+        "strides",
+        "taken",
+        "touched",
     )  # fmt: skip
 
     def __init__(self, touched: Touched, selection: Selection, axes: Sequence[int]) -> None:
@@ -63,7 +73,7 @@ class Shadow:
         self.shown = [[_length(picker, 0) for picker in part.outside] for part in touched.parts]
         """How many elements of the selection it stands for: more than it takes where a value repeats."""
 
-        self.once = all(len(self.outside[axis]) == 1 for axis in self.reduced)
+        self.has_unique_places = all(len(self.outside[axis]) == 1 for axis in self.reduced)
         """Whether no two rows fall on the same place."""
         self.row_at = {
             axis: {picker.start: row for row, picker in enumerate(self.outside[axis]) if isinstance(picker, slice)}

@@ -26,8 +26,8 @@ from insitu.reading.fetch_and_decode import Run, batches
 from insitu.reading.thread_pools import FAR, workers
 from insitu.reading.tile_plan import Grid, Position
 from insitu.reducing.constants import add_constants
+from insitu.reducing.field import Partial
 from insitu.reducing.measuring import Found, Measuring
-from insitu.reducing.partial import Partial
 from insitu.reducing.reductions import Reduction
 from insitu.reducing.result_layout import Shadow, answer_shape, look, put
 
@@ -70,14 +70,14 @@ def fold(
     if 0 in selection.result_shape:
         return answer.partial
     planned = plan(without_gaps(array), selection)
-    answer.over(planned)
+    answer.project_onto(planned)
     job = _Job(answer.without_constants(planned), answer.shadows, reduction, opened, name, tally or Tally())
     total: Found = {}
     with closing(job.run()) as results:
         for found in results:
             check_deadline()
             for place, partial in found.items():
-                if answer.shadows[place[0]].once:  # nothing more will come
+                if answer.shadows[place[0]].has_unique_places:  # nothing more will come
                     answer.put(place, partial)
                     continue
                 before = total.get(place)
@@ -100,7 +100,7 @@ class _Answer:
         self.untouched = False
         """Whether every place is written once: then there is nothing to merge with."""
 
-    def over(self, plan: ReadPlan) -> None:
+    def project_onto(self, plan: ReadPlan) -> None:
         """Look at it through the tiles of a plan."""
         self.shadows = [Shadow(touched, self.selection, self.axes) for touched in plan.tiles]
         self.windows = [shadow.windows(self.partial) for shadow in self.shadows]
@@ -151,7 +151,7 @@ class _Job:
         """What the batches find, in the order of the plan."""
         if any(len(rows) for rows in self.plan.resting):
             measuring = Measuring(self.grids, self.shadows, self.reduction)
-            self._over(measuring).rest()
+            self._runner(measuring).rest()
             measuring.flush()
             yield measuring.found
         tasks = list(batches(_weighed(self.plan)))
@@ -179,11 +179,11 @@ class _Job:
     def batch(self, begin: int, end: int) -> Found:
         """What some rows hold."""
         measuring = Measuring(self.grids, self.shadows, self.reduction)
-        self._over(measuring).batch(begin, end)
+        self._runner(measuring).batch(begin, end)
         measuring.flush()
         return measuring.found
 
-    def _over(self, measuring: Measuring) -> Run:
+    def _runner(self, measuring: Measuring) -> Run:
         run = Run(self.plan, self.grids, measuring, self.opened, self.name, self.tally)
         run.stopped = self.stopped
         return run

@@ -23,12 +23,12 @@ def _zero(dtype: np.dtype[Any], skipna: bool) -> Any:
 
 def _sum(part: Part) -> Array:
     """Integers in 64 bits, wrapping around as NumPy's do; durations as the integers that they are."""
-    values = part.filled(0)
+    values = part.fill_skipped(0)
     if values.dtype.kind == "m":
         values = values.view(np.int64)
         if part.skipped is None and part.nulls is not None:
             values = np.where(part.nulls, 0, values)  # how many there are is told by `valid`
-    return part.reduced(np.add, values, accumulator(values.dtype, integers=True))
+    return part.reduce(np.add, values, accumulator(values.dtype, integers=True))
 
 
 def _sum_of_nothing(dtype: np.dtype[Any], skipna: bool) -> Any:
@@ -50,7 +50,7 @@ def _squares(part: Part) -> Array:
             deviation = np.square(deviation.real) + np.square(deviation.imag)
         else:
             np.multiply(deviation, deviation, out=deviation)
-        return part.reduced(np.add, deviation)
+        return part.reduce(np.add, deviation)
 
 
 def _join_squares(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
@@ -70,7 +70,7 @@ def _squares_of_nothing(dtype: np.dtype[Any], skipna: bool) -> Any:
 def _product(part: Part) -> Array:
     """A product that becomes infinite on the way and then meets a zero is NaN or 0 by the order of the values, as in NumPy."""
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
-        return part.reduced(np.multiply, part.filled(1), accumulator(part.values.dtype, integers=True))
+        return part.reduce(np.multiply, part.fill_skipped(1), accumulator(part.values.dtype, integers=True))
 
 
 def _join_products(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
@@ -91,11 +91,11 @@ def _ticks(part: Part) -> Array:
 
 def _high(part: Part) -> Array:
     """The upper halves of the ticks: two sums of 32 bits each are exact for billions of times."""
-    return part.reduced(np.add, _ticks(part) >> 32)
+    return part.reduce(np.add, _ticks(part) >> 32)
 
 
 def _low(part: Part) -> Array:
-    return part.reduced(np.add, _ticks(part) & 0xFFFFFFFF)
+    return part.reduce(np.add, _ticks(part) & 0xFFFFFFFF)
 
 
 SUMS: Mapping[str, Field] = {

@@ -36,7 +36,7 @@ class Admission:
         self.memory, self.queue, self.wait, self.width = memory, queue, wait, width
         self.used = 0
         self.running = 0
-        self.highest = 0
+        self.peak_bytes = 0
         """Most bytes that were under way."""
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._usual = 0.1
@@ -47,7 +47,7 @@ class Admission:
         return len(self._waiting)
 
     @property
-    def after(self) -> int:
+    def retry_after(self) -> int:
         """Seconds after which to come again: about when today's queue is done."""
         turns = (len(self._waiting) + 1) / max(self.running, 1)
         return max(1, min(60, math.ceil(turns * self._usual)))
@@ -77,7 +77,7 @@ class Admission:
             self._take(cost)
             return
         if len(self._waiting) >= self.queue:
-            raise BusyError("this server has too many requests waiting", self.after)
+            raise BusyError("this server has too many requests waiting", self.retry_after)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((cost, turn))
         try:
@@ -90,7 +90,7 @@ class Admission:
                 self._waiting.remove((cost, turn))
             self._next()
             if isinstance(problem, TimeoutError):
-                raise BusyError("this server was busy for too long", self.after) from None
+                raise BusyError("this server was busy for too long", self.retry_after) from None
             raise
 
     def _room(self, cost: int) -> bool:
@@ -99,7 +99,7 @@ class Admission:
     def _take(self, cost: int) -> None:
         self.used += cost
         self.running += 1
-        self.highest = max(self.highest, self.used)
+        self.peak_bytes = max(self.peak_bytes, self.used)
 
     def _next(self) -> None:
         """Let in who has room now."""

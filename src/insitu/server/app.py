@@ -49,7 +49,7 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        set_gate(state.allowed)
+        set_gate(state.roots)
         allow_in_process(False)
         try:
             yield
@@ -80,10 +80,10 @@ def _own_routes(worker: Worker) -> list[BaseRoute]:
 
     async def metrics(request: Request) -> Response:
         try:
-            credentials_of(request.headers, worker.tokens.accepted())
+            credentials_of(request.headers, worker.tokens.current())
         except TokenError as error:
             return failure(error)
-        worker.gauges()
+        worker.update_gauges()
         return PlainTextResponse(worker.metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def openapi(request: Request) -> Response:
@@ -138,8 +138,8 @@ class Observed:
                 raise  # the answer has begun: end the connection, so that the client sees that it is not whole
         finally:
             seconds = time.perf_counter() - began
-            self.worker.metrics.served(_route(path), status, seconds, sent)
-            self.worker.gauges()  # another worker may be the one that is asked for them
+            self.worker.metrics.record_response(_route(path), status, seconds, sent)
+            self.worker.update_gauges()  # another worker may be the one that is asked for them
             client = (scope.get("client") or ("-",))[0]
             shown = "".join(letter if letter.isprintable() else "?" for letter in path[:200])
             log.info("%s %s %s %d %d bytes %.4f s", client, scope["method"], shown, status, sent, seconds)

@@ -85,7 +85,7 @@ def batch_routes(worker: Worker) -> list[BaseRoute]:
     def route(reducing: bool, produce: Produce) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             try:
-                who = credentials_of(request.headers, worker.tokens.accepted())
+                who = credentials_of(request.headers, worker.tokens.current())
                 body = await body_of(request, worker)
                 kind = request.headers.get("content-type", "")
 
@@ -157,9 +157,9 @@ def _prepare(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> 
         if job.table is None:
             assert job.url is not None
             assert job.variable is not None
-            worker.allowed.check(job.url, options)
+            worker.roots.check(job.url, options)
             add_login(options, job.url, who)
-            place, whose = worker.allowed.near(job.url), f"{who.digest} {sorted(batch.options.items())}"
+            place, whose = worker.roots.local_copy(job.url), f"{who.digest} {sorted(batch.options.items())}"
             array = worker.scans.array(place, job.variable, decoded=job.decode, options=options, who=whose)
         else:
             array = job.array()
@@ -167,8 +167,8 @@ def _prepare(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> 
                 add_login(options, source.url, who)
         for url in {source.url for tile in array.tiles for source in _named(tile.chunks.sources)}:
             with _naming_archive(job):
-                worker.allowed.check(url, options)
-        selection = job.chosen(array)
+                worker.roots.check(url, options)
+        selection = job.resolve_selection(array)
         if job.dim is not None:
             axes = axes_of(array, selection, job.dim, None)
             assert not isinstance(axes, int)
@@ -225,7 +225,7 @@ def _done(tally: Tally, count: int) -> bytes:
 def _reduce(worker: Worker, ready: Ready, deadline: Deadline) -> Iterator[bytes]:
     tally = Tally()
     try:
-        with Leased(ready.options, deadline, worker.allowed.near, worker.limits.fresh) as opened:
+        with Leased(ready.options, deadline, worker.roots.local_copy, worker.limits.fresh) as opened:
             for number, task in enumerate(ready.tasks):
                 opened.cache = ready.cache if task.kept else None
                 with _naming_archive(task.job):
@@ -234,7 +234,7 @@ def _reduce(worker: Worker, ready: Ready, deadline: Deadline) -> Iterator[bytes]
                 yield cbor2.dumps({"job": number, name: {key: values_to(np.asarray(v)) for key, v in found.items()}})
         yield _done(tally, len(ready.tasks))
     finally:
-        worker.counted(tally)
+        worker.record_reads(tally)
 
 
 def _reduced(worker: Worker, task: Task, opened: Leased, tally: Tally) -> dict[str, npt.NDArray[Any]]:
@@ -262,7 +262,7 @@ def _reduced(worker: Worker, task: Task, opened: Leased, tally: Tally) -> dict[s
 def _read(worker: Worker, ready: Ready, deadline: Deadline) -> Iterator[bytes]:
     tally = Tally()
     try:
-        with Leased(ready.options, deadline, worker.allowed.near, worker.limits.fresh) as opened:
+        with Leased(ready.options, deadline, worker.roots.local_copy, worker.limits.fresh) as opened:
             for number, task in enumerate(ready.tasks):
                 opened.cache = ready.cache if task.kept else None
                 shape = list(task.selection.result_shape)
@@ -276,7 +276,7 @@ def _read(worker: Worker, ready: Ready, deadline: Deadline) -> Iterator[bytes]:
                 yield head + cbor2.dumps({"job": number, "end": True})
         yield _done(tally, len(ready.tasks))
     finally:
-        worker.counted(tally)
+        worker.record_reads(tally)
 
 
 def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -38,7 +38,7 @@ async def body_of(request: Request, worker: Worker) -> bytes:
                 if size > limit:
                     raise TooLargeError(f"the request has more than the {limit} bytes that are taken")
                 if worker.incoming > max(worker.limits.memory // 4, limit):
-                    raise BusyError("this server takes in too many large requests", worker.admission.after)
+                    raise BusyError("this server takes in too many large requests", worker.admission.retry_after)
                 parts.append(part)
     except ClientDisconnect:
         raise RequestError("the request ended too early") from None

@@ -67,7 +67,7 @@ class Tokens:
         self._seen: tuple[int, int, int] | None = None
         self._read: tuple[str, ...] = ()
 
-    def accepted(self) -> tuple[str, ...] | None:
+    def current(self) -> tuple[str, ...] | None:
         """The tokens; None: everybody is let in."""
         if self._path is None:
             return self._given or None

@@ -52,7 +52,7 @@ class BusyError(InsituError):
 
     def __init__(self, message: str, after: int) -> None:
         super().__init__(message)
-        self.after = after
+        self.retry_after = after
 
 
 STATUS = {
@@ -114,7 +114,7 @@ def failure(error: InsituError, status: int | None = None) -> Response:
         cause = cause.__cause__
     headers = {}
     if isinstance(error, BusyError):
-        headers["Retry-After"] = str(error.after)
+        headers["Retry-After"] = str(error.retry_after)
     code = status if status is not None else STATUS.get(error.kind, 500)
     if isinstance(error, (BusyError, SlowError, TooLargeError)):
         headers["Connection"] = "close"  # there may be more of the request, which nobody will read

@@ -70,7 +70,7 @@ class Job:
                         raise CodecError(f"this server does not decode codec {codec.name!r}", codec=codec.name)
         return array
 
-    def chosen(self, array: VirtualArray) -> Selection:
+    def resolve_selection(self, array: VirtualArray) -> Selection:
         """What of the array is wanted."""
         return selection_from(self.selection, array.shape)
 

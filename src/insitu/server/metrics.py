@@ -83,7 +83,7 @@ class Metrics:
         """A number that goes up and down."""
         self._numbers[LAYOUT[(name,)]] = number
 
-    def served(self, route: str, status: int, seconds: float, sent: int) -> None:
+    def record_response(self, route: str, status: int, seconds: float, sent: int) -> None:
         """Count an answer."""
         route = route if route in ROUTES else "other"
         known = status if status in STATUSES else 0

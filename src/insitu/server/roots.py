@@ -79,7 +79,7 @@ class Allowed:
         self.paths: list[str] = []
         self.webs: list[_Web] = []
         self.buckets: list[_Bucket] = []
-        self.nearby: list[tuple[_Web, str]] = []
+        self.local_copies: list[tuple[_Web, str]] = []
         for root in roots:
             self._add(root)
 
@@ -90,7 +90,7 @@ class Allowed:
                 raise SourceError("there is no such folder", url=folder)
             self.webs.append(known)
             self.paths.append(os.path.realpath(folder))
-            self.nearby.append((known, os.path.realpath(folder)))
+            self.local_copies.append((known, os.path.realpath(folder)))
             return
         local = local_path(root)
         if local is not None:
@@ -136,17 +136,17 @@ class Allowed:
             for root in self.buckets
         )
 
-    def near(self, url: str) -> str:
+    def local_copy(self, url: str) -> str:
         """Where a URL is read from: the folder that it stands for, or itself."""
-        if self.nearby and (found := _Web.of(url)) is not None:
-            for root, folder in self.nearby:
+        if self.local_copies and (found := _Web.of(url)) is not None:
+            for root, folder in self.local_copies:
                 if root.covers(found):
                     return os.path.join(folder, *found.segments[len(root.segments) :])
         return url
 
-    def known(self, path: str) -> str:
+    def public_url(self, path: str) -> str:
         """The URL by which others know a path, where there is one."""
-        for root, folder in self.nearby:
+        for root, folder in self.local_copies:
             if path.startswith(folder + os.sep):
                 port = "" if root.port == PORTS[root.scheme] else f":{root.port}"
                 host = f"[{root.host}]" if ":" in root.host else root.host

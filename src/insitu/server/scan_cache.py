@@ -74,7 +74,7 @@ class Scans:
         with self._making.hold(key):  # of several requests for one archive, one scans
             with self._lock:
                 kept = self._kept.get(key)
-                if kept is not None and kept.version == version and self._believed(kept, url):
+                if kept is not None and kept.version == version and self._is_fresh(kept, url):
                     self._kept.move_to_end(key)
                     return kept.found
             self.metrics.add("insitu_scans_total", 1)
@@ -92,7 +92,7 @@ class Scans:
             for kept in self._kept.values():
                 kept.checked, kept.version = -self.fresh, object()
 
-    def _believed(self, kept: _Kept, url: str) -> bool:
+    def _is_fresh(self, kept: _Kept, url: str) -> bool:
         path = local_path(url)
         return (path is not None and os.path.isfile(path)) or time.monotonic() - kept.checked < self.fresh
 

@@ -30,7 +30,7 @@ def scan_routes(worker: Worker) -> list[BaseRoute]:
 
     async def answer(request: Request) -> Response:
         try:
-            who = credentials_of(request.headers, worker.tokens.accepted())
+            who = credentials_of(request.headers, worker.tokens.current())
             body = await body_of(request, worker)
             kind = request.headers.get("content-type", "")
             if len(body) > MOST_BYTES:
@@ -46,13 +46,13 @@ def scan_routes(worker: Worker) -> list[BaseRoute]:
 def _scan(worker: Worker, body: bytes, kind: str, who: Credentials) -> bytes:
     url, group, options = scan_of(body, kind)
     chosen = storage_options(worker, Batch((), options), who)
-    worker.allowed.check(url, chosen)
+    worker.roots.check(url, chosen)
     add_login(chosen, url, who)
-    place = worker.allowed.near(url)
+    place = worker.roots.local_copy(url)
 
     def make() -> bytes:
         found = Archive.open(place, many=False, group=group, errors="warn", storage_options=chosen).tree
-        return cbor2.dumps({"group": group_to(found, worker.allowed.known)}) + cbor2.dumps({"done": 1})
+        return cbor2.dumps({"group": group_to(found, worker.roots.public_url)}) + cbor2.dumps({"done": 1})
 
     data: bytes = worker.scans.get((who.digest, sorted(options.items()), url, group), place, make)
     if len(data) > worker.limits.memory // 4:

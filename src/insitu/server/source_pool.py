@@ -34,24 +34,24 @@ class Leased(Opened):
     """Open sources of one request: `Opened`, with a deadline."""
 
     def __init__(
-        self, options: Mapping[str, Any], deadline: Deadline, near: Callable[[str], str], fresh: float = 0
+        self, options: Mapping[str, Any], deadline: Deadline, local_copy: Callable[[str], str], fresh: float = 0
     ) -> None:
-        super().__init__(opener=lambda source: open_near(source, options, near))
-        self._deadline, self._near, self._fresh = deadline, near, fresh
+        super().__init__(opener=lambda source: open_near(source, options, local_copy))
+        self._deadline, self._local_copy, self._fresh = deadline, local_copy, fresh
 
     @contextmanager
     def lease(self, source: Source) -> Iterator[ByteSource]:
         """An open source, for as long as the block lasts and time is left."""
         self._deadline.check()
         with super().lease(source) as found:
-            if self.cache is not None and source.etag is None and is_remote(self._near(source.url)):
+            if self.cache is not None and source.etag is None and is_remote(self._local_copy(source.url)):
                 found = Dated(found, source, self._fresh)
             yield found
 
 
-def open_near(source: Source, options: Mapping[str, Any], near: Callable[[str], str]) -> ByteSource:
+def open_near(source: Source, options: Mapping[str, Any], local_copy: Callable[[str], str]) -> ByteSource:
     """A source from where it lies; a copy that lies nearer has another mark and time, but the same size."""
-    url = near(source.url)
+    url = local_copy(source.url)
     expected = source if url == source.url else Source(url, source.size)
     return open_source(url, options, expected=expected)
 
@@ -61,30 +61,32 @@ class Shelf:
 
     Parameters
     ----------
-    near
+    local_copy
         Where a URL is read from.
     """
 
-    def __init__(self, near: Callable[[str], str]) -> None:
-        self._near = near
+    def __init__(self, local_copy: Callable[[str], str]) -> None:
+        self._local_copy = local_copy
         self._lock = threading.Lock()
-        self._drawers: OrderedDict[Any, _Fresh] = OrderedDict()
+        self._pools: OrderedDict[Any, _Fresh] = OrderedDict()
 
-    def drawer(self, who: Credentials, options: Mapping[str, Any]) -> Opened:
+    def for_client(self, who: Credentials, options: Mapping[str, Any]) -> Opened:
         """The sources of one client, opened with its options."""
         key = (who.digest, frozen(options))
         old: Opened | None = None
         with self._lock:
-            found = self._drawers.get(key)
+            found = self._pools.get(key)
             if found is not None and time.monotonic() - found.since > AGE:
-                old = self._drawers.pop(key)
+                old = self._pools.pop(key)
                 found = None
             if found is None:
                 given = dict(options)
-                found = self._drawers[key] = _Fresh(lambda source: open_near(source, given, self._near), self._near)
-            self._drawers.move_to_end(key)
-            if len(self._drawers) > DRAWERS:
-                old = self._drawers.popitem(last=False)[1]
+                found = self._pools[key] = _Fresh(
+                    lambda source: open_near(source, given, self._local_copy), self._local_copy
+                )
+            self._pools.move_to_end(key)
+            if len(self._pools) > DRAWERS:
+                old = self._pools.popitem(last=False)[1]
         if old is not None:
             old.close()
         return found
@@ -92,18 +94,18 @@ class Shelf:
     def forget(self, who: Credentials, options: Mapping[str, Any]) -> None:
         """Open a client's sources anew: one of them has changed."""
         with self._lock:
-            old = self._drawers.pop((who.digest, frozen(options)), None)
+            old = self._pools.pop((who.digest, frozen(options)), None)
         if old is not None:
             old.close()
 
     def close(self) -> None:
         """Close all."""
         with self._lock:
-            drawers, self._drawers = list(self._drawers.values()), OrderedDict()
-        for drawer in drawers:
-            drawer.close()
+            pools, self._pools = list(self._pools.values()), OrderedDict()
+        for pool in pools:
+            pool.close()
 
-    def again(self, who: Credentials, options: Mapping[str, Any], act: Callable[[], Answer]) -> Answer:
+    def retry_if_stale(self, who: Credentials, options: Mapping[str, Any], act: Callable[[], Answer]) -> Answer:
         """Do something once more, with fresh sources, if the first time an object turns out to have changed."""
         try:
             return act()
@@ -115,14 +117,14 @@ class Shelf:
 class _Fresh(Opened):
     """`Opened`, but files of this machine are not kept: a file of the same name may be another one by the next request."""
 
-    def __init__(self, opener: Callable[[Source], ByteSource], near: Callable[[str], str]) -> None:
+    def __init__(self, opener: Callable[[Source], ByteSource], local_copy: Callable[[str], str]) -> None:
         super().__init__(opener=opener)
         self.since = time.monotonic()
-        self._near = near
+        self._local_copy = local_copy
 
     @contextmanager
     def lease(self, source: Source) -> Iterator[ByteSource]:
-        if is_remote(self._near(source.url)):
+        if is_remote(self._local_copy(source.url)):
             with super().lease(source) as found:
                 yield found
             return

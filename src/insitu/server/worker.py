@@ -43,12 +43,12 @@ class Worker:
     def __init__(self, settings: Settings) -> None:
         limits = settings.limits
         self.settings, self.limits = settings, limits
-        self.allowed = Allowed(settings.roots)
+        self.roots = Allowed(settings.roots)
         self.tokens = Tokens(settings.tokens, settings.token_file)
-        self.shelf = Shelf(self.allowed.near)
+        self.source_pools = Shelf(self.roots.local_copy)
         self.cache = ChunkCache(limits.cache)
         self.metrics = Metrics(settings.metrics)
-        self.loader = Loader(self.shelf, self.cache, limits, self.allowed.near, self.metrics)
+        self.loader = Loader(self.source_pools, self.cache, limits, self.roots.local_copy, self.metrics)
         self.scans = Scans(limits.scans, limits.fresh, self.metrics)
         threads = settings.threads or THREADS_FOR_CORE * (os.cpu_count() or 1)
         self.admission = Admission(limits.memory, limits.queue, limits.wait, threads)
@@ -70,16 +70,16 @@ class Worker:
             thread.join(max(until - time.monotonic(), 0.0))
         if any(thread.is_alive() for thread in self.pool._threads):
             log.error("some work did not stop within %g s and is abandoned", ENDING)
-        self.shelf.close()
+        self.source_pools.close()
         self.metrics.close()
 
-    def counted(self, tally: Tally) -> None:
+    def record_reads(self, tally: Tally) -> None:
         """Note what was read."""
         self.metrics.add("insitu_bytes_fetched_total", tally.bytes_fetched)
         self.metrics.add("insitu_bytes_decoded_total", tally.bytes_decoded)
         self.metrics.add("insitu_chunks_total", tally.chunks)
 
-    def gauges(self) -> None:
+    def update_gauges(self) -> None:
         """Note what is under way, and what the cache did."""
         self.metrics.set("insitu_memory_bytes", self.admission.used)
         self.metrics.set("insitu_running", self.admission.running)

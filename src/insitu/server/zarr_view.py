@@ -57,7 +57,7 @@ def zarr_routes(worker: Worker) -> list[BaseRoute]:
     def route(zarr_format: int) -> Any:
         async def answer(request: Request) -> Response:
             try:
-                who = credentials_of(request.headers, worker.tokens.accepted())
+                who = credentials_of(request.headers, worker.tokens.current())
                 url, key = archive_and_key(request.path_params["rest"])
                 wanted = _wanted(request.headers.get("range"))
                 kept = await worker.run(SCANNING, lambda deadline: view.open(url, zarr_format, who))
@@ -162,7 +162,7 @@ class _View:
     def open(self, url: str, zarr_format: int, who: Credentials) -> _Kept:
         """An archive; scanned if it is new here, or was changed."""
         options = self._options(who)
-        self.worker.allowed.check(url, options)
+        self.worker.roots.check(url, options)
         add_login(options, url, who)
         key = (who.digest, url, zarr_format)
         version = _version(url)

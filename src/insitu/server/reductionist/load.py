@@ -31,10 +31,10 @@ Array = npt.NDArray[Any]
 
 def options_of(request: ChunkRequest, who: Credentials) -> dict[str, Any]:
     """How the object is opened: with the client's credentials, or with none at all."""
-    if request.place.interface == "s3":
+    if request.location.interface == "s3":
         keys = {"anon": True} if who.name is None else {"key": who.name, "secret": who.secret}
-        return {**request.place.options, **keys}
-    if request.place.interface in ("http", "https") and who.name is not None:
+        return {**request.location.options, **keys}
+    if request.location.interface in ("http", "https") and who.name is not None:
         from insitu.sources.http.login import basic
 
         return {"headers": {"Authorization": basic(who.name, who.secret or "")}}
@@ -46,22 +46,28 @@ class Loader:
 
     Parameters
     ----------
-    shelf
+    source_pools
         Open objects.
     cache
         Decoded chunks.
     limits
         How large a chunk may be.
-    near
+    local_copy
         Where a URL is read from.
     metrics
         Counts what was fetched and decoded.
     """
 
     def __init__(
-        self, shelf: Shelf, cache: ChunkCache, limits: Limits, near: Callable[[str], str], metrics: Metrics
+        self, source_pools: Shelf, cache: ChunkCache, limits: Limits, local_copy: Callable[[str], str], metrics: Metrics
     ) -> None:
-        self.shelf, self.cache, self.limits, self.near, self.metrics = shelf, cache, limits, near, metrics
+        self.source_pools, self.cache, self.limits, self.local_copy, self.metrics = (
+            source_pools,
+            cache,
+            limits,
+            local_copy,
+            metrics,
+        )
 
     def cost(self, request: ChunkRequest) -> int:
         """About how much memory the request takes, as far as it tells."""
@@ -76,20 +82,20 @@ class Loader:
     def load(self, request: ChunkRequest, who: Credentials) -> Array:
         """The decoded chunk, in the machine's byte order; not to be written to."""
         options = options_of(request, who)
-        return self.shelf.again(who, options, lambda: self._load(request, who, options))
+        return self.source_pools.retry_if_stale(who, options, lambda: self._load(request, who, options))
 
     def _load(self, request: ChunkRequest, who: Credentials, options: dict[str, Any]) -> Array:
-        source = Source(request.place.url)
-        with self.shelf.drawer(who, options).lease(source) as found:
+        source = Source(request.location.url)
+        with self.source_pools.for_client(who, options).lease(source) as found:
             if not request.cached or not self.cache.max_bytes:
                 return self._decoded(request, found)
             version: Any
-            if is_remote(self.near(request.place.url)):
+            if is_remote(self.local_copy(request.location.url)):
                 version = int(time.monotonic() / max(self.limits.fresh, 1e-3))
             else:
                 version = found.describe().etag
             encoding = (request.dtype.str, request.codecs, request.shape, request.order)
-            place = (request.place.given, request.offset, request.size)
+            place = (request.location.given, request.offset, request.size)
             key = (who.digest, place, encoding, version)
             return self.cache.get(key, lambda: self._decoded(request, found))
 

@@ -29,7 +29,7 @@ class Missing:
         mask = _MASKS[self.way](values, self.values)
         return mask if mask.any() else None
 
-    def stand_in(self, dtype: np.dtype[Any]) -> Any:
+    def placeholder(self, dtype: np.dtype[Any]) -> Any:
         """What stands for an extreme of nothing but missing integers: one of them."""
         if self.way in ("missing_value", "missing_values") and self.values:
             return self.values[0]

@@ -58,7 +58,7 @@ def operate(operation: str, request: ChunkRequest, chunk: Array, keep_dims: bool
     else:
         values = _extreme(operation, measured, [part.shape[axis] for axis in axes])
         if part.dtype.kind in "iub" and request.missing is not None and not keep_dims and not count.all():
-            values = np.where(count == 0, request.missing.stand_in(values.dtype), values)
+            values = np.where(count == 0, request.missing.placeholder(values.dtype), values)
     if keep_dims:
         return Result(values.ravel(), values.shape, count)
     shape = tuple(length for axis, length in enumerate(values.shape) if axis not in axes)
@@ -79,9 +79,9 @@ def _extreme(operation: str, part: Part, lengths: Sequence[int]) -> Array:
     ufunc = np.maximum if operation == "max" else np.minimum
     dtype = part.values.dtype
     if part.skipped is None:
-        return part.reduced(ufunc)
+        return part.reduce(ufunc)
     worst = _worst(operation, dtype.newbyteorder("="))
-    return part.reduced(ufunc, np.where(part.skipped, worst, part.values))
+    return part.reduce(ufunc, np.where(part.skipped, worst, part.values))
 
 
 def _worst(operation: str, dtype: np.dtype[Any]) -> Any:
@@ -102,8 +102,8 @@ def _sum(part: Part) -> Array:
             narrow = wide.astype(dtype)
             lost = np.isfinite(wide) & ~np.isfinite(narrow)
             return wide if lost.any() else narrow
-        values = part.filled(0)
-        wide = part.reduced(np.add, values, accumulator(dtype, integers=True))
+        values = part.fill_skipped(0)
+        wide = part.reduce(np.add, values, accumulator(dtype, integers=True))
         if dtype.itemsize == 8 and not _safe(values, part.size):
             exact = _exact(part, values)
             if exact is not None:
@@ -125,8 +125,8 @@ def _safe(values: Array, size: int) -> bool:
 
 def _exact(part: Part, values: Array) -> Array | None:
     """The sums as floats where one leaves 64 bits; None if none does. Halves of 32 bits each add up exactly."""
-    high = part.reduced(np.add, values >> values.dtype.type(32))
-    low = part.reduced(np.add, values & values.dtype.type(0xFFFFFFFF))
+    high = part.reduce(np.add, values >> values.dtype.type(32))
+    low = part.reduce(np.add, values & values.dtype.type(0xFFFFFFFF))
     info = np.iinfo(values.dtype.newbyteorder("="))
     totals = [(int(top) << 32) + int(rest) for top, rest in zip(high.ravel(), low.ravel(), strict=True)]
     if all(info.min <= total <= info.max for total in totals):

@@ -43,7 +43,7 @@ INTERFACES = ("s3", "http", "https", "file")
 class ChunkRequest:
     """A request that fits together."""
 
-    place: Place
+    location: Place
     dtype: np.dtype[Any]
     """With its byte order."""
     offset: int
@@ -91,7 +91,7 @@ def parse(body: bytes) -> ChunkRequest:
     _fit(shape, axis, selection)
     _size_fits(size, shape, dtype, codecs)
     return ChunkRequest(
-        place=place_of(interface, data["url"]),
+        location=place_of(interface, data["url"]),
         dtype=dtype,
         offset=offset,
         size=size,

@@ -45,7 +45,7 @@ def _answering(worker: Worker, keep_dims: bool) -> Callable[[Request], Awaitable
         if operation not in OPERATIONS:
             return problem(404, f"unsupported operation {operation[:60]}")
         try:
-            who = credentials_of(request.headers, worker.tokens.accepted())
+            who = credentials_of(request.headers, worker.tokens.current())
             wanted = parse(await body_of(request, worker))
             _allow(worker, wanted)
             cost = worker.loader.cost(wanted)
@@ -58,8 +58,8 @@ def _answering(worker: Worker, keep_dims: bool) -> Callable[[Request], Awaitable
 
 
 def _allow(worker: Worker, wanted: ChunkRequest) -> None:
-    place = wanted.place
-    worker.allowed.check(place.url, place.options)
+    location = wanted.location
+    worker.roots.check(location.url, location.options)
 
 
 def _work(
