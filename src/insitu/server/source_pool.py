@@ -1,6 +1,7 @@
-"""Which objects are open? Remote ones stay open between requests, each client's own; files are opened anew, so that a new file is seen.
+"""Pools of open sources, one for each client and its storage options.
 
-The deadline of a request reaches its threads here: whoever wants to open or lease a source after it is told that time is up.
+Remote objects stay open between requests. Files of this machine are opened for each request, so that
+a replaced file is noticed. The deadline of a request is checked here whenever it opens a source.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ __all__ = ["Deadline", "LateError", "Leased", "Shelf"]
 
 Answer = TypeVar("Answer")
 DRAWERS = 64
-"""Clients whose sources stay open."""
+"""Number of clients whose sources stay open."""
 AGE = 1800.0
-"""Seconds for which they do: signed addresses expire."""
+"""Seconds after which the sources of a client are opened anew: signed URLs expire."""
 
 
 class Leased(Opened):
-    """Open sources of one request: `Opened`, with a deadline."""
+    """Open sources of one request, with its deadline."""
 
     def __init__(
         self, options: Mapping[str, Any], deadline: Deadline, local_copy: Callable[[str], str], fresh: float = 0
@@ -41,7 +42,7 @@ class Leased(Opened):
 
     @contextmanager
     def lease(self, source: Source) -> Iterator[ByteSource]:
-        """An open source, for as long as the block lasts and time is left."""
+        """Lend an open source within a `with` block; an error if the deadline has passed."""
         self._deadline.check()
         with super().lease(source) as found:
             if self.cache is not None and source.etag is None and is_remote(self._local_copy(source.url)):
@@ -50,19 +51,19 @@ class Leased(Opened):
 
 
 def open_near(source: Source, options: Mapping[str, Any], local_copy: Callable[[str], str]) -> ByteSource:
-    """A source from where it lies; a copy that lies nearer has another mark and time, but the same size."""
+    """Open a source, from its local copy if there is one; that has another ETag and time, but the same size."""
     url = local_copy(source.url)
     expected = source if url == source.url else Source(url, source.size)
     return open_source(url, options, expected=expected)
 
 
 class Shelf:
-    """Open sources of all clients.
+    """Pools of open sources, one for each client and its storage options.
 
     Parameters
     ----------
     local_copy
-        Where a URL is read from.
+        Returns the path or URL from which a URL is read.
     """
 
     def __init__(self, local_copy: Callable[[str], str]) -> None:
@@ -71,7 +72,7 @@ class Shelf:
         self._pools: OrderedDict[Any, _Fresh] = OrderedDict()
 
     def for_client(self, who: Credentials, options: Mapping[str, Any]) -> Opened:
-        """The sources of one client, opened with its options."""
+        """Return the pool of a client, whose sources are opened with these options."""
         key = (who.digest, frozen(options))
         old: Opened | None = None
         with self._lock:
@@ -92,21 +93,21 @@ class Shelf:
         return found
 
     def forget(self, who: Credentials, options: Mapping[str, Any]) -> None:
-        """Open a client's sources anew: one of them has changed."""
+        """Close the pool of a client: one of its sources has changed."""
         with self._lock:
             old = self._pools.pop((who.digest, frozen(options)), None)
         if old is not None:
             old.close()
 
     def close(self) -> None:
-        """Close all."""
+        """Close all pools."""
         with self._lock:
             pools, self._pools = list(self._pools.values()), OrderedDict()
         for pool in pools:
             pool.close()
 
     def retry_if_stale(self, who: Credentials, options: Mapping[str, Any], act: Callable[[], Answer]) -> Answer:
-        """Do something once more, with fresh sources, if the first time an object turns out to have changed."""
+        """Call a function; if an object turns out to have changed, close the client's pool and call it again."""
         try:
             return act()
         except StaleSourceError:
@@ -115,7 +116,7 @@ class Shelf:
 
 
 class _Fresh(Opened):
-    """`Opened`, but files of this machine are not kept: a file of the same name may be another one by the next request."""
+    """Open sources of one client. Local files do not stay open: another file may have the same name later."""
 
     def __init__(self, opener: Callable[[Source], ByteSource], local_copy: Callable[[str], str]) -> None:
         super().__init__(opener=opener)

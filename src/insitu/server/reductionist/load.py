@@ -1,4 +1,4 @@
-"""How does the chunk of a request become an array? Fetched by range, decoded, kept for the next request that wants it."""
+"""Load the chunk of a request: fetch its byte range, decode it, and cache it for later requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Array = npt.NDArray[Any]
 
 
 def options_of(request: ChunkRequest, who: Credentials) -> dict[str, Any]:
-    """How the object is opened: with the client's credentials, or with none at all."""
+    """Return the storage options of a request: with the client's credentials, or anonymous."""
     if request.location.interface == "s3":
         keys = {"anon": True} if who.name is None else {"key": who.name, "secret": who.secret}
         return {**request.location.options, **keys}
@@ -42,20 +42,20 @@ def options_of(request: ChunkRequest, who: Credentials) -> dict[str, Any]:
 
 
 class Loader:
-    """Loads chunks.
+    """Loads and decodes chunks.
 
     Parameters
     ----------
     source_pools
-        Open objects.
+        Open sources of all clients.
     cache
         Decoded chunks.
     limits
-        How large a chunk may be.
+        Limits on the size of a chunk.
     local_copy
-        Where a URL is read from.
+        Returns the path or URL from which a URL is read.
     metrics
-        Counts what was fetched and decoded.
+        Counters of fetched and decoded bytes.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Loader:
         )
 
     def cost(self, request: ChunkRequest) -> int:
-        """About how much memory the request takes, as far as it tells."""
+        """Return about how much memory the request takes, from its shape and size."""
         decoded = None if request.shape is None else math.prod(request.shape) * request.dtype.itemsize
         stored = request.size or 0
         if decoded is None:
@@ -80,7 +80,7 @@ class Loader:
         return stored + 2 * decoded
 
     def load(self, request: ChunkRequest, who: Credentials) -> Array:
-        """The decoded chunk, in the machine's byte order; not to be written to."""
+        """Return the decoded chunk, in native byte order; do not write to it."""
         options = options_of(request, who)
         return self.source_pools.retry_if_stale(who, options, lambda: self._load(request, who, options))
 

@@ -1,4 +1,4 @@
-"""How is a request of the compatible protocol answered, and its failure?"""
+"""The routes `/v2/{operation}` of the Reductionist protocol, and its error responses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ __all__ = ["compatible_routes"]
 
 
 def compatible_routes(worker: Worker) -> list[BaseRoute]:
-    """`/v2/…` as Reductionist has it; below `/keepdims` with kept dimensions and nested counts, which lets PyActiveStorage reduce any axes."""
+    """Return the routes `/v2/…`, as in Reductionist, and `/keepdims/v2/…`.
+
+    The latter keep reduced dimensions and nest counts, so that PyActiveStorage can reduce any axes.
+    """
     plain = _answering(worker, worker.settings.keep_dims)
     kept = _answering(worker, True)
     return [
@@ -72,7 +75,7 @@ def _work(
 
 
 def _failed(error: InsituError) -> Response:
-    """The protocol's statuses: 400 for what is wrong with request, object or upstream, 401 for credentials."""
+    """Return the response of the protocol to an error: 400 for request, object or storage, 401 for credentials."""
     if isinstance(error, (RefusedError, BusyError, SlowError, TooLargeError, LateError)):
         return failure(error)
     if isinstance(error, TokenError):
