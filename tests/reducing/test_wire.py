@@ -148,7 +148,7 @@ def test_chunks_and_spans() -> None:
         chunk_array("x", 0, 10, encoding, None)
     with pytest.raises(ModelError, match="no chunk"):
         chunk_array("x", -1, 8, Encoding(np.dtype("i4")), None)
-    with pytest.raises(SelectionError, match="leaves a chunk"):
+    with pytest.raises(SelectionError, match="outside of a chunk"):
         spans_selection([(3, 9)], 10)
     with pytest.raises(ModelError):
         encoding_of({"codecs": []})

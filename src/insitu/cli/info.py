@@ -1,4 +1,4 @@
-"""`insitu info`: what is in this file?"""
+"""`insitu info`: show the contents of a file."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ __all__ = ["info"]
 
 def info(
     url: Annotated[str, typer.Argument(help="A path or a URL.")],
-    group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
-    attributes: Annotated[bool, typer.Option("--attributes", "-a", help="Show attributes too.")] = False,
-    where: Annotated[bool, typer.Option("--map", "-m", help="Draw where in the file the chunks lie.")] = False,
-    as_text: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    group: Annotated[str | None, typer.Option(help="Show only this group.")] = None,
+    attributes: Annotated[bool, typer.Option("--attributes", "-a", help="Show attributes, too.")] = False,
+    where: Annotated[bool, typer.Option("--map", "-m", help="Draw a map of the chunks in the file.")] = False,
+    as_text: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     option: Options = None,
     verbose: Verbose = False,
 ) -> None:
-    """Show what a file holds: shapes, types, chunks, codecs, bytes stored and virtual; and what cannot be read, and why."""
+    """Show the contents of a file: variables, shapes, types, chunks, codecs, sizes, and what cannot be read and why."""
     with warnings.catch_warnings(), told(verbose):
-        warnings.simplefilter("ignore")  # what is left out is shown in the table
+        warnings.simplefilter("ignore")  # the table shows what cannot be read
         found = scan_stored(url, group=group, errors="warn", storage_options=storage_options(option))
     if as_text:
         typer.echo(json.dumps({**as_json(found), "notes": notes(found)}, indent=2))

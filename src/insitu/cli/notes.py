@@ -1,4 +1,4 @@
-"""What of an archive is there, but cannot be had in full here, and why?"""
+"""Notes on parts of an archive that cannot be read completely: codecs, attributes, missing sources."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ __all__ = ["notes"]
 
 
 def notes(group: VirtualGroup) -> list[tuple[str, str]]:
-    """Paths, and what is to be said of them: codecs that nothing here decodes, attributes that are not read, sources that are missing."""
-    said: list[tuple[str, str]] = []
+    """Return paths and notes: codecs without a decoder, attributes that are not read, missing sources."""
+    found: list[tuple[str, str]] = []
     for path, node in group.walk():
-        said += [(path or "/", text) for text in _unread(node.details)]
+        found += [(path or "/", text) for text in _unread(node.details)]
     for path, array in group.all_arrays():
-        said += [(path, text) for text in (*_undecoded(array), *_unread(array.details))]
+        found += [(path, text) for text in (*_undecoded(array), *_unread(array.details))]
         if "MATLAB_object_decode" in array.attributes:
             kind = array.attributes.get("MATLAB_class", "unknown")
-            said.append(
-                (path, f"a MATLAB object of class {kind!r}: what is stored can be read, what it means only by MATLAB")
+            found.append(
+                (
+                    path,
+                    f"a MATLAB object of class {kind!r}: the stored values are shown, only MATLAB can interpret them",
+                )
             )
         missing = array.details.missing_sources
         if missing:
-            said.append(
+            found.append(
                 (path, f"filled where its sources are missing: {', '.join(missing[:3])}{' …' * (len(missing) > 3)}")
             )
-    return said
+    return found
 
 
 def _unread(details: ArrayDetails | GroupDetails) -> Iterator[str]:
@@ -37,7 +40,7 @@ def _unread(details: ArrayDetails | GroupDetails) -> Iterator[str]:
 
 
 def _undecoded(array: VirtualArray) -> Iterator[str]:
-    """Why the chunks of an array cannot be decoded here."""
+    """Yield the reasons why chunks of an array cannot be decoded."""
     for encoding in dict.fromkeys(encoding for tile in array.tiles for encoding in tile.encodings):
         try:
             prepare(encoding, (1,) * max((len(tile.axes) for tile in array.tiles), default=0))
