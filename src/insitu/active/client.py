@@ -1,10 +1,10 @@
 """Client of a server next to the data: statistics and reads that are computed there.
 
-A reduction is split here into a few requests, runs on the server, and its partial results are merged
-here. The server gets the location of every chunk, so it needs no metadata of its own, and any
-selection, join or mosaic works. It returns the same partial results as the threads of this machine,
-so the result is the same, too. If the server cannot do it, the values are reduced here, with a
-warning that says why and how many bytes that moves (see `fallback`); or an error is raised.
+A reduction is split here into a few requests, runs on the server, and its partial results are
+merged here. The server gets the location of every chunk, so it needs no metadata of its own, and
+any selection, join or mosaic works. It returns the same partial results as the threads of this
+machine, so the result is the same, too. If the server cannot do it, the values are reduced here,
+with a warning that says why and how many bytes that moves (see `fallback`); or an error is raised.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ class Active:
     url: str
     """Its URL, e.g. `http://host:8080`."""
     required: bool = False
-    """Whether to raise an error if the server cannot; else the values are read here, with a warning."""
+    """Whether to raise an error if the server cannot;
+    else the values are read here, with a warning.
+    """
     token: str | None = None
 
     def __repr__(self) -> str:
@@ -82,7 +84,9 @@ class Active:
         storage_options: Mapping[str, Any] | None = None,
         tally: Tally | None = None,
     ) -> dict[str, npt.NDArray[Any]]:
-        """Return several statistics, computed next to the data, as `insitu.reducing.statistics` does here."""
+        """Return several statistics, computed next to the
+        data, as `insitu.reducing.statistics` does here.
+        """
         rules = Rules(skipna, ddof, min_count, q, None if edges is None else checked_edges(edges))
         methods = [methods] if isinstance(methods, str) else list(methods)
         chosen = Selection.of(selection, array.shape)
@@ -138,7 +142,9 @@ class Active:
     def scan(
         self, url: str, *, group: str | None = None, storage_options: Mapping[str, Any] | None = None
     ) -> VirtualGroup | None:
-        """Return the metadata of an archive, scanned by the server; None if the server cannot scan it."""
+        """Return the metadata of an archive, scanned by
+        the server; None if the server cannot scan it.
+        """
         options, basic = _credentials(url, storage_options)
         try:
             items = client_of(self.url, self.token).ask("scan", {"url": url, "group": group, "options": options}, basic)
@@ -328,7 +334,9 @@ def _values(items: list[Any]) -> npt.NDArray[Any]:
 def _credentials(
     url: str | None, storage_options: Mapping[str, Any] | None
 ) -> tuple[dict[str, Any], tuple[str, str] | None]:
-    """Return the storage options that a server gets, and the secrets for a header: those of the first source."""
+    """Return the storage options that a server gets, and
+    the secrets for a header: those of the first source.
+    """
     options = options_for(url, storage_options) if url is not None else {}
     nested = dict(options.get("client_kwargs") or {})
     merged = {**nested, **options}
@@ -340,13 +348,17 @@ def _credentials(
 
 
 def _cut_axis(array: VirtualArray) -> int:
-    """Return the dimension along which an array is split for several requests: the one with most chunks."""
+    """Return the dimension along which an array is split
+    for several requests: the one with most chunks.
+    """
     counts = [max((tile.axis_of(d).count for tile in array.tiles), default=1) for d in range(array.ndim)]
     return int(np.argmax(counts))
 
 
 def _pieces(array: VirtualArray) -> list[tuple[int, VirtualArray]]:
-    """Split an array into parts for one request each, with the start of each along the split dimension."""
+    """Split an array into parts for one request each,
+    with the start of each along the split dimension.
+    """
     cells = sum(math.prod(tile.chunks.shape) for tile in array.tiles)
     many = max(-(-cells // CELLS), -(-array.nbytes // DECODED), 1)
     if many == 1 or not array.ndim:

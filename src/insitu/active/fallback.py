@@ -1,8 +1,8 @@
 """Warnings about reductions that run on this machine although a server was named.
 
-Such a fallback moves all chunks over the network. If that is less than `FallbackSettings.warn_bytes`,
-each reason is warned about once; above, every fallback warns and names the bytes, because each of
-them costs time and money.
+Such a fallback moves all chunks over the network. If that is less than
+`FallbackSettings.warn_bytes`, each reason is warned about once; above, every fallback warns and
+names the bytes, because each of them costs time and money.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _warned: set[tuple[str, str]] = set()
 def bytes_to_move(array: VirtualArray) -> int:
     """Return about how many bytes reading an array fetches, without any I/O.
 
-    The sizes of the stored chunks if they are known without a request; else the size of the values. For
-    uncompressed data, at most the size of the values.
+    The sizes of the stored chunks if they are known without a request; else the size of the values.
+    For uncompressed data, at most the size of the values.
     """
     decoded = array.nbytes
     if not all(isinstance(tile.chunks, (Columns, Sparse)) for tile in array.tiles):

@@ -1,8 +1,9 @@
 """Weighted and grouped statistics in one pass over the chunks, on this machine or within a server.
 
-An axis with weights or labels is kept while chunks are reduced, so that each of its elements has its
-own partial. These are then contracted with the weights, or merged into their groups. The array is
-processed in boxes that end at chunk borders, so that the partials take about `BOX_BYTES` at most.
+An axis with weights or labels is kept while chunks are reduced, so that each of its elements has
+its own partial. These are then contracted with the weights, or merged into their groups. The array
+is processed in boxes that end at chunk borders, so that the partials take about `BOX_BYTES` at
+most.
 """
 
 from __future__ import annotations
@@ -136,8 +137,8 @@ def weighted(
     array, selection, rules, opened, name, tally
         As for `insitu.reducing.statistics`.
     methods
-        `sum`, `mean`, `var`, `std` (all in float64), `sum_of_weights`, `count`. As in xarray's `weighted`:
-        NaN is left out, and where the remaining weights add up to 0 the result is NaN.
+        `sum`, `mean`, `var`, `std` (all in float64), `sum_of_weights`, `count`. As in xarray's
+        `weighted`: NaN is left out, and where the remaining weights add up to 0 the result is NaN.
     weights
         By reduced axis, one number per element; by a tuple of axes for several axes together.
     axes, keepdims
@@ -233,11 +234,14 @@ def _boxes(
     name: str | None,
     tally: Tally | None,
 ) -> Iterator[tuple[Box, Partial]]:
-    """Yield partials of the boxes of an array, reduced along the `inner` axes, where their box is `slice(0, 1)`."""
+    """Yield partials of the boxes of an array, reduced along
+    the `inner` axes, where their box is `slice(0, 1)`.
+    """
     kept = [axis for axis in range(array.ndim) if axis not in inner]
     allowed = max(BOX_BYTES // (8 * len(reduction.fields)), 1)
     lengths, cells = [array.shape[axis] for axis in kept], cells_along(array, kept)
-    # Boxes of whole chunks if possible: a chunk that lies in several boxes is decoded for each of them.
+    # Boxes of whole chunks if possible: a chunk that
+    # lies in several boxes is decoded for each of them.
     sizes, _ = block_shape(lengths, cells, max(allowed, min(math.prod(cells), 4 * allowed)))
     steps = dict(zip(kept, sizes, strict=True))
     counts = [-(-array.shape[axis] // steps[axis]) if axis in steps else 1 for axis in range(array.ndim)]

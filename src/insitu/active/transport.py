@@ -1,8 +1,9 @@
 """HTTP transport of requests to a server next to the data: connection pool, retries, decoding.
 
-A request is one POST of CBOR; the response is a sequence of CBOR items. Reductions change nothing, so
-transient failures (a broken connection, a worker that dies, 429, 502, 503, 504) are retried, after the
-time that the server asks for. A response counts only if its last item says that it is complete.
+A request is one POST of CBOR; the response is a sequence of CBOR items. Reductions change nothing,
+so transient failures (a broken connection, a worker that dies, 429, 502, 503, 504) are retried,
+after the time that the server asks for. A response counts only if its last item says that it is
+complete.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Wire format of values, columns of integers and selections, between client and server.
 
-Everything becomes maps, lists, numbers, strings and bytes, which CBOR writes as they are. Columns of
-integers (the locations of chunks) are sent as deflated differences. Incoming data is checked: invalid
-data raises an error of insitu, and no column grows beyond the limit.
+Everything becomes maps, lists, numbers, strings and bytes, which CBOR writes as they are. Columns
+of integers (the locations of chunks) are sent as deflated differences. Incoming data is checked:
+invalid data raises an error of insitu, and no column grows beyond the limit.
 """
 
 from __future__ import annotations
@@ -205,8 +205,8 @@ def selection_said(selection: Any) -> list[Any] | None:
 def selection_from(data: Any, shape: Sequence[int]) -> Selection:
     """Return a selection for a shape.
 
-    Entries are those of `selection_to` or, easier to write by hand, `{"slice": [start, stop, step]}`
-    (null: open), `{"index": [0, 5]}` and `"..."`. Axes without an entry are selected as a whole.
+    Entries are those of `selection_to` or, easier to write by hand, `{"index": [0, 5]}`, `"..."` and
+    `{"slice": [start, stop, step]}` (null: open). Axes without an entry are selected as a whole.
     """
     if data is None:
         return Selection.of(..., shape)

@@ -1,8 +1,8 @@
 """Wire format of virtual arrays: the location of every chunk, and how it is encoded.
 
-Only what reading and reducing need is sent: shapes, chunk grids, tables, encodings, packings, sources.
-A thousand chunks take about 3 KB. Incoming tables are checked for everything that the model assumes
-of its own, so that a bad table is an error and never a wrong value.
+Only what reading and reducing need is sent: shapes, chunk grids, tables, encodings, packings,
+sources. A thousand chunks take about 3 KB. Incoming tables are checked for everything that the
+model assumes of its own, so that a bad table is an error and never a wrong value.
 """
 
 from __future__ import annotations
@@ -136,7 +136,9 @@ def _tile_from(data: Any, sources: tuple[Source, ...], most: int) -> Tile:
 
 
 def _check(columns: Mapping[str, npt.NDArray[np.int64]], encodings: int, packings: int, inline: int) -> None:
-    """Raise an error if the columns of a table do not fulfil what the model assumes of its own tables."""
+    """Raise an error if the columns of a table do not
+    fulfil what the model assumes of its own tables.
+    """
     for name, low, high in (
         ("source", -3, None), ("offset", 0, None), ("length", -1, None), ("filter_mask", 0, None),
         ("encoding", 0, encodings), ("packing", 0, packings),

@@ -32,7 +32,8 @@ def group_to(group: VirtualGroup, rename: Callable[[str], str] | None = None) ->
     group
         The scanned group.
     rename
-        Returns the public URL of a source. A source whose URL changes is identified by its size alone.
+        Returns the public URL of a source. A source whose URL changes is identified by its size
+        alone.
     """
     arrays = {}
     for name, array in group.arrays.items():

@@ -1,7 +1,7 @@
 """The command line: `insitu VERB`, one module per verb.
 
-Results go to standard output, everything else to standard error. Exit codes: 0 success, 1 an error of
-insitu or of the system (one line, with a hint), 2 wrong usage, 3 an unexpected error (a bug),
+Results go to standard output, everything else to standard error. Exit codes: 0 success, 1 an error
+of insitu or of the system (one line, with a hint), 2 wrong usage, 3 an unexpected error (a bug),
 130 interrupted.
 """
 

@@ -1,4 +1,4 @@
-"""Options that several verbs share: storage options and --verbose, with a trace of storage requests."""
+"""Options that several verbs share: --option and --verbose, with a trace of storage requests."""
 
 from __future__ import annotations
 

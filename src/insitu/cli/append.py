@@ -21,7 +21,10 @@ def append(
     relative: Annotated[bool, typer.Option("--relative", help="Save URLs relative to the archive.")] = False,
     option: Options = None,
 ) -> None:
-    """Scan new files and add them to a saved archive. Unchanged files that it already has are skipped."""
+    """Scan new files and add them to a saved archive.
+
+    Unchanged files that it already has are skipped.
+    """
     from insitu.archive import Archive
 
     archive = Archive.open(target, many=False, storage_options=storage_options(option))

@@ -22,7 +22,10 @@ def check(
     as_text: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     option: Options = None,
 ) -> None:
-    """Check whether the source files of saved references are unchanged. Exit code 1 if one has changed or was added twice, or if the references are damaged."""
+    """Check whether the source files of saved references are unchanged.
+
+    Exit code 1 if one has changed or was added twice, or if the references are damaged.
+    """
     from insitu.maintenance import check as check_references  # Arrow takes long to import: not for `insitu --help`
 
     with bar("sources") as progress:

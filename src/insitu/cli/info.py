@@ -28,7 +28,9 @@ def info(
     option: Options = None,
     verbose: Verbose = False,
 ) -> None:
-    """Show the contents of a file: variables, shapes, types, chunks, codecs, sizes, and what cannot be read and why."""
+    """Show the contents of a file: variables, shapes, types,
+    chunks, codecs, sizes, and what cannot be read and why.
+    """
     with warnings.catch_warnings(), told(verbose):
         warnings.simplefilter("ignore")  # the table shows what cannot be read
         found = scan_stored(url, group=group, errors="warn", storage_options=storage_options(option))

@@ -12,7 +12,9 @@ __all__ = ["notes"]
 
 
 def notes(group: VirtualGroup) -> list[tuple[str, str]]:
-    """Return paths and notes: codecs without a decoder, attributes that are not read, missing sources."""
+    """Return paths and notes: codecs without a decoder,
+    attributes that are not read, missing sources.
+    """
     found: list[tuple[str, str]] = []
     for path, node in group.walk():
         found += [(path or "/", text) for text in _unread(node.details)]

@@ -54,7 +54,10 @@ def reduce(
     option: Options = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print what was read, to standard error.")] = False,
 ) -> None:
-    """Compute statistics of a variable, chunk by chunk, here or on a server next to the data. Results are those of xarray."""
+    """Compute statistics of a variable, chunk by chunk, here or on a server next to the data.
+
+    Results are those of xarray.
+    """
     slices = None
     bracket = re.fullmatch(r"(.+?)\[(.*)\]", variable)
     if bracket:

@@ -2,7 +2,8 @@
 
 The result of each batch of files is kept in the user's cache folder until the scan is complete. The
 same command finds it there, if the files (by size and modification time, where they are local) and
-the options are the same. Results are pickled, so only a folder that nobody else can write to is used.
+the options are the same. Results are pickled, so only a folder that nobody else can write to is
+used.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def journal_for(target: str, question: str) -> Journal:
 class Journal:
     """Results of the batches that are scanned so far, in a folder of its own.
 
-    If the folder cannot be written to, or the disk is full, the scan goes on without a journal, with one note.
+    If the folder cannot be written to, or the disk is full, the scan goes on without a journal,
+    with one note.
     """
 
     def __init__(self, folder: Path) -> None:

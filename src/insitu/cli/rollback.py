@@ -16,7 +16,10 @@ def rollback(
     target: Annotated[str, typer.Argument(help="An insitu store.", metavar="REFS")],
     option: Options = None,
 ) -> None:
-    """Undo the last change of a saved archive (append, drop, refresh, save). A second rollback undoes the first."""
+    """Undo the last change of a saved archive (append, drop, refresh, save).
+
+    A second rollback undoes the first.
+    """
     from insitu.maintenance import rollback as rollback_archive
 
     rollback_archive(target, storage_options=storage_options(option))

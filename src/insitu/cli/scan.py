@@ -92,7 +92,9 @@ def scan(
     option: Options = None,
     verbose: Verbose = False,
 ) -> None:
-    """Find the chunks of files and show a summary; with -o, combine the files and save the references."""
+    """Find the chunks of files and show a summary;
+    with -o, combine the files and save the references.
+    """
     if errors not in ("raise", "warn", "skip"):
         raise typer.BadParameter("must be raise, warn or skip", param_hint="--errors")
     options = storage_options(option)
@@ -185,7 +187,9 @@ def _save_many(
 
 @contextmanager
 def _executor(files: Sequence[Any], workers: int | None, dask: str | None) -> Iterator[Executor | None]:
-    """Yield the executor of a scan: a cluster, threads for remote files, processes for local ones; None: this thread."""
+    """Yield the executor of a scan: a cluster, threads for
+    remote files, processes for local ones; None: this thread.
+    """
     if dask is not None:
         try:
             distributed: Any = import_module("distributed")

@@ -58,7 +58,9 @@ def serve(
     ] = None,
     log_level: Annotated[str, typer.Option(help="Log level: debug, info, warning or error.")] = "info",
 ) -> None:
-    """Run a server that decodes and reduces next to the data: for active= of insitu, PyActiveStorage and any HTTP client."""
+    """Run a server that decodes and reduces next to the data:
+    for active= of insitu, PyActiveStorage and any HTTP client.
+    """
     try:
         from insitu.server import Limits, Settings, run
         from insitu.server.roots import Allowed

@@ -1,8 +1,8 @@
 """Single chunks as arrays: byte range, encoding and spans of elements, for storage that decodes.
 
-The contract of such storage is `(offset, size, encoding, [(first, count) …])`: load the bytes of one
-chunk, decode them, and keep only these spans of elements. A chunk is represented as an array with one
-cell, so the same code reads and reduces it as any other array, here or on a server.
+The contract of such storage is `(offset, size, encoding, [(first, count) …])`: load the bytes of
+one chunk, decode them, and keep only these spans of elements. A chunk is represented as an array
+with one cell, so the same code reads and reduces it as any other array, here or on a server.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ Spans = Sequence[tuple[int, int]]
 def encoding_of(encoding: Encoding | Mapping[str, Any] | npt.DTypeLike) -> Encoding:
     """Return an encoding, from an `Encoding`, a mapping, or a bare type.
 
-    The mapping is `{"dtype": …, "codecs": [{"id" or "name": …, …}]}`, codecs in the order of encoding.
+    The mapping is `{"dtype": …, "codecs": [{"id" or "name": …, …}]}`, codecs in the order of
+    encoding.
 
     Examples
     --------
@@ -126,7 +127,8 @@ def inflated(data: Data, codecs: Sequence[Codec], limit: int) -> npt.NDArray[np.
         except CodecError:
             raise
         except Exception as problem:
-            # Each library has its own exceptions (zlib.error, isal, imagecodecs); all mean damaged data here.
+            # Each library has its own exceptions (zlib.error,
+            # isal, imagecodecs); all mean damaged data here.
             raise CodecError(f"{made.name}: {problem}", codec=made.name) from problem
     whole = octets(data)
     if whole.size > limit:

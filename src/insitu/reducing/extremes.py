@@ -1,4 +1,4 @@
-"""Fields of a partial that are one of the values (minimum, maximum, any, all) or its first position."""
+"""Fields of a partial that are one of the values (min, max, any, all) or its first position."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """A field, one of the named arrays of a partial, as four small functions.
 
 A *partial* is what must be known about some values so that it can be merged with that of other
-values: a mapping of named arrays, its fields. Each has the shape of the values with length 1 for the
-reduced axes. A partial can be passed between threads, sent over a network, or saved.
+values: a mapping of named arrays, its fields. Each has the shape of the values with length 1 for
+the reduced axes. A partial can be passed between threads, sent over a network, or saved.
 
-A field can be measured (`measure`), merged with that of other values (`join`), it has a value for no
-data (`nothing`), and a value for data that occurs several times (`repeat`).
+A field can be measured (`measure`), merged with that of other values (`join`), it has a value for
+no data (`nothing`), and a value for data that occurs several times (`repeat`).
 """
 
 from __future__ import annotations
@@ -31,9 +31,13 @@ class Field:
 
     measure: Callable[[Part], Array]
     join: Join
-    """Arguments: two partials, whether missing values are left out, an array that may be overwritten."""
+    """Arguments: two partials, whether missing values
+    are left out, an array that may be overwritten.
+    """
     nothing: Callable[[np.dtype[Any], bool], Any]
-    """Return the neutral value, that of no data, for a type and for whether missing values are left out."""
+    """Return the neutral value, that of no data, for a
+    type and for whether missing values are left out.
+    """
     repeat: Callable[[Array, Any], Array] = lambda found, times: found
     """Return the value for data of which each value occurs so many times."""
 

@@ -37,7 +37,9 @@ BLOCK_BYTES = 512 << 10
 STACK_BYTES = 16 << 20
 """The same for larger parts that have few values per element of the result."""
 STEP_BYTES = 2 << 20
-"""Larger parts are reduced in slices of about this size, so that temporary arrays stay in the cache."""
+"""Larger parts are reduced in slices of about this
+size, so that temporary arrays stay in the cache.
+"""
 LITTLE = 8
 """Fewer values than this for each element of the partial are few."""
 FUSED_BYTES = 32 << 10
@@ -117,7 +119,9 @@ class Measuring:
     def span(
         self, grid: int, decoder: Decoder, start: Sequence[int], extent: Sequence[int], shape: Sequence[int]
     ) -> Span | None:
-        """Return a box as a contiguous run of elements; None if it is not, or is not reduced to one number."""
+        """Return a box as a contiguous run of elements;
+        None if it is not, or is not reduced to one number.
+        """
         if self.chunk_kernel is None or any(extent[axis] != 1 for axis in self.shadows[grid].kept):
             return None
         span = span_of(start, extent, shape)
@@ -146,7 +150,9 @@ class Measuring:
     def measure_many(
         self, grid: int, keys: Sequence[Position], places: Sequence[Position], values: npt.NDArray[Any]
     ) -> None:
-        """Reduce parts of equal shape, stacked along a first axis and sorted by their place in the result."""
+        """Reduce parts of equal shape, stacked along a
+        first axis and sorted by their place in the result.
+        """
         shadow, reduction = self.shadows[grid], self.reduction
         axes = tuple([axis + 1 for axis in shadow.reduced])
         if reduction.positional:

@@ -46,14 +46,16 @@ def reduce_array(
     array
         The array.
     method
-        `sum`, `mean`, `min`, `max`, `std`, `var`, `count`, `any`, `all`, `argmin`, `argmax`, `prod`;
-        `median` and `quantile`, which need all values of an element of the result at once; `histogram`;
-        `tdigest`, approximate quantiles of any number of values (see `insitu.reducing.sketches`).
+        `sum`, `mean`, `min`, `max`, `std`, `var`, `count`, `any`, `all`, `argmin`, `argmax`,
+        `prod`; `median` and `quantile`, which need all values of an element of the result at once;
+        `histogram`; `tdigest`, approximate quantiles of any number of values (see
+        `insitu.reducing.sketches`).
     axes
-        Axes of the selection's shape; all if not given. The result of argmin and argmax is a position in
-        these axes, the last one fastest.
+        Axes of the selection's shape; all if not given. The result of argmin and argmax is a
+        position in these axes, the last one fastest.
     selection
-        Integers, slices of any step, Ellipsis, 1-D index or boolean arrays (orthogonal), or a `Selection`.
+        Integers, slices of any step, Ellipsis, 1-D index or boolean arrays (orthogonal), or a
+        `Selection`.
     skipna
         Whether missing values are left out; by default for floating-point and complex values.
     ddof
@@ -76,8 +78,8 @@ def reduce_array(
     Returns
     -------
     ndarray
-        Of the type that xarray gives. Sums and means of floating-point values are accumulated in float64,
-        so they may differ from xarray's in the last digits; they are the more exact ones.
+        Of the type that xarray gives. Sums and means of floating-point values are accumulated in
+        float64, so they may differ from xarray's in the last digits; they are the more exact ones.
 
     Examples
     --------
@@ -141,7 +143,9 @@ def answers(
     tally: Tally | None = None,
     block_bytes: int | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return what `statistics` does, with open sources and rules; `block_bytes` is that of `by_blocks`."""
+    """Return what `statistics` does, with open sources
+    and rules; `block_bytes` is that of `by_blocks`.
+    """
     methods = [methods] if isinstance(methods, str) else list(methods)
     chosen = Selection.of(selection, array.shape)
     shape = chosen.result_shape
@@ -179,5 +183,7 @@ def normalised(axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
 
 
 def squeezed(values: npt.NDArray[Any], axes: tuple[int, ...], ndim: int) -> npt.NDArray[Any]:
-    """Return an array without its reduced axes, counted from behind: there may be other axes in front."""
+    """Return an array without its reduced axes, counted
+    from behind: there may be other axes in front.
+    """
     return values.squeeze(tuple(values.ndim - ndim + axis for axis in axes)) if axes else values

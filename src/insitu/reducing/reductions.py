@@ -40,7 +40,10 @@ class Rules:
     ddof: float = 0
     """For `std` and `var`: subtracted from the number of values in the divisor."""
     min_count: int | None = None
-    """For `sum` and `prod`: with fewer values the result is missing. Only if missing values are left out."""
+    """For `sum` and `prod`: with fewer values the result is missing.
+
+    Only if missing values are left out.
+    """
     q: Any = None
     """For `quantile` and `tdigest`: one or several numbers from 0 to 1."""
     edges: tuple[float, ...] | None = None
@@ -114,7 +117,8 @@ class Reduction:
         axes
             Axes to reduce; they have length 1 in the partial.
         positions
-            For argmin and argmax: for each reduced axis, what its elements add to a position in the whole array.
+            For argmin and argmax: for each reduced axis, what its elements add to a position in the
+            whole array.
         """
         fields = self.fields
         part = Part(values, tuple(axes), self.skips, positions, totalled="total" in fields)
@@ -156,7 +160,9 @@ class Reduction:
         return {name: np.full(shape, self.field(name).nothing(self.dtype, self.skips)) for name in self.fields}
 
     def repeat(self, partial: Partial, times: Any, first: Array | None = None) -> Partial:
-        """Return the partial of the same values, each so many times (0: no data); `first` is the first position."""
+        """Return the partial of the same values, each so many
+        times (0: no data); `first` is the first position.
+        """
         nothing = self.nothing(())
         many = {}
         for name, found in partial.items():
@@ -244,7 +250,9 @@ def _mean(reduction: Reduction, partial: Partial, size: int) -> Array:
 
 
 def _mean_time(reduction: Reduction, partial: Partial, size: int) -> Array:
-    """Return the exact mean of times, rounded as xarray does: towards the year in the middle of all times."""
+    """Return the exact mean of times, rounded as xarray
+    does: towards the year in the middle of all times.
+    """
     valid = partial["valid"]
     ticks = np.zeros(valid.shape, np.int64)
     offset = _middle_year(np.fmin.reduce(partial["earliest"], axis=None), np.fmax.reduce(partial["latest"], axis=None))
@@ -337,7 +345,9 @@ SKETCHES: Mapping[str, Method] = {
         "biuf",
     ),
 }
-"""Statistics with several numbers per element, along a first axis: bins, quantiles (no axis for one)."""
+"""Statistics with several numbers per element, along
+a first axis: bins, quantiles (no axis for one).
+"""
 
 STREAMED: Mapping[str, Method] = {**METHODS, **SKETCHES}
 """All statistics that can be taken chunk by chunk, by name."""

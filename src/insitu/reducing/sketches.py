@@ -1,13 +1,13 @@
 """Mergeable summaries of distributions in fixed space: histograms and t-digests (quantiles).
 
-A histogram counts values between given edges, exactly. A t-digest (Dunning 2019) represents the values
-by `CENTROIDS` means with weights, narrow towards both ends, so that quantiles of any number of values
-can be estimated. Each is one field of a partial, whose elements are records; they are sent and merged
-as every other field.
+A histogram counts values between given edges, exactly. A t-digest (Dunning 2019) represents the
+values by `CENTROIDS` means with weights, narrow towards both ends, so that quantiles of any number
+of values can be estimated. Each is one field of a partial, whose elements are records; they are
+sent and merged as every other field.
 
 The error of a quantile from a t-digest is one of *rank*: the result for `q` is a true quantile for
-some `q'` with `|q' - q| <= BOUND * sqrt(q (1 - q)) / CENTROIDS + 1 / n`. It is exact at both ends, and
-if there are so few values that each has its own centroid.
+some `q'` with `|q' - q| <= BOUND * sqrt(q (1 - q)) / CENTROIDS + 1 / n`. It is exact at both ends,
+and if there are so few values that each has its own centroid.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ __all__ = ["BOUND", "CENTROIDS", "checked_edges", "counts", "histogram_field", "
 CENTROIDS = 512
 """Number of centroids of a t-digest: 8 KiB for each element of the result."""
 BOUND = 2 * np.pi
-"""Twice the width of a centroid: values may lie anywhere in it or, after merging, in its neighbours."""
+"""Twice the width of a centroid: values may lie
+anywhere in it or, after merging, in its neighbours.
+"""
 MOST_BINS = 65_536
 DIGEST = np.dtype(
     [
@@ -69,7 +71,9 @@ def rows_of(part: Part) -> tuple[Array, tuple[int, ...]]:
 
 @lru_cache(maxsize=64)
 def histogram_field(edges: tuple[float, ...]) -> Field:
-    """Return the field of counts between edges, as in `numpy.histogram`: the last bin includes both its edges."""
+    """Return the field of counts between edges, as in
+    `numpy.histogram`: the last bin includes both its edges.
+    """
     bins = len(edges) - 1
     record = np.dtype([("n", "i8", (bins,))])
     borders = np.array(edges)

@@ -1,8 +1,8 @@
 """Fields of a partial that are sums or products.
 
-Sums are taken in float64 (longdouble for longdouble), those of integers in 64-bit integers. Variances
-are sums of squared deviations from the block's own mean, merged as by Chan, Golub and LeVeque (1983),
-which avoids cancellation. Means of times are taken in exact integers.
+Sums are taken in float64 (longdouble for longdouble), those of integers in 64-bit integers.
+Variances are sums of squared deviations from the block's own mean, merged as by Chan, Golub and
+LeVeque (1983), which avoids cancellation. Means of times are taken in exact integers.
 """
 
 from __future__ import annotations
@@ -69,7 +69,10 @@ def _squares_of_nothing(dtype: np.dtype[Any], skipna: bool) -> Any:
 
 
 def _product(part: Part) -> Array:
-    """Return the product. An infinite intermediate result times 0 is NaN or 0 by the order of values, as in NumPy."""
+    """Return the product.
+
+    An infinite intermediate result times 0 is NaN or 0 by the order of values, as in NumPy.
+    """
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         return part.reduce(np.multiply, part.fill_skipped(1), accumulator(part.values.dtype, integers=True))
 
@@ -91,7 +94,9 @@ def _ticks(part: Part) -> Array:
 
 
 def _high(part: Part) -> Array:
-    """Return the sum of the upper halves of ticks: sums of 32-bit halves are exact for billions of times."""
+    """Return the sum of the upper halves of ticks: sums
+    of 32-bit halves are exact for billions of times.
+    """
     return part.reduce(np.add, _ticks(part) >> 32)
 
 

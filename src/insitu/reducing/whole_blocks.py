@@ -1,8 +1,8 @@
 """Statistics that need all values of an element at once: medians, quantiles, anything of text or objects.
 
 They are computed in blocks of the result. A block reads all values of its elements, at most
-`BLOCK_BYTES`. Its borders are those of chunks if possible, so that a chunk is read once. If chunks are
-so long along the kept axes that each would be read more than twice, a warning says how often.
+`BLOCK_BYTES`. Its borders are those of chunks if possible, so that a chunk is read once. If chunks
+are so long along the kept axes that each would be read more than twice, a warning says how often.
 """
 
 from __future__ import annotations

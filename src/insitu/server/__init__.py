@@ -9,8 +9,8 @@
 | `GET /health`, `/ready`, `/metrics`, `/openapi.json` | state, counters and description of the server (`app`) |
 
 A worker process (`worker`) starts a request when there is memory for it (`admission`). It reads
-only what lies under its roots (`roots`, enforced by `insitu.sources.access_policy` wherever a source
-is opened), and it passes Basic credentials on to the storage (`credentials`).
+only what lies under its roots (`roots`, enforced by `insitu.sources.access_policy` wherever a
+source is opened), and it passes Basic credentials on to the storage (`credentials`).
 """
 
 from insitu.server.app import create_app

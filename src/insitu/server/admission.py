@@ -1,8 +1,8 @@
 """Admission control: start a request when the decoded bytes of all running requests leave room for it.
 
 Requests start in the order in which they arrive, so that small requests never overtake a large one
-for ever. The queue is bounded: a request that finds it full, or waits too long in it, is refused with
-`BusyError`, which says when to try again.
+for ever. The queue is bounded: a request that finds it full, or waits too long in it, is refused
+with `BusyError`, which says when to try again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class Admission:
 
     @property
     def retry_after(self) -> int:
-        """Seconds after which a refused client should try again: about when the present queue is done."""
+        """Seconds after which a refused client should
+        try again: about when the present queue is done.
+        """
         turns = (len(self._waiting) + 1) / max(self.running, 1)
         return max(1, min(60, math.ceil(turns * self._usual_seconds)))
 

@@ -1,4 +1,4 @@
-"""The ASGI application: the routes of all capabilities, with logging and counting of every response."""
+"""The ASGI application: routes of all capabilities, with logging and counting of responses."""
 
 from __future__ import annotations
 

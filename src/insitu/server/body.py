@@ -1,4 +1,4 @@
-"""Read the body of a request, with limits on its size, on its duration and on the memory of all bodies."""
+"""Read the body of a request, with limits on its size, its duration and the memory of all bodies."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The cache of decoded chunks as one client sees it: only chunks that its own credentials have read.
 
-A worker has one cache, bounded in bytes, for all its routes. The key of a chunk holds who has read it
-(a digest of the credentials and the storage options), what identifies the object (URL, size, ETag),
-the byte range and the encoding. If the ETag of a remote object is unknown, its chunks expire after
-`Limits.fresh` seconds, as scans do (`Dated`).
+A worker has one cache, bounded in bytes, for all its routes. The key of a chunk holds who has read
+it (a digest of the credentials and the storage options), what identifies the object (URL, size,
+ETag), the byte range and the encoding. If the ETag of a remote object is unknown, its chunks expire
+after `Limits.fresh` seconds, as scans do (`Dated`).
 """
 
 from __future__ import annotations

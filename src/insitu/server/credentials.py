@@ -58,8 +58,8 @@ class Tokens:
     given
         Tokens that are always accepted.
     path
-        A file of further tokens, read again whenever it has changed. While it cannot be read, the tokens
-        that it held last stay valid. A file without tokens lets nobody in.
+        A file of further tokens, read again whenever it has changed. While it cannot be read, the
+        tokens that it held last stay valid. A file without tokens lets nobody in.
     """
 
     def __init__(self, given: Sequence[str], path: str | None) -> None:

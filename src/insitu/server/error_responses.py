@@ -1,7 +1,7 @@
 """Errors as HTTP responses: one table from the kind of an error to a status, and one form of body.
 
-The body is `{"error": {"message": …, "caused_by": […]}}`, as in Reductionist. It contains no secrets:
-URLs are redacted, and paths are shown only if they lie under the roots.
+The body is `{"error": {"message": …, "caused_by": […]}}`, as in Reductionist. It contains no
+secrets: URLs are redacted, and paths are shown only if they lie under the roots.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class SlowError(InsituError):
 
 
 class BusyError(InsituError):
-    """The server has no room for the request now; `retry_after` says in how many seconds to try again."""
+    """The server has no room for the request now;
+    `retry_after` says in how many seconds to try again.
+    """
 
     kind = "busy"
 
@@ -87,11 +89,12 @@ STATUS = {
 def public_text(error: BaseException) -> str:
     """Return the text of an error for a client: without secrets and without paths outside the roots.
 
-    The name of an object is left out as a whole if it is such a path. Messages about storage, and those
-    of other libraries, are searched for paths too. Other messages of insitu name variables and groups,
-    which look like paths, and are not searched.
+    The name of an object is left out as a whole if it is such a path. Messages about storage, and
+    those of other libraries, are searched for paths too. Other messages of insitu name variables
+    and groups, which look like paths, and are not searched.
     """
-    # Cut first: an error may quote a request of many megabytes, and searching those for secrets takes seconds.
+    # Cut first: an error may quote a request of many
+    # megabytes, and searching those for secrets takes seconds.
     if not isinstance(error, InsituError):
         return without_outside_paths(redacted(str(error)[:MOST_LETTERS]))
     place = {name: value for name, value in error.place.items() if not _is_outside(value)}

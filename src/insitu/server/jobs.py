@@ -68,7 +68,8 @@ class Job:
             for encoding in tile.encodings:
                 for codec in encoding.codecs:
                     name = codec.name.removeprefix("numcodecs.")
-                    # Only codecs of insitu: a class that another package registered may do anything with its configuration.
+                    # Only codecs of insitu: a class that another package
+                    # registered may do anything with its configuration.
                     if ALIASES.get(name, name) not in TABLE and name not in OUTSIDE_VALUES:
                         raise CodecError(f"this server does not decode the codec {codec.name!r}", codec=codec.name)
         return array

@@ -67,8 +67,8 @@ class Metrics:
     Parameters
     ----------
     folder
-        Folder for the files of all workers; whoever made it removes it. Without, a new temporary folder,
-        which is removed when these metrics are closed.
+        Folder for the files of all workers; whoever made it removes it. Without, a new temporary
+        folder, which is removed when these metrics are closed.
     """
 
     def __init__(self, folder: str | None = None) -> None:

@@ -33,7 +33,9 @@ class _Web:
 
     @classmethod
     def of(cls, url: str) -> _Web | None:
-        """Return the prefix that a URL names; None if it is no http(s) URL, or leads out of its folder."""
+        """Return the prefix that a URL names; None if it
+        is no http(s) URL, or leads out of its folder.
+        """
         try:
             parts = urlsplit(url)
             scheme, host = parts.scheme.lower(), (parts.hostname or "").lower().rstrip(".")
@@ -71,9 +73,9 @@ class Allowed:
     Parameters
     ----------
     roots
-        Folders, files, and prefixes of `file://`, `http(s)://`, `s3://`, `gs://` and `az://` URLs. An
-        http(s) prefix may also be that of an S3 endpoint, with or without a bucket. `URL=FOLDER`: objects
-        under that URL are read from that folder of this machine.
+        Folders, files, and prefixes of `file://`, `http(s)://`, `s3://`, `gs://` and `az://` URLs.
+        An http(s) prefix may also be that of an S3 endpoint, with or without a bucket.
+        `URL=FOLDER`: objects under that URL are read from that folder of this machine.
     """
 
     def __init__(self, roots: Sequence[str]) -> None:
@@ -120,7 +122,9 @@ class Allowed:
         return found is not None and any(root.covers(found) for root in self.webs)
 
     def bucket(self, kind: str, endpoint: str | None, bucket: str, key: str) -> bool:
-        """Return whether an object lies under a root: by its bucket URL at the default endpoint, or by its endpoint."""
+        """Return whether an object lies under a root: by its
+        bucket URL at the default endpoint, or by its endpoint.
+        """
         segments = _segments(key)
         if any(_climbs(segment) for segment in segments):
             return False
@@ -156,7 +160,10 @@ class Allowed:
         return path
 
     def check(self, url: str, options: dict[str, Any] | None = None) -> None:
-        """Raise an error if a URL lies outside the roots. What it refers to is checked when it is opened."""
+        """Raise an error if a URL lies outside the roots.
+
+        What it refers to is checked when it is opened.
+        """
         local = local_path(url)
         if local is not None:
             good = "\0" not in local and self.path(os.path.realpath(local))
@@ -191,7 +198,9 @@ def refers_outside(archive: str) -> RefusedError:
 
 
 def usual_endpoint(kind: str) -> str | None:
-    """Return the endpoint that the environment sets for buckets of a kind; None: that of the provider."""
+    """Return the endpoint that the environment sets
+    for buckets of a kind; None: that of the provider.
+    """
     if kind != "s3":
         return None
     names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
@@ -215,6 +224,8 @@ def _segments(key: str) -> tuple[str, ...]:
 
 
 def _climbs(segment: str) -> bool:
-    """Return whether a segment leads out of its folder, also after a second percent-decoding by a server behind."""
+    """Return whether a segment leads out of its folder,
+    also after a second percent-decoding by a server behind.
+    """
     again = unquote(segment)
     return again in (".", "..") or "\\" in again or "/" in again

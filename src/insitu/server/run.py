@@ -1,4 +1,4 @@
-"""Start the server: Uvicorn with one or more worker processes, which get their settings by environment."""
+"""Start the server: Uvicorn with one or more worker processes, configured by environment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ GRACE = 30
 """Seconds that running requests get to finish when the server stops."""
 
 STARTING = 60
-"""Seconds without a sign of life after which a worker is replaced; a busy worker may be slow to answer."""
+"""Seconds without a sign of life after which a worker
+is replaced; a busy worker may be slow to answer.
+"""
 
 
 def run(

@@ -68,7 +68,9 @@ class Scans:
         return found
 
     def get(self, key: Any, url: str, make: Callable[[], Any]) -> Any:
-        """Return the entry of a key, about the archive at a URL; make it if there is none or the archive has changed."""
+        """Return the entry of a key, about the archive at a URL;
+        make it if there is none or the archive has changed.
+        """
         key = repr(key)
         version = _version(url)
         with self._making.hold(key):  # if several requests need one archive, one of them scans it

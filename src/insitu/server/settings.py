@@ -1,4 +1,7 @@
-"""Settings of a server: roots, tokens, limits. They reach the worker processes as JSON, by environment."""
+"""Settings of a server: roots, tokens, limits.
+
+They reach the worker processes as JSON, by environment.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Pools of open sources, one for each client and its storage options.
 
-Remote objects stay open between requests. Files of this machine are opened for each request, so that
-a replaced file is noticed. The deadline of a request is checked here whenever it opens a source.
+Remote objects stay open between requests. Files of this machine are opened for each request, so
+that a replaced file is noticed. The deadline of a request is checked here whenever it opens a
+source.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ class Leased(Opened):
 
 
 def open_near(source: Source, options: Mapping[str, Any], local_copy: Callable[[str], str]) -> ByteSource:
-    """Open a source, from its local copy if there is one; that has another ETag and time, but the same size."""
+    """Open a source, from its local copy if there is one;
+    that has another ETag and time, but the same size.
+    """
     url = local_copy(source.url)
     expected = source if url == source.url else Source(url, source.size)
     return open_source(url, options, expected=expected)
@@ -107,7 +110,9 @@ class Shelf:
             pool.close()
 
     def retry_if_stale(self, who: Credentials, options: Mapping[str, Any], act: Callable[[], Answer]) -> Answer:
-        """Call a function; if an object turns out to have changed, close the client's pool and call it again."""
+        """Call a function; if an object turns out to have
+        changed, close the client's pool and call it again.
+        """
         try:
             return act()
         except StaleSourceError:
@@ -116,7 +121,10 @@ class Shelf:
 
 
 class _Fresh(Opened):
-    """Open sources of one client. Local files do not stay open: another file may have the same name later."""
+    """Open sources of one client.
+
+    Local files do not stay open: another file may have the same name later.
+    """
 
     def __init__(self, opener: Callable[[Source], ByteSource], local_copy: Callable[[str], str]) -> None:
         super().__init__(opener=opener)

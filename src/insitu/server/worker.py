@@ -1,4 +1,4 @@
-"""The state of a worker process, and the execution of requests on threads, with admission and deadline."""
+"""State of a worker process, and execution of requests on threads, with admission and deadline."""
 
 from __future__ import annotations
 
@@ -125,7 +125,8 @@ class Worker:
     async def stream(self, cost: int, work: Callable[[Deadline], Generator[bytes, None, None]]) -> AsyncIterator[bytes]:
         """Run a generator on a thread and return its pieces as they are made.
 
-        The iterator is returned when the first piece is there, so that an early error is raised here.
+        The iterator is returned when the first piece is there, so that an early error is raised
+        here.
         """
         leave = await self.admission.enter(cost)
         loop = asyncio.get_running_loop()

@@ -1,10 +1,10 @@
 """The routes `/zarr` and `/zarr2`: any archive under the roots as a read-only Zarr store over HTTP.
 
-`/zarr/<archive>!/<key>` returns a key of the archive as a V3 store, `/zarr2/<archive>!/<key>` as a V2
-store, the only version that GDAL before 3.8 reads. The archive is a path or a URL:
-`/zarr/data/era5.insitu!/`, `/zarr/s3://bucket/x.nc!/`. Metadata is consolidated, so that no listing is
-needed. Chunks whose codecs every client knows are passed on as stored; all others are encoded anew.
-Range requests are supported.
+`/zarr/<archive>!/<key>` returns a key of the archive as a V3 store, `/zarr2/<archive>!/<key>` as a
+V2 store, the only version that GDAL before 3.8 reads. The archive is a path or a URL:
+`/zarr/data/era5.insitu!/`, `/zarr/s3://bucket/x.nc!/`. Metadata is consolidated, so that no listing
+is needed. Chunks whose codecs every client knows are passed on as stored; all others are encoded
+anew. Range requests are supported.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ ENCODED = 64 << 20
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 _OPEN = {"Access-Control-Allow-Origin": "*", "Access-Control-Expose-Headers": "Content-Range, Content-Length, ETag"}
-"""Any website may read what the server gives to everybody; tokens travel in headers that other sites do not know."""
+"""Any website may read what the server gives to everybody;
+tokens travel in headers that other sites do not know.
+"""
 
 
 def zarr_routes(worker: Worker) -> list[BaseRoute]:

@@ -38,7 +38,10 @@ def demo(
         "demo-output"
     ),
 ) -> None:
-    """Make an archive of differing files, then combine, save, reduce and draw it. Takes under a minute, offline."""
+    """Make an archive of differing files, then combine, save, reduce and draw it.
+
+    Takes under a minute, offline.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     begin = time.perf_counter()
     results.print(Rule("1. an archive: a year of daily maps, in files that differ"))

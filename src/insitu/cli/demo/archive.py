@@ -1,7 +1,7 @@
 """The archive of the demonstration: a year of daily maps, in monthly files that differ.
 
-Chunk shapes, compression and packing change from file to file, as they do in archives that grow over
-years. Only `pr` is written the same way in all files.
+Chunk shapes, compression and packing change from file to file, as they do in archives that grow
+over years. Only `pr` is written the same way in all files.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The location of the object that a Reductionist request names.
 
-Clients write the names of objects unquoted (`…/shape-[5, 5, 4]`). They are quoted here as browsers and
-Rust's `Url` do it, and the key of an S3 object (`endpoint/bucket/key`, path-style) is decoded from
-that: `a b` and `a%20b` are one key. The URL of an S3 object or of a file has neither query nor
+Clients write the names of objects unquoted (`…/shape-[5, 5, 4]`). They are quoted here as browsers
+and Rust's `Url` do it, and the key of an S3 object (`endpoint/bucket/key`, path-style) is decoded
+from that: `a b` and `a%20b` are one key. The URL of an S3 object or of a file has neither query nor
 fragment, so `?` and `#` belong to the name there; in http(s) URLs they are written `%3F` and `%23`.
 """
 

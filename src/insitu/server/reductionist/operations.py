@@ -1,11 +1,11 @@
 """The operations of the protocol on the selected part of a chunk, and the encoding of their results.
 
-Missing values are left out as in NumPy's masked arrays; NaN is a value like any other. Sums are taken
-in 64 bits and returned in the type of the data; a sum that does not fit it is returned in a wider
-type, which the response names. Where every value is missing, the count is 0 and an extreme is
+Missing values are left out as in NumPy's masked arrays; NaN is a value like any other. Sums are
+taken in 64 bits and returned in the type of the data; a sum that does not fit it is returned in a
+wider type, which the response names. Where every value is missing, the count is 0 and an extreme is
 infinite, because PyActiveStorage merges the extremes of chunks without looking at their counts.
-Integers have no infinity, and PyActiveStorage cannot tell which of them are missing: their extreme is
-then a missing value.
+Integers have no infinity, and PyActiveStorage cannot tell which of them are missing: their extreme
+is then a missing value.
 """
 
 from __future__ import annotations
@@ -126,7 +126,10 @@ def _safe(values: Array, size: int) -> bool:
 
 
 def _exact(part: Part, values: Array) -> Array | None:
-    """Return the sums as floats if one does not fit 64 bits; else None. Sums of 32-bit halves are exact."""
+    """Return the sums as floats if one does not fit 64 bits; else None.
+
+    Sums of 32-bit halves are exact.
+    """
     high = part.reduce(np.add, values >> values.dtype.type(32))
     low = part.reduce(np.add, values & values.dtype.type(0xFFFFFFFF))
     info = np.iinfo(values.dtype.newbyteorder("="))
