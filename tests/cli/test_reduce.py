@@ -115,4 +115,6 @@ def test_what_is_wrong_is_said(run: Run, path: Path, arguments: list[str], said:
 
 def test_a_server_that_is_not_there(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("insitu.active.transport.FIRST_PAUSE", 0.001)
-    assert "cannot connect to the server" in run("reduce", path, "t", "mean", "--active", "http://127.0.0.1:9", code=1)[1]
+    assert (
+        "cannot connect to the server" in run("reduce", path, "t", "mean", "--active", "http://127.0.0.1:9", code=1)[1]
+    )
