@@ -149,7 +149,7 @@ def test_a_server_that_is_not_there(archive: Path, monkeypatch: pytest.MonkeyPat
         warnings.simplefilter("error")
         _ = there.t.max(), there.t.min()  # once is enough
     strict = insitu.open_dataset(archive / "0.nc", active=url, active_required=True)
-    with pytest.raises(InsituError, match="could not be reached"):
+    with pytest.raises(InsituError, match="unreachable|cannot connect"):
         strict.t.mean()
 
 
@@ -203,7 +203,7 @@ def test_addresses() -> None:
     assert (with_token.url, with_token.token) == ("https://host/prefix", "hush")
     assert "hush" not in repr(with_token)
     for bad in ("host:8080", "ftp://host", "http://"):
-        with pytest.raises(ServerError, match="not the address"):
+        with pytest.raises(ServerError, match="not the URL of a server"):
             Client(bad)
 
 
