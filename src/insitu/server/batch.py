@@ -25,7 +25,7 @@ from starlette.routing import BaseRoute, Route
 from insitu.active.grouped import grouped, weighted
 from insitu.active.wire import dtype_to, values_to
 from insitu.archive import axes_of
-from insitu.cancellation import check_deadline
+from insitu.cancellation import Deadline, check_deadline
 from insitu.errors import InsituError, StaleSourceError
 from insitu.model import Selection, VirtualArray
 from insitu.model.selection import Stride
@@ -40,7 +40,7 @@ from insitu.server.declared_cost import BLOCK, PREPARING, SMALL_BODY, block_byte
 from insitu.server.error_responses import failure, public_text
 from insitu.server.jobs import Batch, Job, batch_of
 from insitu.server.roots import refers_outside
-from insitu.server.source_pool import Deadline, Leased
+from insitu.server.source_pool import Leased
 from insitu.server.worker import Worker
 from insitu.sources.access_policy import RefusedError
 from insitu.sources.address import scheme_of

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from insitu.cancellation import Deadline, LateError
+from insitu.cancellation import Deadline
 from insitu.errors import StaleSourceError
 from insitu.model import Source
 from insitu.reading import Opened
@@ -23,7 +23,7 @@ from insitu.server.credentials import Credentials
 from insitu.sources import ByteSource, open_source
 from insitu.sources.address import is_remote
 
-__all__ = ["Deadline", "LateError", "Leased", "Shelf"]
+__all__ = ["Leased", "Shelf"]
 
 Answer = TypeVar("Answer")
 DRAWERS = 64

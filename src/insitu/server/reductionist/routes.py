@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from insitu.cancellation import Deadline, LateError
 from insitu.errors import AccessError, CodecError, InsituError, NotFoundError, SourceError
 from insitu.server.body import body_of
 from insitu.server.credentials import Credentials, TokenError, credentials_of
@@ -22,7 +23,6 @@ from insitu.server.error_responses import (
 )
 from insitu.server.reductionist.operations import OPERATIONS, encoded, operate
 from insitu.server.reductionist.request import ChunkRequest, parse
-from insitu.server.source_pool import Deadline, LateError
 from insitu.server.worker import Worker
 from insitu.sources.access_policy import RefusedError
 
