@@ -84,8 +84,8 @@ class Active:
         storage_options: Mapping[str, Any] | None = None,
         tally: Tally | None = None,
     ) -> dict[str, npt.NDArray[Any]]:
-        """Return several statistics, computed next to the
-        data, as `insitu.reducing.statistics` does here.
+        """Return several statistics, computed next to the data,
+        as `insitu.reducing.statistics` does here.
         """
         rules = Rules(skipna, ddof, min_count, q, None if edges is None else checked_edges(edges))
         methods = [methods] if isinstance(methods, str) else list(methods)
@@ -142,8 +142,8 @@ class Active:
     def scan(
         self, url: str, *, group: str | None = None, storage_options: Mapping[str, Any] | None = None
     ) -> VirtualGroup | None:
-        """Return the metadata of an archive, scanned by
-        the server; None if the server cannot scan it.
+        """Return the metadata of an archive, scanned by the server;
+        None if the server cannot scan it.
         """
         options, basic = _credentials(url, storage_options)
         try:
@@ -334,8 +334,8 @@ def _values(items: list[Any]) -> npt.NDArray[Any]:
 def _credentials(
     url: str | None, storage_options: Mapping[str, Any] | None
 ) -> tuple[dict[str, Any], tuple[str, str] | None]:
-    """Return the storage options that a server gets, and
-    the secrets for a header: those of the first source.
+    """Return the storage options that a server gets, and the secrets for a header:
+    those of the first source.
     """
     options = options_for(url, storage_options) if url is not None else {}
     nested = dict(options.get("client_kwargs") or {})
@@ -348,8 +348,8 @@ def _credentials(
 
 
 def _cut_axis(array: VirtualArray) -> int:
-    """Return the dimension along which an array is split
-    for several requests: the one with most chunks.
+    """Return the dimension along which an array is split for several requests:
+    the one with most chunks.
     """
     counts = [max((tile.axis_of(d).count for tile in array.tiles), default=1) for d in range(array.ndim)]
     return int(np.argmax(counts))

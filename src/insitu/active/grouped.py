@@ -234,14 +234,14 @@ def _boxes(
     name: str | None,
     tally: Tally | None,
 ) -> Iterator[tuple[Box, Partial]]:
-    """Yield partials of the boxes of an array, reduced along
-    the `inner` axes, where their box is `slice(0, 1)`.
+    """Yield partials of the boxes of an array, reduced along the `inner` axes,
+    where their box is `slice(0, 1)`.
     """
     kept = [axis for axis in range(array.ndim) if axis not in inner]
     allowed = max(BOX_BYTES // (8 * len(reduction.fields)), 1)
     lengths, cells = [array.shape[axis] for axis in kept], cells_along(array, kept)
-    # Boxes of whole chunks if possible: a chunk that
-    # lies in several boxes is decoded for each of them.
+    # Boxes of whole chunks if possible:
+    # a chunk that lies in several boxes is decoded for each of them.
     sizes, _ = block_shape(lengths, cells, max(allowed, min(math.prod(cells), 4 * allowed)))
     steps = dict(zip(kept, sizes, strict=True))
     counts = [-(-array.shape[axis] // steps[axis]) if axis in steps else 1 for axis in range(array.ndim)]

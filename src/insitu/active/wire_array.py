@@ -136,8 +136,8 @@ def _tile_from(data: Any, sources: tuple[Source, ...], most: int) -> Tile:
 
 
 def _check(columns: Mapping[str, npt.NDArray[np.int64]], encodings: int, packings: int, inline: int) -> None:
-    """Raise an error if the columns of a table do not
-    fulfil what the model assumes of its own tables.
+    """Raise an error if the columns of a table do not fulfil what the model
+    assumes of its own tables.
     """
     for name, low, high in (
         ("source", -3, None), ("offset", 0, None), ("length", -1, None), ("filter_mask", 0, None),

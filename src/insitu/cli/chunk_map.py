@@ -71,8 +71,8 @@ def _spread(
     order = np.argsort(offset, kind="stable")
     starts, sizes = offset[order], np.maximum(length[order], 0)
     before = np.concatenate([[0], np.cumsum(sizes)])
-    # Bytes before each edge: those of all ranges that
-    # begin before it, minus what the last has behind it.
+    # Bytes before each edge:
+    # those of all ranges that begin before it, minus what the last has behind it.
     begun = np.searchsorted(starts, edges, side="left")
     last = np.maximum(begun - 1, 0)
     behind = np.where(begun > 0, np.maximum(starts[last] + sizes[last] - edges, 0), 0) if len(starts) else 0.0

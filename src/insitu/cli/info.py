@@ -31,8 +31,8 @@ def info(
     option: Options = None,
     verbose: Verbose = False,
 ) -> None:
-    """Show the contents of a file: variables, shapes, types,
-    chunks, codecs, sizes, and what cannot be read and why.
+    """Show the contents of a file:
+    variables, shapes, types, chunks, codecs, sizes, and what cannot be read and why.
     """
     with warnings.catch_warnings(), told(verbose):
         warnings.simplefilter("ignore")  # the table shows what cannot be read
@@ -65,8 +65,8 @@ def info(
 
 
 def notes(group: VirtualGroup) -> list[tuple[str, str]]:
-    """Return paths and notes: codecs without a decoder,
-    attributes that are not read, missing sources.
+    """Return paths and notes:
+    codecs without a decoder, attributes that are not read, missing sources.
     """
     found: list[tuple[str, str]] = []
     for path, node in group.walk():

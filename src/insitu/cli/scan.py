@@ -187,8 +187,8 @@ def _save_many(
 
 @contextmanager
 def _executor(files: Sequence[Any], workers: int | None, dask: str | None) -> Iterator[Executor | None]:
-    """Yield the executor of a scan: a cluster, threads for
-    remote files, processes for local ones; None: this thread.
+    """Yield the executor of a scan:
+    a cluster, threads for remote files, processes for local ones; None: this thread.
     """
     if dask is not None:
         try:

@@ -73,8 +73,8 @@ class Part:
     skipna: bool
     """Whether missing values are left out."""
     positions: Sequence[npt.NDArray[np.int64]] | None = None
-    """For each reduced axis, what its elements add to a
-    position in the whole array; for argmin and argmax.
+    """For each reduced axis, what its elements add to a position in the whole array;
+    for argmin and argmax.
     """
     totalled: bool = False
     """Whether the total is needed anyway: then it also shows whether a value is missing."""

@@ -127,8 +127,8 @@ def inflated(data: Data, codecs: Sequence[Codec], limit: int) -> npt.NDArray[np.
         except CodecError:
             raise
         except Exception as problem:
-            # Each library has its own exceptions (zlib.error,
-            # isal, imagecodecs); all mean damaged data here.
+            # Each library has its own exceptions (zlib.error, isal, imagecodecs);
+            # all mean damaged data here.
             raise CodecError(f"{made.name}: {problem}", codec=made.name) from problem
     whole = octets(data)
     if whole.size > limit:

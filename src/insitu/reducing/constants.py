@@ -85,8 +85,8 @@ def _values(
 
 
 def _counted(shadow: Shadow, mask: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return, for each cell of the kept axes, how many elements
-    the masked cells stand for, and the first position.
+    """Return, for each cell of the kept axes, how many elements the masked cells stand for,
+    and the first position.
     """
     times = mask.astype(np.int64)
     first = np.zeros(mask.shape, np.int64)
@@ -102,8 +102,8 @@ def _counted(shadow: Shadow, mask: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[n
 
 
 def _whole(shadow: Shadow) -> tuple[tuple[Picker, ...], Any]:
-    """Return the region of all cells, and a function
-    that expands numbers per cell of the kept axes to it.
+    """Return the region of all cells,
+    and a function that expands numbers per cell of the kept axes to it.
     """
     region: list[Picker] = [slice(0, 1)] * len(shadow.outside)
     for axis in shadow.kept:

@@ -31,12 +31,12 @@ class Field:
 
     measure: Callable[[Part], Array]
     join: Join
-    """Arguments: two partials, whether missing values
-    are left out, an array that may be overwritten.
+    """Arguments: two partials, whether missing values are left out,
+    an array that may be overwritten.
     """
     nothing: Callable[[np.dtype[Any], bool], Any]
-    """Return the neutral value, that of no data, for a
-    type and for whether missing values are left out.
+    """Return the neutral value, that of no data,
+    for a type and for whether missing values are left out.
     """
     repeat: Callable[[Array, Any], Array] = lambda found, times: found
     """Return the value for data of which each value occurs so many times."""

@@ -37,8 +37,8 @@ Kernel = Callable[..., tuple[float, int, float, float, float]]
 
 
 def span_of(start: Sequence[int], extent: Sequence[int], shape: Sequence[int]) -> Span | None:
-    """Return a box of a chunk as one contiguous run of
-    its elements in C order; None if it is not contiguous.
+    """Return a box of a chunk as one contiguous run of its elements in C order;
+    None if it is not contiguous.
     """
     first, count, cut = 0, 1, False
     for begin, length, whole in zip(start, extent, shape, strict=True):

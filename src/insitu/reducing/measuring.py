@@ -37,8 +37,8 @@ BLOCK_BYTES = 512 << 10
 STACK_BYTES = 16 << 20
 """The same for larger parts that have few values per element of the result."""
 STEP_BYTES = 2 << 20
-"""Larger parts are reduced in slices of about this
-size, so that temporary arrays stay in the cache.
+"""Larger parts are reduced in slices of about this size,
+so that temporary arrays stay in the cache.
 """
 LITTLE = 8
 """Fewer values than this for each element of the partial are few."""
@@ -150,8 +150,8 @@ class Measuring:
     def measure_many(
         self, grid: int, keys: Sequence[Position], places: Sequence[Position], values: npt.NDArray[Any]
     ) -> None:
-        """Reduce parts of equal shape, stacked along a
-        first axis and sorted by their place in the result.
+        """Reduce parts of equal shape,
+        stacked along a first axis and sorted by their place in the result.
         """
         shadow, reduction = self.shadows[grid], self.reduction
         axes = tuple([axis + 1 for axis in shadow.reduced])

@@ -143,8 +143,8 @@ def answers(
     tally: Tally | None = None,
     block_bytes: int | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return what `statistics` does, with open sources
-    and rules; `block_bytes` is that of `by_blocks`.
+    """Return what `statistics` does, with open sources and rules;
+    `block_bytes` is that of `by_blocks`.
     """
     methods = [methods] if isinstance(methods, str) else list(methods)
     chosen = Selection.of(selection, array.shape)
@@ -183,7 +183,7 @@ def normalised(axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
 
 
 def squeezed(values: npt.NDArray[Any], axes: tuple[int, ...], ndim: int) -> npt.NDArray[Any]:
-    """Return an array without its reduced axes, counted
-    from behind: there may be other axes in front.
+    """Return an array without its reduced axes, counted from behind:
+    there may be other axes in front.
     """
     return values.squeeze(tuple(values.ndim - ndim + axis for axis in axes)) if axes else values

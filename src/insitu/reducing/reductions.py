@@ -160,8 +160,8 @@ class Reduction:
         return {name: np.full(shape, self.field(name).nothing(self.dtype, self.skips)) for name in self.fields}
 
     def repeat(self, partial: Partial, times: Any, first: Array | None = None) -> Partial:
-        """Return the partial of the same values, each so many
-        times (0: no data); `first` is the first position.
+        """Return the partial of the same values, each so many times (0: no data);
+        `first` is the first position.
         """
         nothing = self.nothing(())
         many = {}
@@ -250,8 +250,8 @@ def _mean(reduction: Reduction, partial: Partial, size: int) -> Array:
 
 
 def _mean_time(reduction: Reduction, partial: Partial, size: int) -> Array:
-    """Return the exact mean of times, rounded as xarray
-    does: towards the year in the middle of all times.
+    """Return the exact mean of times, rounded as xarray does:
+    towards the year in the middle of all times.
     """
     valid = partial["valid"]
     ticks = np.zeros(valid.shape, np.int64)
@@ -345,8 +345,8 @@ SKETCHES: Mapping[str, Method] = {
         "biuf",
     ),
 }
-"""Statistics with several numbers per element, along
-a first axis: bins, quantiles (no axis for one).
+"""Statistics with several numbers per element, along a first axis:
+bins, quantiles (no axis for one).
 """
 
 STREAMED: Mapping[str, Method] = {**METHODS, **SKETCHES}

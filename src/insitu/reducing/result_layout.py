@@ -70,8 +70,8 @@ class Shadow:
         ]
         """For each axis and cell, how many elements of its chunk it takes."""
         self.shown = [[_length(picker, 0) for picker in part.outside] for part in touched.parts]
-        """For each axis and cell, how many elements of the
-        selection it fills: more than it takes if values repeat.
+        """For each axis and cell, how many elements of the selection it fills:
+        more than it takes if values repeat.
         """
 
         self.has_unique_places = all(len(self.outside[axis]) == 1 for axis in self.reduced)
@@ -87,8 +87,8 @@ class Shadow:
         return tuple([position[axis] for axis in self.kept])
 
     def key_at(self, place: Position) -> Position:
-        """Return the key of the cell that begins at a position
-        of the selection, one number per axis of the tile.
+        """Return the key of the cell that begins at a position of the selection,
+        one number per axis of the tile.
         """
         return tuple([self.row_at[axis][place[axis]] for axis in self.kept])
 
@@ -105,8 +105,8 @@ class Shadow:
         return times
 
     def positions(self, position: Position) -> list[npt.NDArray[np.int64]]:
-        """Return, for each reduced axis, what the elements
-        of a cell add to a position in the selection.
+        """Return, for each reduced axis,
+        what the elements of a cell add to a position in the selection.
         """
         found = []
         for axis, stride in zip(self.reduced, self.strides, strict=True):

@@ -29,8 +29,8 @@ __all__ = ["BOUND", "CENTROIDS", "checked_edges", "counts", "histogram_field", "
 CENTROIDS = 512
 """Number of centroids of a t-digest: 8 KiB for each element of the result."""
 BOUND = 2 * np.pi
-"""Twice the width of a centroid: values may lie
-anywhere in it or, after merging, in its neighbours.
+"""Twice the width of a centroid:
+values may lie anywhere in it or, after merging, in its neighbours.
 """
 MOST_BINS = 65_536
 DIGEST = np.dtype(
@@ -71,8 +71,8 @@ def rows_of(part: Part) -> tuple[Array, tuple[int, ...]]:
 
 @lru_cache(maxsize=64)
 def histogram_field(edges: tuple[float, ...]) -> Field:
-    """Return the field of counts between edges, as in
-    `numpy.histogram`: the last bin includes both its edges.
+    """Return the field of counts between edges, as in `numpy.histogram`:
+    the last bin includes both its edges.
     """
     bins = len(edges) - 1
     record = np.dtype([("n", "i8", (bins,))])

@@ -38,8 +38,8 @@ __all__ = ["fold"]
 AHEAD = 3
 """Batches per thread that are submitted at once: enough that no thread waits for the merging."""
 EXPANSION = 4
-"""A batch ends at this many times its largest fetch
-of decoded bytes, to spread well compressed data, too.
+"""A batch ends at this many times its largest fetch of decoded bytes,
+to spread well compressed data, too.
 """
 
 

@@ -94,8 +94,8 @@ def _ticks(part: Part) -> Array:
 
 
 def _high(part: Part) -> Array:
-    """Return the sum of the upper halves of ticks: sums
-    of 32-bit halves are exact for billions of times.
+    """Return the sum of the upper halves of ticks:
+    sums of 32-bit halves are exact for billions of times.
     """
     return part.reduce(np.add, _ticks(part) >> 32)
 

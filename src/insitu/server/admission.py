@@ -49,8 +49,8 @@ class Admission:
 
     @property
     def retry_after(self) -> int:
-        """Seconds after which a refused client should
-        try again: about when the present queue is done.
+        """Seconds after which a refused client should try again:
+        about when the present queue is done.
         """
         turns = (len(self._waiting) + 1) / max(self.running, 1)
         return max(1, min(60, math.ceil(turns * self._usual_seconds)))

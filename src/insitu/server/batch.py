@@ -77,8 +77,8 @@ class Ready:
 
     @property
     def cost(self) -> int:
-        """Bytes that the batch holds: those of its
-        largest job, because jobs run one after the other.
+        """Bytes that the batch holds:
+        those of its largest job, because jobs run one after the other.
         """
         return max(task.cost for task in self.tasks)
 
@@ -129,8 +129,8 @@ async def _body_cost(worker: Worker, body: bytes, kind: str) -> int:
 
 
 def storage_options(worker: Worker, batch: Batch, who: Credentials) -> dict[str, Any]:
-    """Return how to open sources: the server's own options by
-    URL prefix, else the client's credentials, else anonymously.
+    """Return how to open sources:
+    the server's own options by URL prefix, else the client's credentials, else anonymously.
     """
     options: dict[str, Any] = {**worker.settings.storage_options, **batch.options}
     if who.name is not None:
@@ -153,8 +153,8 @@ def add_login(options: dict[str, Any], url: str, who: Credentials) -> None:
 
 
 def _begin(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> tuple[Batch, Ready | None]:
-    """Return a batch and its preparation, or None for the
-    latter if its tables need more memory than its body.
+    """Return a batch and its preparation,
+    or None for the latter if its tables need more memory than its body.
     """
     small = declared_cost(batch, worker.limits) <= PREPARING
     return batch, _prepare(worker, batch, who, reducing) if small else None
@@ -192,8 +192,8 @@ def _prepare(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> 
 
 @contextmanager
 def _naming_archive(job: Job) -> Iterator[None]:
-    """Turn a refused source into an error that names the
-    client's archive, not what the archive refers to.
+    """Turn a refused source into an error that names the client's archive,
+    not what the archive refers to.
     """
     try:
         yield
@@ -212,8 +212,8 @@ def _named(sources: Any) -> Any:
 
 
 def _told(items: Iterator[bytes]) -> Generator[bytes, None, None]:
-    """Cut items into pieces; an error after the first piece
-    becomes an item, because the status has been sent.
+    """Cut items into pieces;
+    an error after the first piece becomes an item, because the status has been sent.
     """
     begun = False
     try:
@@ -321,8 +321,8 @@ def _blocks(task: Task, opened: Leased, tally: Tally) -> Iterator[npt.NDArray[An
 
 
 def _parts(array: VirtualArray, selection: Selection) -> Iterator[Selection]:
-    """Split a selection into parts in C order: slabs
-    along the first axis whose rows are small enough.
+    """Split a selection into parts in C order:
+    slabs along the first axis whose rows are small enough.
     """
     shape = selection.result_shape
     if 0 in shape:
@@ -344,8 +344,8 @@ def _parts(array: VirtualArray, selection: Selection) -> Iterator[Selection]:
 
 
 def _aligned(step: int, array: VirtualArray, dimension: int, row: int) -> int:
-    """Return a step that ends at chunk borders, if the slabs
-    are not too large: then each chunk is decoded once.
+    """Return a step that ends at chunk borders, if the slabs are not too large:
+    then each chunk is decoded once.
     """
     cut = array.tiles[0].axis_of(dimension) if array.tiles else None
     if cut is None or not cut.is_regular:

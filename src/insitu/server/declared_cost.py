@@ -24,8 +24,8 @@ BLOCK = 8 << 20
 BATCHES = 20 << 20
 """Bytes that a thread holds while it reduces: what it fetched, and the decoded values."""
 ITEM = 72
-"""Bytes of the smallest decoded item of a body: an
-empty list, and the reference to it in another list.
+"""Bytes of the smallest decoded item of a body:
+an empty list, and the reference to it in another list.
 """
 SMALL_BODY = 1 << 20
 """Items of bodies up to this size are not counted: their number is bounded by the size."""
@@ -52,8 +52,8 @@ def body_cost(body: bytes, content_type: str, limits: Limits) -> int:
 
 
 def _cbor_items(body: bytes, most: int) -> int:
-    """Count the items of CBOR (RFC 8949, section 3)
-    up to one more than `most`; strings are skipped.
+    """Count the items of CBOR (RFC 8949, section 3) up to one more than `most`;
+    strings are skipped.
     """
     at = items = 0
     end = len(body)
@@ -75,8 +75,8 @@ def _cbor_items(body: bytes, most: int) -> int:
 
 
 def declared_cost(batch: Batch, limits: Limits) -> int:
-    """Return about how many bytes the columns of a batch
-    take once expanded; an error if that is too much.
+    """Return about how many bytes the columns of a batch take once expanded;
+    an error if that is too much.
     """
     cost = ELEMENT * batch.declared
     if cost > limits.memory // 2:

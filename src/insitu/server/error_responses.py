@@ -93,8 +93,8 @@ def public_text(error: BaseException) -> str:
     those of other libraries, are searched for paths too. Other messages of insitu name variables
     and groups, which look like paths, and are not searched.
     """
-    # Cut first: an error may quote a request of many
-    # megabytes, and searching those for secrets takes seconds.
+    # Cut first: an error may quote a request of many megabytes,
+    # and searching those for secrets takes seconds.
     if not isinstance(error, InsituError):
         return without_outside_paths(redacted(str(error)[:MOST_LETTERS]))
     place = {name: value for name, value in error.place.items() if not _is_outside(value)}

@@ -49,8 +49,8 @@ class KeyedLocks:
 
     @contextmanager
     def hold(self, key: Hashable) -> Iterator[None]:
-        """Hold the lock of a key within a `with` block; wait
-        for it until the deadline of this thread at most.
+        """Hold the lock of a key within a `with` block;
+        wait for it until the deadline of this thread at most.
         """
         with self._lock:
             found = self._known.setdefault(key, _Counted())

@@ -33,8 +33,8 @@ class _Web:
 
     @classmethod
     def of(cls, url: str) -> _Web | None:
-        """Return the prefix that a URL names; None if it
-        is no http(s) URL, or leads out of its folder.
+        """Return the prefix that a URL names;
+        None if it is no http(s) URL, or leads out of its folder.
         """
         try:
             parts = urlsplit(url)
@@ -122,8 +122,8 @@ class Allowed:
         return found is not None and any(root.covers(found) for root in self.webs)
 
     def bucket(self, kind: str, endpoint: str | None, bucket: str, key: str) -> bool:
-        """Return whether an object lies under a root: by its
-        bucket URL at the default endpoint, or by its endpoint.
+        """Return whether an object lies under a root:
+        by its bucket URL at the default endpoint, or by its endpoint.
         """
         segments = _segments(key)
         if any(_climbs(segment) for segment in segments):
@@ -198,8 +198,8 @@ def refers_outside(archive: str) -> RefusedError:
 
 
 def usual_endpoint(kind: str) -> str | None:
-    """Return the endpoint that the environment sets
-    for buckets of a kind; None: that of the provider.
+    """Return the endpoint that the environment sets for buckets of a kind;
+    None: that of the provider.
     """
     if kind != "s3":
         return None

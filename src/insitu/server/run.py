@@ -21,8 +21,8 @@ GRACE = 30
 """Seconds that running requests get to finish when the server stops."""
 
 STARTING = 60
-"""Seconds without a sign of life after which a worker
-is replaced; a busy worker may be slow to answer.
+"""Seconds without a sign of life after which a worker is replaced;
+a busy worker may be slow to answer.
 """
 
 

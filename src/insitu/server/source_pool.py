@@ -110,8 +110,8 @@ class Shelf:
             pool.close()
 
     def retry_if_stale(self, who: Credentials, options: Mapping[str, Any], act: Callable[[], Answer]) -> Answer:
-        """Call a function; if an object turns out to have
-        changed, close the client's pool and call it again.
+        """Call a function; if an object turns out to have changed,
+        close the client's pool and call it again.
         """
         try:
             return act()

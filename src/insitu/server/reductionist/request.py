@@ -214,8 +214,8 @@ def _codec(value: Any) -> tuple[str, dict[str, Any]]:
     if len(repr(rest)) > MOST_CONFIGURATION:
         raise ValueError("the configuration of a codec is too long")
     name = value["id"].removeprefix("numcodecs.")
-    # Only codecs of insitu: a class that another package
-    # registered may do anything with its configuration.
+    # Only codecs of insitu:
+    # a class that another package registered may do anything with its configuration.
     if name not in SHUFFLES and ALIASES.get(name, name) not in TABLE:
         raise ValueError(f"unknown variant `{name[:60]}`")
     return name, rest

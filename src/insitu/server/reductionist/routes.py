@@ -75,8 +75,8 @@ def _work(
 
 
 def _failed(error: InsituError) -> Response:
-    """Return the response of the protocol to an error: 400
-    for request, object or storage, 401 for credentials.
+    """Return the response of the protocol to an error:
+    400 for request, object or storage, 401 for credentials.
     """
     if isinstance(error, (RefusedError, BusyError, SlowError, TooLargeError, LateError)):
         return failure(error)
