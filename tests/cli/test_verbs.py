@@ -171,7 +171,7 @@ def test_a_journal_of_others_is_not_believed(tmp_path: Path, monkeypatch: pytest
     path.write_bytes(pickle.dumps([1])[:-3])
     assert journal.load(["a"]) is None
     journal.folder.chmod(0o777)
-    with pytest.raises(AccessError, match="others may write"):
+    with pytest.raises(AccessError, match="other users may write"):
         Journal(journal.folder)
 
 

@@ -149,17 +149,17 @@ def test_a_server_that_is_not_there(archive: Path, monkeypatch: pytest.MonkeyPat
         warnings.simplefilter("error")
         _ = there.t.max(), there.t.min()  # once is enough
     strict = insitu.open_dataset(archive / "0.nc", active=url, active_required=True)
-    with pytest.raises(InsituError, match="could not be reached"):
+    with pytest.raises(InsituError, match=r"unreachable|cannot connect"):
         strict.t.mean()
 
 
 def test_a_server_that_may_not(tmp_path: Path, server: Server, archive: Path) -> None:
     (tmp_path / "0.nc").write_bytes((archive / "0.nc").read_bytes())
     there = insitu.open_dataset(tmp_path / "0.nc", active=server.url)
-    with pytest.warns(ActiveWarning, match="may not read from there"):
+    with pytest.warns(ActiveWarning, match="lies outside its roots"):
         found = there.t.max()
     np.testing.assert_allclose(found, xr.load_dataset(archive / "0.nc", engine="netcdf4").t.max())
-    with pytest.raises(ServerError, match="may not read from there"):
+    with pytest.raises(ServerError, match="lies outside its roots"):
         insitu.open_dataset(tmp_path / "0.nc", active=server.url, active_required=True).t.max()
 
 
@@ -203,7 +203,7 @@ def test_addresses() -> None:
     assert (with_token.url, with_token.token) == ("https://host/prefix", "hush")
     assert "hush" not in repr(with_token)
     for bad in ("host:8080", "ftp://host", "http://"):
-        with pytest.raises(ServerError, match="not the address"):
+        with pytest.raises(ServerError, match="not the URL of a server"):
             Client(bad)
 
 

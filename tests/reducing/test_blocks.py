@@ -65,12 +65,12 @@ def test_every_chunk_is_read_once_where_it_can_be(case: Case, monkeypatch: pytes
 
 def test_advice_where_chunks_lie_across(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole_blocks, "BLOCK_BYTES", 10 * 4 * 2)
-    with pytest.warns(UserWarning, match="every chunk is read 12 times"):
+    with pytest.warns(UserWarning, match="reads every chunk 12 times"):
         found = asked(case, "median", 0)
     np.testing.assert_array_equal(found, np.nanmedian(case.values, 0))
     with pytest.raises(UnsupportedError, match="needs"):
         asked(case, "median")
-    with pytest.raises(ModelError, match="needs to know which"):
+    with pytest.raises(ModelError, match="needs q"):
         asked(case, "quantile", 0)
 
 
@@ -97,7 +97,7 @@ def test_texts(dtype: str) -> None:
             expected = getattr(variable, method)(dim).values
             np.testing.assert_array_equal(found, expected)
             assert found.dtype == expected.dtype
-    with pytest.raises(UnsupportedError, match="no mean"):
+    with pytest.raises(UnsupportedError, match="cannot compute mean"):
         asked(case, "mean")
 
 

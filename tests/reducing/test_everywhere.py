@@ -248,7 +248,7 @@ def test_the_contract_says_what_is_wrong(root: Path, place: tuple[str, str | Non
     url, active = f"{place[0]}x", place[1]
     zlib = {"dtype": "<i4", "codecs": [{"id": "zlib"}]}
     for spans in ([(11, 2)], [(-1, 1)], [(0, -1)], [(13, 0)], [(2**62, 2**62)]):
-        with pytest.raises(SelectionError, match="leaves a chunk of 12"):
+        with pytest.raises(SelectionError, match="outside of a chunk of 12"):
             storage.read(url, 0, len(data), zlib, spans, shape=(3, 4), active=active)
     with pytest.raises(CodecError):  # cut off
         storage.read(url, 0, len(data) - 5, zlib, shape=(12,), active=active)
@@ -258,11 +258,11 @@ def test_the_contract_says_what_is_wrong(root: Path, place: tuple[str, str | Non
         storage.read(url, 0, len(data), {"dtype": "<i4", "codecs": [{"id": "nonsense"}]}, shape=(12,), active=active)
     with pytest.raises(ModelError, match="how many elements"):
         storage.read(url, 0, len(data), zlib, active=active)
-    with pytest.raises(ModelError, match="no chunk lies at"):
+    with pytest.raises(ModelError, match="must not be negative"):
         storage.read(url, -4, 8, "<i4", active=active)
     with pytest.raises(ModelError, match="needs an id"):
         storage.read(url, 0, 8, {"dtype": "<i4", "codecs": [{"level": 4}]}, active=active)
-    with pytest.raises(ModelError, match="not offset"):
+    with pytest.raises(ModelError, match="unknown: offset"):
         storage.read(url, 0, 8, {"dtype": "<i4", "offset": 4}, active=active)
     np.testing.assert_array_equal(storage.read(f"{place[0]}plain", 8, 16, "<i4", active=active), values[2:6])
     if active is None:

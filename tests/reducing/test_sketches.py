@@ -86,10 +86,10 @@ def test_missing_values_and_none_at_all() -> None:
 def test_values_that_repeat() -> None:
     both = Reduction(("tdigest", "histogram"), np.dtype("f4"), Rules(q=0.5, edges=(0.0, 2.0, 4.0)))
     once = both.step(np.array([1, 1, 3], "f4"), (0,))
-    found = both.finalise(both.again(once, np.array([5])), 15)
+    found = both.finalise(both.repeat(once, np.array([5])), 15)
     assert found["tdigest"] == 1
     assert found["histogram"].tolist() == [[10], [5]]
-    nothing = both.again(once, np.array([0]))
+    nothing = both.repeat(once, np.array([0]))
     assert both.finalise(nothing, 0)["histogram"].sum() == 0
     assert np.isnan(both.finalise(nothing, 0)["tdigest"])
 
@@ -138,7 +138,7 @@ def test_what_is_missing_to_ask() -> None:
     with pytest.raises(ModelError, match="edges"):
         Reduction(("histogram",), np.dtype("f4"))
     reduction = Reduction(("tdigest",), np.dtype("f4"))
-    with pytest.raises(ModelError, match="needs to know which"):
+    with pytest.raises(ModelError, match="needs q"):
         reduction.finalise(reduction.nothing(()), 0)
     for q in (1.5, -0.1, [[0.5]]):
         with pytest.raises(InsituError):

@@ -228,9 +228,9 @@ def test_what_cannot_be_asked(field: np.ndarray) -> None:
         answers(case, ["sum"], 3)
     with pytest.raises(UnsupportedError, match="twice"):
         answers(case, ["sum"], (0, -3))
-    with pytest.raises(UnsupportedError, match="'mode' is not a reduction"):
+    with pytest.raises(UnsupportedError, match="'mode' is not a known reduction"):
         answers(case, ["mode"])
-    with pytest.raises(ValueError, match="no min of no values"):
+    with pytest.raises(ValueError, match="cannot compute min"):
         answers(case, ["min"], None, np.s_[:0])
     assert sorted(METHODS) == [
         "all",

@@ -17,7 +17,7 @@ from service.serving import Server, serving
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nobody() -> Iterator[None]:
+def no_credentials() -> Iterator[None]:
     """A machine without credentials: what a developer has set up must not let a test pass."""
     before = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith(("AWS_", "AZURE_", "GOOGLE_"))}
     yield

@@ -36,8 +36,8 @@ def small(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
         yield running
 
 
-def well(server: Server, folder: Path) -> None:
-    """It still answers, and is no larger than it should be."""
+def assert_healthy(server: Server, folder: Path) -> None:
+    """Assert that the server still responds and has not grown too large."""
     request = {"interface_type": "file", "url": f"file://{folder}/x", "dtype": "int32"}
     answer = server.post("/v2/sum", request)
     assert np.frombuffer(answer.cbor["bytes"], "<i4")[0] == VALUES.sum()
@@ -83,7 +83,7 @@ def test_heads_without_end(small: Server, folder: Path) -> None:
         except ConnectionError:
             pass
         assert b" 200 " not in until_closed(line, 30)
-    well(small, folder)
+    assert_healthy(small, folder)
 
 
 def test_clients_that_never_finish(folder: Path, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_clients_that_never_finish(folder: Path, tmp_path: Path) -> None:
                 line.sendall(b"POST /v2/sum HT")
             elif number % 3 == 2:
                 line.sendall(b"POST /v2/sum HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
-        well(server, folder)
+        assert_healthy(server, folder)
         for number, line in enumerate(lines):
             came = until_closed(line, 20)
             assert (b" 408 " in came) == (number % 3 == 2), came
@@ -113,7 +113,7 @@ def test_clients_that_never_finish(folder: Path, tmp_path: Path) -> None:
             time.sleep(0.2)
             line.sendall(b"GET /health HT")
             assert until_closed(line, 20).count(b" 200 ") == 1
-        well(server, folder)
+        assert_healthy(server, folder)
 
 
 def test_uploads_beyond_the_limit(small: Server, folder: Path) -> None:
@@ -135,7 +135,7 @@ def test_uploads_beyond_the_limit(small: Server, folder: Path) -> None:
     with connected(small) as line:
         line.sendall(f"POST /v2/sum HTTP/1.1\r\nHost: x\r\nContent-Length: {'9' * 500}\r\n\r\n".encode())
         assert b" 200 " not in until_closed(line, 30)
-    well(small, folder)
+    assert_healthy(small, folder)
 
 
 DEEP = [
@@ -155,7 +155,7 @@ def test_cbor_that_is_deep_or_says_that_it_is_huge(small: Server, folder: Path, 
         assert answer.status == 400
     jobs = b"\xa1\x64jobs\x81\xa1\x65array" + DEEP[number]
     assert small.ask("POST", "/reduce", jobs, {"Content-Type": "application/cbor"}).status in (400, 413)
-    well(small, folder)
+    assert_healthy(small, folder)
 
 
 def test_json_that_is_deep_or_huge(small: Server, folder: Path) -> None:
@@ -173,7 +173,7 @@ def test_json_that_is_deep_or_huge(small: Server, folder: Path) -> None:
             "/v2/sum",
             f'{{"interface_type": "file", "url": "file://{folder}/x", "dtype": "int32", "shape": {text}}}'.encode(),
         )
-    well(small, folder)
+    assert_healthy(small, folder)
 
 
 def table(folder: Path, shape: list[int]) -> dict[str, Any]:
@@ -200,13 +200,13 @@ def test_an_array_whose_rows_are_larger_than_the_memory(small: Server, folder: P
             if not came:
                 assert b" 200 " in part
             came += len(part)
-        well(small, folder)
+        assert_healthy(small, folder)
     for methods in (["sum"], ["max", "argmin"], ["median"], ["std"]):
         for axes in (None, [0], [1], []):
             job = {"array": table(folder, [4, 1 << 33]), "methods": methods, "axes": axes}
             answer = small.ask("POST", "/reduce", cbor2.dumps({"jobs": [job]}), {"Content-Type": "application/cbor"})
             assert answer.status in (200, 400, 413, 422), answer.body
-    well(small, folder)
+    assert_healthy(small, folder)
 
 
 ELSEWHERE = [
@@ -256,7 +256,7 @@ def test_addresses_that_look_like_others(folder: Path, tmp_path: Path) -> None:
             assert server.get(f"/zarr/{quoted}!/zarr.json").status in (400, 403, 404, 422, 502), url
             with pytest.raises(BlockingIOError):
                 listener.accept()
-        well(server, folder)
+        assert_healthy(server, folder)
 
 
 def test_paths_that_look_like_others(small: Server, folder: Path, tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_paths_that_look_like_others(small: Server, folder: Path, tmp_path: Path
             assert answer.status in (400, 403), (url[:100], answer.status, answer.body)
             answer = small.post("/reduce", {"jobs": [{"url": url, "variable": "t", "methods": ["sum"]}]})
             assert answer.status in (400, 403, 404, 422), (url[:100], answer.status, answer.body)
-    well(small, folder)
+    assert_healthy(small, folder)
 
 
 def test_answers_say_nothing_of_the_machine(small: Server, folder: Path) -> None:

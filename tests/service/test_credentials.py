@@ -315,14 +315,14 @@ def test_redirects_remembered(site: Site) -> None:
             two.read(0, 4)
 
 
-def test_source_shelf() -> None:
-    shelf = Shelf(lambda url: url)
+def test_source_pools() -> None:
+    pools = Shelf(lambda url: url)
     ann, bob = Credentials("ann", "hush"), Credentials("bob", "hush")
-    drawers = [shelf.drawer(who, {}) for who in (ann, bob, Credentials(), Credentials("ann", "other"))]
-    drawers.append(shelf.drawer(ann, {"endpoint_url": "http://other"}))
-    assert len({id(drawer) for drawer in drawers}) == 5
-    assert shelf.drawer(ann, {}) is drawers[0]
-    shelf.close()
+    found = [pools.for_client(who, {}) for who in (ann, bob, Credentials(), Credentials("ann", "other"))]
+    found.append(pools.for_client(ann, {"endpoint_url": "http://other"}))
+    assert len({id(one) for one in found}) == 5
+    assert pools.for_client(ann, {}) is found[0]
+    pools.close()
 
 
 def test_decoded_chunk_cache() -> None:

@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 import pytest
 
-from insitu.active.wire_array import values_from
+from insitu.active.wire import values_from
 from insitu.server.app import create_app
 from insitu.server.settings import Settings
 

@@ -1,1 +1,1 @@
-"""Client and wire format of reductions next to the data."""
+"""Client and wire format of servers that decode and reduce next to the data."""

@@ -1,8 +1,10 @@
-"""What becomes of a reduction whose data lies next to a server? It is planned here into few requests, runs there, and is merged here.
+"""Client of a server next to the data: statistics and reads that are computed there.
 
-The server is told where the chunks lie, so it needs no metadata of its own and any selection, join or mosaic works. What
-travels back are partials: the same that threads leave here, so the answer is the one that this machine would have found. If the
-server cannot, the values are reduced here, and a warning says why and how much that moves (see `fallback`); or it is an error.
+A reduction is split here into a few requests, runs on the server, and its partial results are
+merged here. The server gets the location of every chunk, so it needs no metadata of its own, and
+any selection, join or mosaic works. It returns the same partial results as the threads of this
+machine, so the result is the same, too. If the server cannot do it, the values are reduced here,
+with a warning that says why and how many bytes that moves (see `fallback`); or an error is raised.
 """
 
 from __future__ import annotations
@@ -25,10 +27,9 @@ from insitu.active.wire_group import group_from
 from insitu.errors import InsituError, SourceError, UnsupportedError
 from insitu.model import Selection, VirtualArray, VirtualGroup
 from insitu.model.selection import Stride
-from insitu.reading import Tally, read_array
-from insitu.reducing.partial import Partial
-from insitu.reducing.reduce import UNCHANGED, normalised, squeezed
-from insitu.reducing.reduce import statistics as here
+from insitu.reading import Opened, Tally, read_array
+from insitu.reducing.field import Partial
+from insitu.reducing.reduce import UNCHANGED, answers, normalised, squeezed
 from insitu.reducing.reductions import STREAMED, Reduction, Rules
 from insitu.reducing.sketches import checked_edges
 from insitu.sources.redaction import displayed
@@ -37,31 +38,33 @@ from insitu.sources.storage_options import options_for
 __all__ = ["Active", "ActiveWarning", "said"]
 
 CELLS = 200_000
-"""Chunks of a request; about 1 MB of table."""
+"""Largest number of chunks in a request: about 1 MB of table."""
 DECODED = 16 << 30
-"""Bytes that a request may have decoded: some ten seconds of a server's time."""
+"""Decoded bytes of a request: some ten seconds of a server's time."""
 TOGETHER = 4
-"""Requests under way at once: a server has workers."""
+"""Requests that are sent at once: a server has several workers."""
 REMOTE_METHODS = (*STREAMED, "median", "quantile")
 FORWARDED = ("anon", "endpoint_url", "region")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Active:
-    """A server next to the data, and what to do when it cannot."""
+    """A server next to the data, and what to do if it cannot compute something."""
 
     url: str
-    """e.g. `http://host:8080`."""
+    """Its URL, e.g. `http://host:8080`."""
     required: bool = False
-    """Whether it is an error when the server cannot; else the values are read here, with a warning."""
+    """Whether to raise an error if the server cannot;
+    else the values are read here, with a warning.
+    """
     token: str | None = None
 
     def __repr__(self) -> str:
-        # The token may be a part of the address, too.
+        # The token may be part of the URL, too.
         return f"Active({displayed(self.url)!r}, required={self.required})"
 
     def reduce_array(self, array: VirtualArray, method: str, **how: Any) -> npt.NDArray[Any]:
-        """As `insitu.reducing.reduce_array`."""
+        """Reduce an array next to the data, as `insitu.reducing.reduce_array` does here."""
         return self.statistics(array, [method], **how)[method]
 
     def statistics(
@@ -81,7 +84,9 @@ class Active:
         storage_options: Mapping[str, Any] | None = None,
         tally: Tally | None = None,
     ) -> dict[str, npt.NDArray[Any]]:
-        """As `insitu.reducing.statistics`, next to the data."""
+        """Return several statistics, computed next to the data,
+        as `insitu.reducing.statistics` does here.
+        """
         rules = Rules(skipna, ddof, min_count, q, None if edges is None else checked_edges(edges))
         methods = [methods] if isinstance(methods, str) else list(methods)
         chosen = Selection.of(selection, array.shape)
@@ -89,10 +94,8 @@ class Active:
             found = self._statistics(array, methods, axes, chosen, rules, keepdims, storage_options)
         except (ServerError, SourceError, UnsupportedError) as problem:
             self.fall_back(problem, name, array[chosen])
-            return here(
-                array, methods, axes=axes, selection=chosen, skipna=skipna, ddof=ddof, min_count=min_count, q=q, edges=edges,
-                keepdims=keepdims, name=name, storage_options=storage_options, tally=tally,
-            )  # fmt: skip
+            with Opened(storage_options) as opened:
+                return answers(array, methods, axes, chosen, rules, opened, keepdims=keepdims, name=name, tally=tally)
         return found
 
     def reduce_url(
@@ -110,18 +113,18 @@ class Active:
         decode: bool = True,
         storage_options: Mapping[str, Any] | None = None,
     ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        """Statistics of a variable that the server finds itself, and what it did for them.
+        """Return statistics of a variable that the server opens itself, and what it read for them.
 
         Parameters
         ----------
         url, variable
-            Of an archive, as the server sees it.
+            URL of the archive, as the server sees it, and the variable.
         methods, axes, skipna, q, edges
             As for `insitu.reducing.statistics`.
         selection
             Integers, slices, index arrays, an Ellipsis.
         dim
-            Dimensions by name, in place of axes.
+            Dimensions by name, instead of axes.
         decode
             Whether the CF conventions are applied.
         storage_options
@@ -139,7 +142,9 @@ class Active:
     def scan(
         self, url: str, *, group: str | None = None, storage_options: Mapping[str, Any] | None = None
     ) -> VirtualGroup | None:
-        """Where the chunks of an archive lie, as the server sees it; None if it cannot say, and then one looks oneself."""
+        """Return the metadata of an archive, scanned by the server;
+        None if the server cannot scan it.
+        """
         options, basic = _credentials(url, storage_options)
         try:
             items = client_of(self.url, self.token).ask("scan", {"url": url, "group": group, "options": options}, basic)
@@ -155,7 +160,7 @@ class Active:
         name: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> npt.NDArray[Any]:
-        """The values of a selection, decoded next to the data."""
+        """Return the values of a selection, decoded next to the data."""
         chosen = Selection.of(selection, array.shape)
         try:
             job = {"array": array_to(array[chosen]), "selection": None}
@@ -165,7 +170,7 @@ class Active:
             self.fall_back(problem, name, array[chosen])
             return read_array(array, chosen, name=name, storage_options=storage_options)
 
-    def answers(
+    def run_job(
         self,
         job: Callable[[], dict[str, Any]],
         here: Callable[[], dict[str, npt.NDArray[Any]]],
@@ -173,16 +178,16 @@ class Active:
         name: str | None,
         storage_options: Mapping[str, Any] | None,
     ) -> dict[str, npt.NDArray[Any]]:
-        """What a job gives; or what is found here, if the server cannot.
+        """Return the result of a job; compute it here if the server cannot.
 
         Parameters
         ----------
         job
-            Makes the job; it may find out that it cannot.
+            Makes the job; it may raise `UnsupportedError`.
         here
-            Does the same here.
+            Computes the same on this machine.
         array, name, storage_options
-            What it is about (the selection alone), for credentials and messages.
+            The selected array, for credentials and messages.
         """
         try:
             return _named(self._ask("reduce", [job()], array, storage_options)[0]["values"])
@@ -203,14 +208,14 @@ class Active:
         shape = chosen.result_shape
         along = normalised(axes, len(shape))
         if axes is not None and not along and any(method in UNCHANGED for method in methods):
-            raise UnsupportedError("reducing along no axis is reading")
+            raise UnsupportedError("a reduction along no axis is not sent to a server: the values are read")
         unknown = [method for method in methods if method not in REMOTE_METHODS]
         if unknown or array.dtype.kind not in "biufcmM":
             raise UnsupportedError(
-                f"{', '.join(unknown) or 'a statistic'} of {array.dtype} is not what servers compute"
+                f"servers do not compute {', '.join(unknown) or 'statistics'} of {array.dtype} values"
             )
         selected = array[chosen]
-        # Partials are larger than what is made of them: they travel only where there are several to be merged.
+        # Partials are larger than final values: they are sent only if several must be merged.
         known: Mapping[str, Any] = STREAMED if len(_pieces(selected)) > 1 else {}
         streamed = [m for m in methods if m in known and array.dtype.kind in known[m].kinds]
         found: dict[str, npt.NDArray[Any]] = {}
@@ -225,7 +230,7 @@ class Active:
             job = {
                 "array": array_to(selected),
                 "methods": whole,
-                # All axes and none are the same of a single value, but its sum is not the value: it has another type.
+                # Reducing all axes and none give the same value of a scalar, but of another type.
                 "axes": None if axes is None else list(along),
                 "keepdims": keepdims,
                 **said(rules),
@@ -240,7 +245,7 @@ class Active:
         reduction: Reduction,
         storage_options: Mapping[str, Any] | None,
     ) -> Partial:
-        """The partial of an array, from as many requests as its table and its size need."""
+        """Return the partial of an array, from as many requests as its table and its size need."""
         pieces = _pieces(array)
 
         def ask(piece: tuple[int, VirtualArray]) -> Partial:
@@ -250,7 +255,9 @@ class Active:
             }  # fmt: skip
             found = _named(self._ask("reduce", [job], array, storage_options)[0]["partial"])
             if set(found) != set(reduction.fields):
-                raise ServerError("the server is of another version: its partials have other fields", url=self.url)
+                raise ServerError(
+                    "the server has another version of insitu: its partial results have other fields", url=self.url
+                )
             return found
 
         if len(pieces) == 1:
@@ -275,12 +282,12 @@ class Active:
         return client_of(self.url, self.token).ask(route, {"jobs": jobs, "options": options}, basic)
 
     def fall_back(self, problem: InsituError, name: str | None, array: VirtualArray) -> None:
-        """Say why something is done here and what that moves; raise if it had to be done there.
+        """Warn that values are read here, and why; raise the error if `required` is set.
 
         Parameters
         ----------
         problem
-            Why.
+            Why the server cannot.
         name
             The variable.
         array
@@ -292,17 +299,17 @@ class Active:
 
 
 def said(rules: Rules) -> dict[str, Any]:
-    """Rules as a job says them."""
-    said: dict[str, Any] = {"skipna": rules.skipna, "ddof": rules.ddof, "min_count": rules.min_count}
+    """Return rules as entries of a job."""
+    entries: dict[str, Any] = {"skipna": rules.skipna, "ddof": rules.ddof, "min_count": rules.min_count}
     if rules.q is not None:
-        said["q"] = values_to(np.asarray(rules.q, np.float64)) if np.ndim(rules.q) else float(rules.q)
+        entries["q"] = values_to(np.asarray(rules.q, np.float64)) if np.ndim(rules.q) else float(rules.q)
     if rules.edges is not None:
-        said["edges"] = values_to(np.array(rules.edges))
-    return said
+        entries["edges"] = values_to(np.array(rules.edges))
+    return entries
 
 
 def _named(data: Any) -> dict[str, npt.NDArray[Any]]:
-    # Copied: what lies in the answer cannot be written to, and merging wants to.
+    # Copied: arrays over the response are read-only, and merging writes to them.
     return {str(name): _native(values_from(values)) for name, values in data.items()}
 
 
@@ -311,21 +318,25 @@ def _native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _values(items: list[Any]) -> npt.NDArray[Any]:
-    """The one array of an answer to `read`."""
+    """Return the array in a response to `read`."""
     head, blocks = items[0], [item for item in items[1:] if not isinstance(item, dict)]
     dtype, shape = dtype_from(head["dtype"]), tuple(head["shape"])
     if dtype.hasobject:
         return values_from({"shape": list(shape), "items": [item for block in blocks for item in block]})
     data = b"".join(blocks)
     if len(data) != math.prod(shape) * dtype.itemsize:
-        raise ServerError("the answer has another size than it says")
+        raise ServerError(
+            f"the response of the server has {len(data)} bytes instead of {math.prod(shape) * dtype.itemsize}"
+        )
     return _native(np.frombuffer(data, dtype).reshape(shape))
 
 
 def _credentials(
     url: str | None, storage_options: Mapping[str, Any] | None
 ) -> tuple[dict[str, Any], tuple[str, str] | None]:
-    """What the server is told about the storage, and the secrets that go into a header; those of the first source, for all."""
+    """Return the storage options that a server gets, and the secrets for a header:
+    those of the first source.
+    """
     options = options_for(url, storage_options) if url is not None else {}
     nested = dict(options.get("client_kwargs") or {})
     merged = {**nested, **options}
@@ -337,13 +348,17 @@ def _credentials(
 
 
 def _cut_axis(array: VirtualArray) -> int:
-    """Along which dimension an array is cut for several requests: the one with the most chunks."""
+    """Return the dimension along which an array is split for several requests:
+    the one with most chunks.
+    """
     counts = [max((tile.axis_of(d).count for tile in array.tiles), default=1) for d in range(array.ndim)]
     return int(np.argmax(counts))
 
 
 def _pieces(array: VirtualArray) -> list[tuple[int, VirtualArray]]:
-    """The array in parts that one request can hold, each with where it begins along the cut."""
+    """Split an array into parts for one request each,
+    with the start of each along the split dimension.
+    """
     cells = sum(math.prod(tile.chunks.shape) for tile in array.tiles)
     many = max(-(-cells // CELLS), -(-array.nbytes // DECODED), 1)
     if many == 1 or not array.ndim:
@@ -359,7 +374,7 @@ def _pieces(array: VirtualArray) -> list[tuple[int, VirtualArray]]:
 
 
 def _borders(array: VirtualArray, cut: int, many: int) -> list[int]:
-    """About as many equal parts, each ending where a chunk does."""
+    """Return the borders of about so many equal parts, each at the border of a chunk."""
     length = array.shape[cut]
     ends = np.unique(
         np.concatenate(
@@ -378,7 +393,7 @@ def _borders(array: VirtualArray, cut: int, many: int) -> list[int]:
 def _renumbered(
     partial: Partial, inside: Sequence[int], whole: Sequence[int], along: tuple[int, ...], cut: int, begin: int
 ) -> Partial:
-    """Positions of extremes in a piece as positions in all of it; other fields are what they are."""
+    """Return a partial with positions of extremes in the whole array instead of in a part of it."""
     moved = dict(partial)
     for name in ("argmin", "argmax"):
         if name in partial:
@@ -387,5 +402,5 @@ def _renumbered(
             index = list(np.unravel_index(np.minimum(partial[name], size - 1), lengths))
             index[along.index(cut)] = index[along.index(cut)] + begin
             place = np.ravel_multi_index(tuple(index), [whole[axis] for axis in along])
-            moved[name] = np.where(partial[name] < size, place, partial[name])  # beyond: of nothing
+            moved[name] = np.where(partial[name] < size, place, partial[name])  # larger positions: no value was there
     return moved

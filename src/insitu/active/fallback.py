@@ -1,7 +1,8 @@
-"""Fallback from a server to this machine: how many bytes it moves, and when it warns.
+"""Warnings about reductions that run on this machine although a server was named.
 
-A reduction that was meant for a server and runs here moves all its chunks over the network. Below `FallbackSettings.warn_bytes` one
-warning for each reason is enough; above, every fallback warns and names the bytes, because each of them costs time and money.
+Such a fallback moves all chunks over the network. If that is less than
+`FallbackSettings.warn_bytes`, each reason is warned about once; above, every fallback warns and
+names the bytes, because each of them costs time and money.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ __all__ = ["ActiveWarning", "FallbackSettings", "bytes_to_move", "settings", "wa
 
 
 class ActiveWarning(UserWarning):
-    """A reduction ran here, although a server was named."""
+    """A reduction ran on this machine although a server was named."""
 
 
-# Behind all filters of the user: without one, Python shows a warning of one line of code once, and never again.
+# After all filters of the user: by default Python shows a warning from one line of code only once.
 warnings.simplefilter("always", ActiveWarning, append=True)
 
 
 @dataclass(slots=True)
 class FallbackSettings:
-    """Settings of this process; assign to change them."""
+    """Settings of this process; assign to its attributes to change them."""
 
     warn_bytes: int = 16 << 20
-    """A fallback that moves more than this warns every time; a smaller one once for each server and reason."""
+    """A fallback that moves more bytes warns every time; a smaller one once per server and reason."""
 
 
 settings = FallbackSettings()
@@ -43,33 +44,34 @@ _warned: set[tuple[str, str]] = set()
 def bytes_to_move(array: VirtualArray) -> int:
     """Return about how many bytes reading an array fetches, without any I/O.
 
-    The stored chunks where their lengths are at hand; else, and where nothing is compressed, at most the bytes of the values.
+    The sizes of the stored chunks if they are known without a request; else the size of the values.
+    For uncompressed data, at most the size of the values.
     """
     decoded = array.nbytes
     if not all(isinstance(tile.chunks, (Columns, Sparse)) for tile in array.tiles):
         return decoded
     counted = census(array)
     if counted.stored and not counted.nbytes:
-        return decoded  # whole objects, whose lengths nobody knows
+        return decoded  # whole objects, whose sizes are unknown without a request
     is_raw = all(encoding.raw for tile in array.tiles for encoding in tile.encodings)
     return min(counted.nbytes, decoded) if is_raw else counted.nbytes
 
 
 def warn_of_fallback(server: str, problem: InsituError, name: str | None, nbytes: int, *, stacklevel: int) -> None:
-    """Warn that something is done here, and why: every time, or once for a reason if it moves little.
+    """Warn about a fallback: every time, or once per reason if it moves few bytes.
 
     Parameters
     ----------
     server
-        Its address; shown without a token.
+        URL of the server; shown without its token.
     problem
-        Why it could not.
+        Why the server could not do it.
     name
         The variable.
     nbytes
-        About how much is moved.
+        About how many bytes are moved.
     stacklevel
-        As for `warnings.warn`, from the caller's point of view.
+        As for `warnings.warn`, counted from the caller.
     """
     key = (server, problem.kind)
     if nbytes <= settings.warn_bytes and key in _warned:
@@ -77,7 +79,7 @@ def warn_of_fallback(server: str, problem: InsituError, name: str | None, nbytes
     _warned.add(key)
     warnings.warn(
         f"{name or 'an array'} is read and reduced here, not by {displayed(server)}, which moves about {nbytes:,} bytes: {problem}. "
-        "With active_required=True this is an error",
+        "Set active_required=True to get an error instead",
         ActiveWarning,
         stacklevel=stacklevel + 1,
     )

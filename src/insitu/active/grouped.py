@@ -1,8 +1,9 @@
-"""How are weighted and grouped statistics taken in one pass over the chunks?
+"""Weighted and grouped statistics in one pass over the chunks, on this machine or within a server.
 
-An axis with weights or labels is kept while chunks are folded, so that one partial is left for each of its elements; those are then
-contracted: with the weights, or into their groups. What is kept never grows far beyond `BOX_BYTES`, because the pass goes box by box, and
-boxes end where chunks do. The same code runs here and next to the data.
+An axis with weights or labels is kept while chunks are reduced, so that each of its elements has
+its own partial. These are then contracted with the weights, or merged into their groups. The array
+is processed in boxes that end at chunk borders, so that the partials take about `BOX_BYTES` at
+most.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from insitu.cancellation import check_deadline
 from insitu.errors import ModelError, UnsupportedError
 from insitu.model import Selection, VirtualArray
 from insitu.reading import Opened, Tally
-from insitu.reducing.partial import Partial
+from insitu.reducing.field import Partial
 from insitu.reducing.reduce import normalised
 from insitu.reducing.reductions import METHODS, Reduction, Rules
 from insitu.reducing.stream import fold
@@ -28,30 +29,30 @@ from insitu.reducing.whole_blocks import block_shape, cells_along
 __all__ = ["WEIGHTED", "Groups", "Weights", "grouped", "weighted"]
 
 BOX_BYTES = 64 << 20
-"""Of partials that are held before they are contracted."""
+"""Bytes of partials that are held before they are contracted."""
 WEIGHTED = ("sum", "mean", "var", "std", "sum_of_weights", "count")
-"""Statistics that weights are known for."""
+"""Statistics that can be weighted."""
 
 Weights = Mapping[int | tuple[int, ...], npt.NDArray[Any]]
-"""Numbers for the elements along an axis, or for those along several axes together."""
+"""Weights for the elements along an axis, or along several axes together."""
 State = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
-"""Weights, weighted sum, weighted squares about the mean, count."""
+"""Sum of weights, weighted sum, weighted squared deviations from the mean, count."""
 Box = tuple[slice, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Which group each element along an axis belongs to."""
+    """The group of each element along an axis."""
 
     axis: int
-    """Of the selection's shape."""
+    """Axis of the selection's shape."""
     codes: npt.NDArray[np.int64]
-    """The number of the group; -1: none."""
+    """Number of the group of each element; -1: none."""
     count: int
 
     def __post_init__(self) -> None:
         if self.codes.ndim != 1 or (len(self.codes) and (self.codes.max() >= self.count or self.codes.min() < -1)):
-            raise ModelError(f"labels of {self.count} groups are numbers from -1 to {self.count - 1}")
+            raise ModelError(f"labels of {self.count} groups must be a list of numbers from -1 to {self.count - 1}")
 
 
 def grouped(
@@ -66,16 +67,16 @@ def grouped(
     name: str | None = None,
     tally: Tally | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
-    """Statistics of each group: the grouped axis stays, with one element for each group.
+    """Return statistics of each group: the grouped axis stays, with one element per group.
 
     Parameters
     ----------
     array, methods, selection, rules, opened, name, tally
-        As for `insitu.reducing.statistics`; `argmin` and `argmax` have no positions in groups.
+        As for `insitu.reducing.statistics`; `argmin` and `argmax` are not available.
     groups
         The groups along one axis.
     axes
-        Which axes go beside the grouped one; that one alone if not given.
+        Axes to reduce in addition to the grouped one; none if not given.
     """
     chosen = Selection.of(selection, array.shape)
     shape = chosen.result_shape
@@ -83,10 +84,12 @@ def grouped(
     others = tuple(axis for axis in along if axis != groups.axis)
     if any(method not in METHODS or method.startswith("arg") for method in methods):
         raise UnsupportedError(
-            f"groups have no {', '.join(m for m in methods if m not in METHODS or m.startswith('arg'))}"
+            f"cannot compute for groups: {', '.join(m for m in methods if m not in METHODS or m.startswith('arg'))}"
         )
     if len(groups.codes) != shape[groups.axis]:
-        raise ModelError(f"{len(groups.codes)} labels for an axis of length {shape[groups.axis]}")
+        raise ModelError(
+            f"the axis has length {shape[groups.axis]}, but there are {len(groups.codes)} labels of groups"
+        )
     reduction = Reduction(tuple(methods), array.dtype, rules or Rules())
     kept = [1 if axis in others else length for axis, length in enumerate(shape)]
     kept[groups.axis] = groups.count
@@ -99,7 +102,7 @@ def grouped(
             rows = {field: np.moveaxis(found, groups.axis, 0)[at] for field, found in partial.items()}
             where = (*box[: groups.axis], code, *box[groups.axis + 1 :])
             before = {field: found[where] for field, found in total.items()}
-            for field, merged in reduction.merge(before, reduction.collapsed(rows)).items():
+            for field, merged in reduction.merge(before, reduction.collapse(rows)).items():
                 total[field][where] = merged
     other = math.prod(shape[axis] for axis in others)
     sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=groups.count)
@@ -127,17 +130,17 @@ def weighted(
     name: str | None = None,
     tally: Tally | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
-    """Statistics of values that count as much as their weights say; the weight of a value is the product of those along the axes.
+    """Return weighted statistics. The weight of a value is the product of the weights along the axes.
 
     Parameters
     ----------
     array, selection, rules, opened, name, tally
         As for `insitu.reducing.statistics`.
     methods
-        `sum`, `mean`, `var`, `std` (all in float64), `sum_of_weights`, `count`. As xarray's `weighted` has them: NaN is left out, and where
-        the weights of what is left add up to 0 there is no answer.
+        `sum`, `mean`, `var`, `std` (all in float64), `sum_of_weights`, `count`. As in xarray's
+        `weighted`: NaN is left out, and where the remaining weights add up to 0 the result is NaN.
     weights
-        For some of the axes that are reduced, one number for each element; for several axes together under a tuple of them.
+        By reduced axis, one number per element; by a tuple of axes for several axes together.
     axes, keepdims
         As for `insitu.reducing.statistics`.
     """
@@ -146,17 +149,17 @@ def weighted(
     along = normalised(axes, len(shape))
     bad = [method for method in methods if method not in WEIGHTED]
     if bad or array.dtype.kind not in "biuf":
-        raise UnsupportedError(f"there is no weighted {', '.join(bad) or 'statistic'} of values of {array.dtype}")
+        raise UnsupportedError(f"cannot compute the weighted {', '.join(bad) or 'statistics'} of {array.dtype} values")
     factors = [_factor(along, shape, key, numbers) for key, numbers in weights.items()]
     weighed = {axis for axes_, _ in factors for axis in axes_}
     inner = tuple(axis for axis in along if axis not in weighed)
-    # Squares only where somebody asks for them: without, a chunk takes one pass.
+    # Squares only if they are needed: without them, one pass over a chunk is enough.
     measured = "var" if {"var", "std"} & set(methods) else "mean"
     reduction = Reduction((measured,), array.dtype, replace(rules or Rules(), ddof=0))
     kept = [1 if axis in along else length for axis, length in enumerate(shape)]
     state: State = (np.zeros(kept), np.zeros(kept), np.zeros(kept), np.zeros(kept))
     if not math.prod(shape):
-        raise ModelError("there are no values to weigh")
+        raise ModelError("cannot compute weighted statistics: the selection is empty")
     for box, partial in _boxes(array[chosen], inner, reduction, opened, name, tally):
         weight: Any = np.float64(1)
         for axes_, numbers in factors:
@@ -173,20 +176,22 @@ def weighted(
 def _factor(
     along: Sequence[int], shape: Sequence[int], key: int | tuple[int, ...], numbers: npt.NDArray[Any]
 ) -> tuple[tuple[int, ...], npt.NDArray[np.float64]]:
-    """Weights with the axes that they lie along, in ascending order."""
+    """Return checked weights and their axes, in ascending order."""
     axes = normalised([key] if isinstance(key, int) else list(key), len(shape))
     if set(axes) - set(along) or np.shape(numbers) != tuple(shape[axis] for axis in axes):
         wanted = " x ".join(str(shape[axis]) for axis in axes)
-        raise ModelError(f"weights along axis {key} need {wanted} numbers, and the axis has to be reduced")
+        raise ModelError(
+            f"weights along axis {key} must have {wanted} numbers, and the axis must be one of those that are reduced"
+        )
     values = np.asarray(numbers, np.float64)
     if np.isnan(values).any():
-        raise ModelError("weights cannot contain missing values")
+        raise ModelError("weights must not contain missing values (NaN)")
     order = np.argsort(axes)
     return tuple(axes[i] for i in order), values.transpose(order)
 
 
 def _contracted(partial: Partial, weight: Any, along: Sequence[int]) -> State:
-    """What the elements of a box make together."""
+    """Return the weighted state of all elements of a box together."""
     axes = tuple(along)
     count, total = np.asarray(partial["count"], np.float64), np.asarray(partial["total"], np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -229,11 +234,14 @@ def _boxes(
     name: str | None,
     tally: Tally | None,
 ) -> Iterator[tuple[Box, Partial]]:
-    """Partials of boxes of an array, `inner` axes reduced; where a box is whole along those, it is `slice(0, 1)` in the partial."""
+    """Yield partials of the boxes of an array, reduced along the `inner` axes,
+    where their box is `slice(0, 1)`.
+    """
     kept = [axis for axis in range(array.ndim) if axis not in inner]
     allowed = max(BOX_BYTES // (8 * len(reduction.fields)), 1)
     lengths, cells = [array.shape[axis] for axis in kept], cells_along(array, kept)
-    # A box of whole chunks, if that is not far too much: a chunk that lies in several boxes is decoded for each of them.
+    # Boxes of whole chunks if possible:
+    # a chunk that lies in several boxes is decoded for each of them.
     sizes, _ = block_shape(lengths, cells, max(allowed, min(math.prod(cells), 4 * allowed)))
     steps = dict(zip(kept, sizes, strict=True))
     counts = [-(-array.shape[axis] // steps[axis]) if axis in steps else 1 for axis in range(array.ndim)]

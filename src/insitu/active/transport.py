@@ -1,8 +1,9 @@
-"""How does a request get to a server that reduces next to the data, and its answer back?
+"""HTTP transport of requests to a server next to the data: connection pool, retries, decoding.
 
-One POST of CBOR, answered by a sequence of CBOR items. Reductions change nothing, so whatever fails in passing (a connection that breaks, a
-worker that dies, 429, 502, 503, 504) is tried again, after the time that the server asks for; an answer counts only if its last
-item says that it is whole.
+A request is one POST of CBOR; the response is a sequence of CBOR items. Reductions change nothing,
+so transient failures (a broken connection, a worker that dies, 429, 502, 503, 504) are retried,
+after the time that the server asks for. A response counts only if its last item says that it is
+complete.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ ATTEMPTS = 5
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 20.0
 CONNECT, READ = 10.0, 330.0
 DOWN = 30.0
-"""Seconds for which a server that could not be reached is not asked again."""
+"""Seconds for which an unreachable server is not contacted again."""
 KINDS: Mapping[str, type[InsituError]] = {
     cls.kind: cls for cls in (getattr(errors, name) for name in errors.__all__) if cls is not InsituError
 }
@@ -48,7 +49,7 @@ class ServerError(InsituError, OSError):
 
 @dataclass(slots=True)
 class Traffic:
-    """What went over the wire."""
+    """Number of requests, and bytes sent and received."""
 
     requests: int = 0
     sent: int = 0
@@ -56,12 +57,12 @@ class Traffic:
 
 
 class Client:
-    """A connection to a server.
+    """HTTP client of one server, with its connection pool.
 
     Parameters
     ----------
     url
-        Where it is, e.g. `http://host:8080`; a token may be given as the password: `https://:token@host`.
+        URL, e.g. `http://host:8080`. A token may be given as the password: `https://:token@host`.
     token
         A bearer token.
     """
@@ -69,7 +70,7 @@ class Client:
     def __init__(self, url: str, token: str | None = None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ServerError(f"{displayed(url)!r} is not the address of a server", hint="Write http://host:port")
+            raise ServerError(f"{displayed(url)!r} is not the URL of a server", hint="Write http://host:port")
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         where = f"{host}:{parts.port}" if parts.port else host
         self.url = f"{parts.scheme}://{where}{parts.path.rstrip('/')}"
@@ -80,16 +81,16 @@ class Client:
         self._down = 0.0
 
     def ask(self, route: str, request: Mapping[str, Any], basic: tuple[str, str] | None = None) -> list[Any]:
-        """The items of an answer, once all of them are there.
+        """Send a request and return the items of its complete response.
 
         Parameters
         ----------
         route
-            `reduce` or `read`.
+            `reduce`, `read` or `scan`.
         request
-            What is asked.
+            Content of the request.
         basic
-            Credentials for the storage.
+            Name and secret for the storage.
         """
         body = _cbor().dumps(request, default=_plain)
         headers = {"Content-Type": "application/cbor", "Accept": "application/cbor-seq", "User-Agent": "insitu"}
@@ -98,11 +99,13 @@ class Client:
         if basic:
             headers["Authorization"] = "Basic " + b64encode(":".join(basic).encode()).decode()
         if time.monotonic() < self._down:
-            raise ServerError("the server could not be reached a moment ago", url=self.url)
+            raise ServerError(
+                f"the server was unreachable less than {DOWN:g} s ago and is not tried again yet", url=self.url
+            )
         pause = FIRST_PAUSE
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                return self._once(route, body, headers)
+                return self._post_once(route, body, headers)
             except _PassingError as problem:
                 if attempt == ATTEMPTS:
                     if problem.unreached:
@@ -112,7 +115,7 @@ class Client:
                 pause = min(2 * pause, LONGEST_PAUSE)
         raise AssertionError("every attempt returns or raises")
 
-    def _once(self, route: str, body: bytes, headers: Mapping[str, str]) -> list[Any]:
+    def _post_once(self, route: str, body: bytes, headers: Mapping[str, str]) -> list[Any]:
         timeout = urllib3.Timeout(connect=CONNECT, read=READ)
         try:
             with tracing.Request(self.url) as traced:
@@ -125,15 +128,15 @@ class Client:
                 finally:
                     response.release_conn()
                 traced.bytes = len(data)
-        except failures.NewConnectionError as problem:  # which urllib3 derives from its class of timeouts
+        except failures.NewConnectionError as problem:  # a subclass of TimeoutError in urllib3
             raise _PassingError(
-                ServerError(f"the server cannot be reached: {problem}", url=self.url), unreached=True
+                ServerError(f"cannot connect to the server: {problem}", url=self.url), unreached=True
             ) from None
         except failures.TimeoutError as problem:
-            late = TimedOutError(f"the server did not answer: {problem}", url=self.url)
+            late = TimedOutError(f"the server did not respond in time: {problem}", url=self.url)
             raise _PassingError(late, unreached=isinstance(problem, failures.ConnectTimeoutError)) from None
         except failures.HTTPError as problem:
-            raise _PassingError(ServerError(f"the connection failed: {problem}", url=self.url)) from None
+            raise _PassingError(ServerError(f"the connection to the server failed: {problem}", url=self.url)) from None
         with self._lock:
             self.traffic.requests += 1
             self.traffic.sent += len(body)
@@ -143,19 +146,21 @@ class Client:
             if response.status in PASSING:
                 raise _PassingError(error, _after(response.headers.get("Retry-After")))
             raise error
-        return self._whole(data)
+        return self._decode_complete(data)
 
-    def _whole(self, data: bytes) -> list[Any]:
+    def _decode_complete(self, data: bytes) -> list[Any]:
         try:
             items = list(_sequence(data))
         except (ValueError, TypeError, EOFError) as problem:
-            raise _PassingError(ServerError(f"the answer cannot be decoded: {problem}", url=self.url)) from None
+            raise _PassingError(
+                ServerError(f"the response of the server is not valid CBOR: {problem}", url=self.url)
+            ) from None
         last = items[-1] if items else None
         if isinstance(last, dict) and "error" in last:
-            said = last["error"]
-            raise KINDS.get(said.get("kind"), ServerError)(str(said.get("message")), server=self.url)
+            error = last["error"]
+            raise KINDS.get(error.get("kind"), ServerError)(str(error.get("message")), server=self.url)
         if not isinstance(last, dict) or "done" not in last:
-            raise _PassingError(ServerError("the answer ends too early", url=self.url))
+            raise _PassingError(ServerError("the response of the server is incomplete", url=self.url))
         return items
 
     def _connections(self) -> urllib3.PoolManager:
@@ -172,7 +177,7 @@ class Client:
 
 
 class _PassingError(Exception):
-    """An attempt failed in a way that may pass."""
+    """An attempt failed in a way that may be transient."""
 
     def __init__(self, error: InsituError, after: float | None = None, unreached: bool = False) -> None:
         super().__init__(error)
@@ -184,7 +189,7 @@ _guard = fork_safe_lock()
 
 
 def client_of(url: str, token: str | None = None) -> Client:
-    """The client of a server: one for the process, because it holds the connections."""
+    """Return the client of a server: one per process, because it holds the connections."""
     with _guard:
         key = (url, token)
         if key not in _clients:
@@ -193,7 +198,7 @@ def client_of(url: str, token: str | None = None) -> Client:
 
 
 def _said(response: Any, data: bytes, url: str) -> InsituError:
-    """The error that an answer tells, as one of ours."""
+    """Return the error in a response as an exception of insitu."""
     try:
         body = json.loads(data)["error"]
         message = "; ".join([str(body["message"]), *map(str, body.get("caused_by", []))])
@@ -202,14 +207,14 @@ def _said(response: Any, data: bytes, url: str) -> InsituError:
     kind = response.headers.get("X-Insitu-Error", "")
     found = KINDS.get(kind)
     if found is None or issubclass(found, SourceError):
-        # What the server cannot get at may well be within reach from here.
-        return ServerError(f"the server says: {message}", url=url, status=response.status)
+        # An object that the server cannot read may be readable from here.
+        return ServerError(f"the server reports: {message}", url=url, status=response.status)
     return found(message, server=url)
 
 
-def _after(said: str | None) -> float | None:
+def _after(header: str | None) -> float | None:
     try:
-        return float(said) if said else None
+        return float(header) if header else None
     except ValueError:
         return None
 
@@ -225,14 +230,16 @@ def _cbor() -> Any:
     try:
         return import_before_fork("cbor2")
     except ImportError:
-        raise UnsupportedError("talking to a server needs cbor2", hint="pip install 'insitu[serve]'") from None
+        raise UnsupportedError(
+            "requests to a server need the package cbor2", hint="pip install 'insitu[serve]'"
+        ) from None
 
 
 def _plain(encoder: Any, value: Any) -> None:
-    """NumPy's numbers, wherever a configuration holds them."""
+    """Encode NumPy scalars and arrays in configurations of codecs."""
     if isinstance(value, np.generic):
         encoder.encode(value.item())
     elif isinstance(value, np.ndarray):
         encoder.encode(value.tolist())
     else:
-        raise TypeError(f"{type(value).__name__} does not travel")
+        raise TypeError(f"cannot send a value of type {type(value).__name__}")

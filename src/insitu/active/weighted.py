@@ -1,4 +1,4 @@
-"""Where are weighted and grouped statistics taken: here, or next to the data? One door for both."""
+"""Weighted and grouped statistics of an array, computed here or by a server next to the data."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def weigh_array(
     name: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Answers:
-    """Statistics of values that count as much as their weights say, in float64.
+    """Return weighted statistics, in float64.
 
     Parameters
     ----------
@@ -42,9 +42,9 @@ def weigh_array(
     methods
         `sum`, `mean`, `var`, `std`, `sum_of_weights`, `count`.
     weights
-        For axes that are reduced, one number for each element; for several axes together under a tuple of them.
+        By reduced axis, one number per element; by a tuple of axes for several axes together.
     active
-        The server next to the data; here if not given, and where it cannot.
+        The server next to the data. Without, or if it cannot, this machine computes.
     """
     rules = Rules(skipna)
     chosen = Selection.of(selection, array.shape)
@@ -63,7 +63,7 @@ def weigh_array(
         }
         return {**_job(array, chosen, methods, axes, rules), "weights": factors}
 
-    return active.answers(job, here, array[chosen], name, storage_options)
+    return active.run_job(job, here, array[chosen], name, storage_options)
 
 
 def group_array(
@@ -78,18 +78,18 @@ def group_array(
     name: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Answers:
-    """Statistics of each group along an axis, which stays, with one element for each group.
+    """Return statistics of each group along an axis, which stays, with one element per group.
 
     Parameters
     ----------
     array, methods, selection, rules, name, storage_options
-        As for `insitu.reducing.statistics`; neither positions nor medians.
+        As for `insitu.reducing.statistics`; without positions and medians.
     groups
         The groups along one axis.
     axes
-        Which axes go beside the grouped one; that one alone if not given.
+        Axes to reduce in addition to the grouped one; none if not given.
     active
-        The server next to the data; here if not given, and where it cannot.
+        The server next to the data. Without, or if it cannot, this machine computes.
     """
     how = rules or Rules()
     chosen = Selection.of(selection, array.shape)
@@ -105,7 +105,7 @@ def group_array(
         labels = {"axis": groups.axis, "codes": values_to(groups.codes), "count": groups.count}
         return {**_job(array, chosen, methods, axes, how), "groups": labels}
 
-    return active.answers(job, here, array[chosen], name, storage_options)
+    return active.run_job(job, here, array[chosen], name, storage_options)
 
 
 def _job(

@@ -1,7 +1,8 @@
-"""How do values, columns of integers and selections travel between a client and a server?
+"""Wire format of values, columns of integers and selections, between client and server.
 
-As plain maps, lists, numbers, texts and bytes, which CBOR writes as they are. Columns of integers (where chunks lie) go as differences,
-deflated. Nothing that comes in is believed: whatever does not fit raises an error of ours, and no column is made larger than the limit.
+Everything becomes maps, lists, numbers, strings and bytes, which CBOR writes as they are. Columns
+of integers (the locations of chunks) are sent as deflated differences. Incoming data is checked:
+invalid data raises an error of insitu, and no column grows beyond the limit.
 """
 
 from __future__ import annotations
@@ -36,26 +37,26 @@ __all__ = [
 ]
 
 MOST_ELEMENTS = 1 << 26
-"""Largest column that is taken in: 64 million numbers."""
+"""Largest column that is accepted: 64 million numbers."""
 MOST_ITEMSIZE = 16 << 20
-"""Bytes of the largest element that is taken in."""
+"""Largest element that is accepted, in bytes."""
 SMALL = 64
-"""Bytes of a column that is not worth deflating."""
+"""Columns of up to this many bytes are not deflated."""
 
 
 def dtype_to(dtype: np.dtype[Any]) -> Any:
-    """A type as NumPy's own file format writes it: a text, or a list for structures."""
+    """Return a type as NumPy's file format writes it: a string, or a list for structures."""
     return _plain(npy.dtype_to_descr(dtype))
 
 
 def dtype_from(data: Any) -> np.dtype[Any]:
-    """The type again."""
+    """Return the type that `dtype_to` wrote."""
     try:
         found = npy.descr_to_dtype(_descr(data))
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, SyntaxError, RecursionError) as problem:
-        raise ModelError(f"not a type of values: {str(data)[:80]!r}") from problem
+        raise ModelError(f"not a NumPy type: {str(data)[:80]!r}") from problem
     if found.itemsize > MOST_ITEMSIZE:
-        raise ModelError(f"elements of {found.itemsize} bytes are more than the {MOST_ITEMSIZE} that are taken")
+        raise ModelError(f"elements of {found.itemsize} bytes are larger than the limit of {MOST_ITEMSIZE} bytes")
     return found
 
 
@@ -64,20 +65,20 @@ def _plain(descr: Any) -> Any:
 
 
 def _descr(data: Any) -> Any:
-    """Lists of fields have tuples inside."""
+    """Return a description of a type with tuples for fields, as NumPy expects it."""
     if not isinstance(data, list):
         return data
     fields = []
     for item in data:
         if not isinstance(item, list) or len(item) not in (2, 3):
-            raise ModelError("a structure's field is a name, a type and perhaps a shape")
+            raise ModelError("a field of a structure must be a list of name, type and, optionally, shape")
         name = tuple(item[0]) if isinstance(item[0], list) else item[0]
         fields.append((name, _descr(item[1]), *(tuple(shape) for shape in item[2:])))
     return fields
 
 
 def values_to(values: npt.NDArray[Any]) -> dict[str, Any]:
-    """An array of values: type, shape and bytes, C order, little-endian."""
+    """Return an array as type, shape and bytes, in C order, little-endian."""
     if values.dtype.hasobject:
         return {"dtype": "|O", "shape": list(values.shape), "items": [_item(item) for item in values.reshape(-1)]}
     values = np.ascontiguousarray(values).reshape(values.shape)
@@ -91,13 +92,13 @@ def _item(item: Any) -> Any:
 
 
 def values_from(data: Any) -> npt.NDArray[Any]:
-    """The array again; it may be read-only."""
+    """Return the array that `values_to` wrote; it may be read-only."""
     try:
         shape = tuple(whole(length) for length in data["shape"])
         if "items" in data:
             listed = data["items"]
             if not isinstance(listed, list) or len(listed) != math.prod(shape):
-                raise ModelError(f"an array of {math.prod(shape)} values does not list as many")
+                raise ModelError(f"an array of {math.prod(shape)} values must list as many items")
             items = np.empty(len(listed), object)
             items[:] = listed
             return items.reshape(shape)
@@ -110,7 +111,7 @@ def values_from(data: Any) -> npt.NDArray[Any]:
 
 
 def numbers_to(column: npt.NDArray[Any]) -> Any:
-    """Integers: a number where all are equal, else differences, deflated."""
+    """Return a column of integers: one number if all are equal, else deflated differences."""
     flat = np.ascontiguousarray(column, np.int64).reshape(-1)
     if flat.size and (flat == flat[0]).all():
         return {"shape": list(column.shape), "all": int(flat[0])}
@@ -123,29 +124,29 @@ def numbers_to(column: npt.NDArray[Any]) -> Any:
     packed = {"shape": list(column.shape), "kind": kind.str}
     if len(data) <= SMALL:
         return {**packed, "data": data}
-    # Bytes of one weight together: what lies far apart differs in the low ones only.
+    # Bytes of equal significance together: the high bytes of differences are mostly equal.
     planes = np.frombuffer(data, np.uint8).reshape(-1, kind.itemsize).T.tobytes()
     return {**packed, "deflated": zlib.compress(planes, 6)}
 
 
 def numbers_from(data: Any, most: int = MOST_ELEMENTS) -> npt.NDArray[np.int64]:
-    """The integers again."""
+    """Return the integers that `numbers_to` wrote."""
     try:
         shape = tuple(whole(length) for length in data["shape"])
         size = math.prod(shape)
         if size > most:
-            raise ModelError(f"a column of {size} numbers is more than the {most} that are taken")
+            raise ModelError(f"a column of {size} numbers is larger than the limit of {most}")
         if "all" in data:
             return np.full(shape, integer(data["all"]), np.int64)
         kind = np.dtype(data["kind"])
         if kind.kind != "i" or kind.itemsize > 8:
-            raise ModelError(f"integers of type {kind} are not taken")
+            raise ModelError(f"a column of integers must have an integer type, not {kind}")
         if "data" in data:
             raw = bytes(data["data"])
         else:
             planes = zlib.decompressobj().decompress(data["deflated"], size * kind.itemsize + 1)
             if len(planes) != size * kind.itemsize:
-                raise ModelError(f"a column of {size} numbers has {len(planes)} bytes")
+                raise ModelError(f"a column of {size} numbers must not have {len(planes)} bytes")
             raw = np.frombuffer(planes, np.uint8).reshape(kind.itemsize, size).T.tobytes()
         step = np.frombuffer(raw, kind, size)
         return np.cumsum(step, dtype=np.int64).reshape(shape)
@@ -156,7 +157,7 @@ def numbers_from(data: Any, most: int = MOST_ELEMENTS) -> npt.NDArray[np.int64]:
 
 
 def declared_elements(data: Any) -> int:
-    """Return how many numbers the columns in some decoded data would have, however short they are written.
+    """Return how many numbers the columns in some decoded data have once they are expanded.
 
     Examples
     --------
@@ -177,7 +178,7 @@ def declared_elements(data: Any) -> int:
 
 
 def selection_to(selection: Selection) -> list[Any]:
-    """One entry for each axis: an integer, `[start, step, length]`, or a column of indices."""
+    """Return one entry per axis: an integer, `[start, step, length]`, or a column of indices."""
     return [
         {"take": numbers_to(s)} if isinstance(s, np.ndarray) else int(s) if isinstance(s, int) else [int(n) for n in s]
         for s in selection.selectors
@@ -185,30 +186,32 @@ def selection_to(selection: Selection) -> list[Any]:
 
 
 def selection_said(selection: Any) -> list[Any] | None:
-    """A selection of an array whose shape is not known: integers, slices, index arrays, an Ellipsis."""
+    """Return a selection of an array of unknown shape: integers, slices, index arrays, an Ellipsis."""
     if selection is Ellipsis or selection is None:
         return None
-    said: list[Any] = []
+    entries: list[Any] = []
     for key in selection if isinstance(selection, tuple) else (selection,):
         if key is Ellipsis:
-            said.append("...")
+            entries.append("...")
         elif isinstance(key, slice):
-            said.append({"slice": [None if b is None else int(b) for b in (key.start, key.stop, key.step)]})
+            entries.append({"slice": [None if b is None else int(b) for b in (key.start, key.stop, key.step)]})
         elif isinstance(key, (int, np.integer)):
-            said.append(int(key))
+            entries.append(int(key))
         else:
-            said.append({"index": [int(i) for i in np.asarray(key)]})
-    return said
+            entries.append({"index": [int(i) for i in np.asarray(key)]})
+    return entries
 
 
 def selection_from(data: Any, shape: Sequence[int]) -> Selection:
-    """A selection: as `selection_to` writes it, or by people: `{"slice": [start, stop, step]}` (null: open), `{"index": [0, 5]}`,
-    `"..."`; what is left out at the end is taken whole.
+    """Return a selection for a shape.
+
+    Entries are those of `selection_to` or, easier to write by hand, `{"index": [0, 5]}`, `"..."` and
+    `{"slice": [start, stop, step]}` (null: open). Axes without an entry are selected as a whole.
     """
     if data is None:
         return Selection.of(..., shape)
     if not isinstance(data, list) or len(data) - ("..." in data) > len(shape) or data.count("...") > 1:
-        raise SelectionError(f"a selection is a list of {len(shape)} entries, one for each axis")
+        raise SelectionError(f"a selection must be a list of at most {len(shape)} entries, one for each axis")
     at = data.index("...") if "..." in data else len(data)
     rest = len(shape) - len(data) + ("..." in data)
     data = [*data[:at], *[{"slice": [None]}] * rest, *data[at + 1 :]]
@@ -224,14 +227,16 @@ def selection_from(data: Any, shape: Sequence[int]) -> Selection:
         else:
             _refuse(entry)
     if any(isinstance(key, int) and not -(1 << 63) <= key < 1 << 63 for key in keys):
-        raise SelectionError("an index has no more than 64 bits")
+        raise SelectionError("an index must fit 64 bits")
     normal = Selection.of(tuple(k if not isinstance(k, Stride) else slice(None) for k in keys), shape)
     exact = tuple(k if isinstance(k, Stride) else s for k, s in zip(keys, normal.selectors, strict=True))
     return Selection(tuple(shape), exact)
 
 
 def _refuse(entry: Any) -> Any:
-    raise SelectionError(f"{str(entry)[:80]!r} selects nothing along an axis")
+    raise SelectionError(
+        f"{str(entry)[:80]!r} is not a valid entry of a selection: use an integer, [start, step, length], slice or index"
+    )
 
 
 def _slice(bounds: Any) -> slice:
@@ -245,9 +250,9 @@ def _strided(entry: list[Any], length: int) -> Stride:
     if count < 0 or step == 0:
         _refuse(entry)
     if count <= 1:
-        step = 1  # nothing is stepped over
+        step = 1  # the step has no effect
     if count and not (0 <= start < length and 0 <= start + step * (count - 1) < length):
-        raise SelectionError(f"start {start}, step {step}, length {count} leave an axis of length {length}")
+        raise SelectionError(f"start {start}, step {step}, length {count} lie outside of an axis of length {length}")
     return Stride(start, step, count)
 
 
@@ -259,23 +264,23 @@ _KEYS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _index(numbers: list[Any]) -> npt.NDArray[np.int64]:
-    """A list of integers as an array; the common case without a look at each of them in Python."""
+    """Return a list of integers as an array; the common case without a loop in Python."""
     if set(map(type, numbers)) == {int}:
         try:
             return np.array(numbers, np.int64)
         except OverflowError:
-            pass  # which one it was is said below
+            pass  # reported below, with the number
     return np.array([integer(i) for i in numbers], np.int64)
 
 
 def _listed(what: Any) -> list[Any]:
     if not isinstance(what, list):
-        raise SelectionError("an index is a list of integers")
+        raise SelectionError("an index must be a list of integers")
     return what
 
 
 def integer(number: Any) -> int:
-    """An integer of 64 bits, or an error."""
+    """Return a number if it is an integer of 64 bits; else raise an error."""
     if not isinstance(number, int) or isinstance(number, bool) or not -(1 << 63) <= number < 1 << 63:
         # Python does not print integers of some thousand digits.
         large = isinstance(number, int) and not isinstance(number, bool) and number.bit_length() > 200
@@ -284,7 +289,7 @@ def integer(number: Any) -> int:
 
 
 def whole(number: Any) -> int:
-    """A length: an integer that is not negative, or an error."""
+    """Return a number if it is a non-negative integer of 64 bits; else raise an error."""
     if integer(number) < 0:
-        raise ModelError(f"{number} is negative")
+        raise ModelError(f"a length or position must not be negative: {number}")
     return int(number)

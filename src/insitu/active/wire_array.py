@@ -1,7 +1,8 @@
-"""How does a virtual array travel: which chunks of which objects, and how they are encoded?
+"""Wire format of virtual arrays: the location of every chunk, and how it is encoded.
 
-Only what reducing and reading need: shapes, cuts, tables, encodings, packings, sources. A thousand chunks take about 3 KB. What comes in is
-checked against everything that the model takes for granted of its own tables, so that a bad table is an error and never a wrong value.
+Only what reading and reducing need is sent: shapes, chunk grids, tables, encodings, packings,
+sources. A thousand chunks take about 3 KB. Incoming tables are checked for everything that the
+model assumes of its own, so that a bad table is an error and never a wrong value.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ from insitu.model.packing import IDENTITY, Kind, Packings
 __all__ = ["MOST_CODECS", "MOST_CONFIGURATION", "array_from", "array_to"]
 
 MOST_AXES = 64
-"""NumPy has no more."""
+"""The limit of NumPy."""
 MOST_ENCODINGS = 1 << 16
 MOST_CODECS = 64
-"""HDF5 has up to 32; a row of thousands would only burn time."""
+"""HDF5 has up to 32; a chain of thousands would be an attack."""
 MOST_CONFIGURATION = 64 << 10
-"""Letters that tell the codecs of a chunk: decoders are kept, and with them what tells them."""
+"""Longest description of the codecs of a chunk: decoders are cached by it."""
 
 
 def array_to(array: VirtualArray) -> dict[str, Any]:
-    """A virtual array: where all its chunks lie. What is not in the tables (attributes) stays behind."""
+    """Return a virtual array in wire format: the locations of its chunks, without its attributes."""
     fill = None if array.fill_value is None else values_to(np.asarray(array.fill_value, array.dtype))
     sources: dict[Source, int] = {}
     tiles = [_tile_to(tile, sources) for tile in array.tiles]
@@ -56,12 +57,12 @@ def array_to(array: VirtualArray) -> dict[str, Any]:
 
 
 def array_from(data: Any, most: int = MOST_ELEMENTS) -> VirtualArray:
-    """The array again."""
+    """Return the array that `array_to` wrote; an error if its tables are not consistent."""
     try:
         shape = tuple(whole(length) for length in data["shape"])
         dtype = dtype_from(data["dtype"])
         if len(shape) > MOST_AXES or math.prod(shape) * max(dtype.itemsize, 1) >= 1 << 63:
-            raise ModelError("the array has more axes, or more bytes, than any array can have")
+            raise ModelError(f"an array must have at most {MOST_AXES} axes and 2**63 bytes")
         sources = tuple(_source(row) for row in data["sources"])
         tiles = tuple(_tile_from(tile, sources, most) for tile in data["tiles"])
         origins = numbers_from(data["origins"], most).reshape(len(tiles), len(shape))
@@ -70,7 +71,7 @@ def array_from(data: Any, most: int = MOST_ELEMENTS) -> VirtualArray:
             if len(tile.shape) != len(shape) or any(
                 o < 0 or o + n > whole for o, n, whole in zip(origin, tile.shape, shape, strict=True)
             ):
-                raise ModelError("a tile lies outside of its array")
+                raise ModelError("the table of the array is damaged: a tile lies outside of the array")
         dims = tuple(f"dim_{i}" for i in range(len(shape)))
         return VirtualArray(shape, dtype, dims, tiles, origins, fill_value=fill)
     except InsituError:
@@ -82,9 +83,9 @@ def array_from(data: Any, most: int = MOST_ELEMENTS) -> VirtualArray:
 def _source(row: Any) -> Source:
     url, size, etag, modified, optional = row
     if not isinstance(url, str) or not isinstance(etag, (str, type(None))):
-        raise ModelError("a source is named by a URL, and its mark is a text")
+        raise ModelError("the URL of a source must be a string, and its ETag a string or null")
     if not isinstance(modified, (int, float, type(None))):
-        raise ModelError("a source was changed at a time")
+        raise ModelError("the modification time of a source must be a number or null")
     return Source(url, None if size is None else whole(size), etag, modified, bool(optional))
 
 
@@ -117,9 +118,9 @@ def _tile_from(data: Any, sources: tuple[Source, ...], most: int) -> Tile:
     check_deadline()
     grid = tuple(whole(count) for count in data["grid"])
     if len(data["axes"]) > MOST_AXES or len(data["encodings"]) > MOST_ENCODINGS:
-        raise ModelError(f"a tile has up to {MOST_AXES} axes and {MOST_ENCODINGS} encodings")
+        raise ModelError(f"a tile must have at most {MOST_AXES} axes and {MOST_ENCODINGS} encodings")
     if math.prod(grid) > most:
-        raise ModelError(f"a table of {math.prod(grid)} chunks is more than the {most} that are taken")
+        raise ModelError(f"a table of {math.prod(grid)} chunks is larger than the limit of {most}")
     columns = {name: numbers_from(data[name], most) for name in ("source", "offset", "length", "filter_mask", "encoding", "packing")}  # fmt: skip
     encodings = tuple(_encoding_from(encoding) for encoding in data["encodings"])
     packings = IDENTITY if data["packings"] is None else _packings_from(data["packings"])
@@ -128,21 +129,23 @@ def _tile_from(data: Any, sources: tuple[Source, ...], most: int) -> Tile:
     axes = tuple(_axis_from(axis, most) for axis in data["axes"])
     layout = tuple(whole(axis) for axis in data["layout"])
     if len(set(layout)) != len(layout) or any(axis >= len(axes) for axis in layout):
-        raise ModelError("a tile's dimensions are not axes of it")
+        raise ModelError("the layout of a tile names axes that it does not have")
     if any(axis.length != 1 for i, axis in enumerate(axes) if i not in layout):
-        raise ModelError("an axis that no dimension names must have length 1")
+        raise ModelError("an axis that is not in the layout of a tile must have length 1")
     return Tile(axes, encodings, Columns(grid, sources, **columns, inline=inline), packings, layout)
 
 
 def _check(columns: Mapping[str, npt.NDArray[np.int64]], encodings: int, packings: int, inline: int) -> None:
-    """What the model takes for granted of its own tables."""
+    """Raise an error if the columns of a table do not fulfil what the model
+    assumes of its own tables.
+    """
     for name, low, high in (
         ("source", -3, None), ("offset", 0, None), ("length", -1, None), ("filter_mask", 0, None),
         ("encoding", 0, encodings), ("packing", 0, packings),
     ):  # fmt: skip
         column = columns[name]
         if column.size and (column.min() < low or (high is not None and column.max() >= high)):
-            raise ModelError(f"column {name} holds what cannot be")
+            raise ModelError(f"column {name} of a table has numbers outside of its range")
     within = columns["source"] == -3
     if within.any() and (np.broadcast_to(columns["offset"] + columns["length"], within.shape)[within] > inline).any():
         raise ModelError("an inline chunk lies outside of the inline bytes")
@@ -166,7 +169,7 @@ def _axis_from(data: Any, most: int) -> Axis:
     shown = extent > 0
     bad = (extent < 0) | (stored < 0) | (shown & ((skip < 0) | (skip >= room) | (last < 0) | (last >= room)))
     if bad.any():
-        raise ModelError("a cell shows what its chunk does not have")
+        raise ModelError("a cell shows elements that its chunk does not have")
     return Axis.irregular(extent, skip, step, stored)
 
 
@@ -183,11 +186,11 @@ def _encoding_from(data: Any) -> Encoding:
     codecs = []
     for name, configuration in data["codecs"]:
         if not isinstance(name, str) or not isinstance(configuration, dict):
-            raise ModelError("a codec is a name and a configuration")
+            raise ModelError("a codec must be a list of name and configuration")
         codecs.append(Codec(name, configuration))
     if len(codecs) > MOST_CODECS or len(repr(codecs)) > MOST_CONFIGURATION:
         raise ModelError(
-            f"a chunk has up to {MOST_CODECS} codecs, and these are told in up to {MOST_CONFIGURATION} letters"
+            f"a chunk must have at most {MOST_CODECS} codecs, described in at most {MOST_CONFIGURATION} characters"
         )
     order = None if data["order"] is None else tuple(whole(axis) for axis in data["order"])
     fill = None if data["fill"] is None else bytes(data["fill"])
@@ -222,7 +225,7 @@ def _packings_from(data: Any) -> Packings:
     if any(len(columns[name]) != rows for name in _PACKED) or len(wide) != 2 or columns["missing_type"].shape != wide:
         raise ModelError("the columns of a packing differ in length")
     if rows and (columns["kind"].min() < 0 or columns["kind"].max() >= len(kinds)):
-        raise ModelError("a packing names a kind that is not there")
+        raise ModelError("a packing refers to a kind that does not exist")
     if columns["missing_type"].size and columns["missing_type"].max() >= len(types):
-        raise ModelError("a packing names a type that is not there")
+        raise ModelError("a packing refers to a type that does not exist")
     return Packings(kinds=tuple(kinds), missing_types=types, **columns)

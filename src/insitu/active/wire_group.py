@@ -1,4 +1,7 @@
-"""How does the metadata of an archive travel? A tree of arrays with their attributes, so that a client need not scan what a server knows."""
+"""Wire format of the metadata of an archive: a tree of arrays with their attributes.
+
+With it, a client need not scan an archive that the server has scanned already.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,15 @@ PLAIN = (str, bytes, bool, int, float, type(None))
 
 
 def group_to(group: VirtualGroup, rename: Callable[[str], str] | None = None) -> dict[str, Any]:
-    """A group as it travels.
+    """Return a group in wire format.
 
     Parameters
     ----------
     group
-        What was scanned.
+        The scanned group.
     rename
-        The URL by which others know an object; one that changes is identified by its size alone.
+        Returns the public URL of a source. A source whose URL changes is identified by its size
+        alone.
     """
     arrays = {}
     for name, array in group.arrays.items():
@@ -49,7 +53,7 @@ def group_to(group: VirtualGroup, rename: Callable[[str], str] | None = None) ->
 
 
 def group_from(data: Any) -> VirtualGroup:
-    """The group again."""
+    """Return the group that `group_to` wrote."""
     try:
         arrays = {}
         for name, table in data["arrays"].items():
@@ -76,7 +80,7 @@ def _renamed(row: list[Any], rename: Callable[[str], str]) -> list[Any]:
 
 
 def _to(value: Any) -> Any:
-    """An attribute: what CBOR knows as it is, NumPy's with its type."""
+    """Return an attribute in wire format: what CBOR knows as it is, NumPy values with their type."""
     if isinstance(value, (np.ndarray, np.generic)):
         return {"$array" if isinstance(value, np.ndarray) else "$scalar": values_to(np.asarray(value))}
     if isinstance(value, PLAIN):
@@ -88,7 +92,7 @@ def _to(value: Any) -> Any:
         return items if isinstance(value, list) else {"$tuple": items}
     if isinstance(value, np.dtype):
         return {"$dtype": value.str}
-    raise UnsupportedError(f"an attribute of type {type(value).__name__} does not travel")
+    raise UnsupportedError(f"cannot send an attribute of type {type(value).__name__}")
 
 
 def _from(value: Any) -> Any:

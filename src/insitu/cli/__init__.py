@@ -1,7 +1,8 @@
-"""The command line: the verbs of the library, one file each.
+"""The command line: `insitu VERB`, one module per verb.
 
-Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 an error of ours (one line, with the way out),
-2 wrong usage, 3 an error that nobody foresaw, 130 interrupted.
+Results go to standard output, everything else to standard error. Exit codes: 0 success, 1 an error
+of insitu or of the system (one line, with a hint), 2 wrong usage, 3 an unexpected error (a bug),
+130 interrupted.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="insitu",
-    help="Look into archives of scientific arrays without copying them.",
+    help="Read archives of scientific arrays in place: scan, combine, save, read, reduce, serve.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -53,10 +54,10 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    debug: bool = typer.Option(False, "--debug", help="Show the whole traceback of an error."),
-    shown: bool = typer.Option(False, "--version", help="Show the version.", callback=_version, is_eager=True),
+    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+    shown: bool = typer.Option(False, "--version", help="Show the version and exit.", callback=_version, is_eager=True),
 ) -> None:
-    """Options of every verb."""
+    """Read archives of scientific arrays in place: scan, combine, save, read, reduce, serve."""
     _state["debug"] = debug
 
 
@@ -81,9 +82,10 @@ def main() -> None:
     except Exception as problem:
         if _state["debug"]:
             raise
-        # Nobody foresaw it: say so, and how to find out more.
+        # A bug: say so, and how to find out more.
         _say(
-            "unexpected", f"{type(problem).__name__}: {problem}. Run it as insitu --debug … to see where, and report it"
+            "unexpected",
+            f"{type(problem).__name__}: {problem}. This is a bug: please report it, with the output of insitu --debug …",
         )
         sys.exit(3)
 

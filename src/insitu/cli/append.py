@@ -1,4 +1,4 @@
-"""`insitu append`: more files at the end of a saved archive."""
+"""`insitu append`: add files to the end of a saved archive."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ __all__ = ["append"]
 
 def append(
     target: Annotated[str, typer.Argument(help="An insitu store or an Icechunk repository.", metavar="REFS")],
-    urls: Annotated[list[str], typer.Argument(help="The new files: paths, URLs, patterns.", metavar="URL...")],
-    dim: Annotated[str, typer.Option("--dim", "-d", help="The dimension that grows.")] = "time",
-    relative: Annotated[bool, typer.Option("--relative", help="URLs relative to the target.")] = False,
+    urls: Annotated[list[str], typer.Argument(help="New files: paths, URLs or patterns.", metavar="URL...")],
+    dim: Annotated[str, typer.Option("--dim", "-d", help="Dimension along which the files are added.")] = "time",
+    relative: Annotated[bool, typer.Option("--relative", help="Save URLs relative to the archive.")] = False,
     option: Options = None,
 ) -> None:
-    """Scan new files and add them to a saved archive. Files that are there already, unchanged, are skipped."""
+    """Scan new files and add them to a saved archive.
+
+    Unchanged files that it already has are skipped.
+    """
     from insitu.archive import Archive
 
     archive = Archive.open(target, many=False, storage_options=storage_options(option))
@@ -32,5 +35,5 @@ def append(
         raise typer.BadParameter(str(problem), param_hint="--dim") from None
     for url in done.skipped:
         problems.print(f"skipped, already there: {url}", markup=False, soft_wrap=True)
-    what = f"{plural(done.steps, 'step')} of {dim} more" if done.steps else "nothing new"
+    what = f"added {plural(done.steps, 'step')} of {dim}" if done.steps else "nothing new"
     problems.print(f"{target}: {what}", markup=False, soft_wrap=True)

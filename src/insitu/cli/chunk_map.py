@@ -1,4 +1,4 @@
-"""Where in a file do the chunks lie? Its bytes from left to right, row by row, coloured by the variable that most of them belong to."""
+"""Map of a file for the terminal: its bytes, coloured by the variable that they belong to."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ ROWS = 6
 
 
 def chunk_map(group: VirtualGroup, width: int = 100) -> Text:
-    """Draw the file that a group was scanned from."""
+    """Return a map of the file that a group was scanned from."""
     sources = group.sources
     end = max((source.size or 0 for source in sources), default=0)
     arrays = [(name, array) for name, array in group.all_arrays() if array.sources]
     if not arrays or not end:
-        return Text("no chunks outside of the metadata")
+        return Text("the file has no chunks apart from its metadata")
     width = max(min(width - 2, 120), 20)
     bins = width * ROWS
     share = np.zeros((len(arrays), bins))
@@ -66,12 +66,13 @@ def chunk_map(group: VirtualGroup, width: int = 100) -> Text:
 def _spread(
     offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64], end: int, bins: int
 ) -> npt.NDArray[np.float64]:
-    """How many bytes of these ranges fall into each bin."""
+    """Return how many bytes of some ranges lie in each bin."""
     edges = np.linspace(0, end, bins + 1)
     order = np.argsort(offset, kind="stable")
     starts, sizes = offset[order], np.maximum(length[order], 0)
     before = np.concatenate([[0], np.cumsum(sizes)])
-    # Bytes that lie before each edge: of all ranges that begin before it, less what the last of them has behind it.
+    # Bytes before each edge:
+    # those of all ranges that begin before it, minus what the last has behind it.
     begun = np.searchsorted(starts, edges, side="left")
     last = np.maximum(begun - 1, 0)
     behind = np.where(begun > 0, np.maximum(starts[last] + sizes[last] - edges, 0), 0) if len(starts) else 0.0

@@ -1,4 +1,4 @@
-"""How far is it, how fast, and how long still? A bar on standard error while something long runs; nothing where nobody looks at it."""
+"""Progress bar on standard error, with rate and remaining time; only on a terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["bar"]
 
 
 class _Rate(ProgressColumn):
-    """How many a second."""
+    """Column that shows items per second."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
@@ -32,7 +32,7 @@ class _Rate(ProgressColumn):
 
 @contextmanager
 def bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A function of how many are done and how many there are."""
+    """Show a progress bar; the block gets a function to call with the number done and the total."""
     left = TimeRemainingColumn(elapsed_when_finished=True)
     columns = (
         TextColumn(what),

@@ -1,4 +1,4 @@
-"""`insitu read`: what are the values of this slab?"""
+"""`insitu read`: read values of a variable, by position or by label."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["parse_slices", "read"]
 
 
 def _variables(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Names for the shell to complete with."""
+    """Return names of variables for the completion of the shell."""
     try:
         found = scan_stored(ctx.params["url"], errors="warn").all_arrays()
         return [name for name, _ in found if name.startswith(incomplete)]
@@ -35,27 +35,35 @@ def read(
     variable: Annotated[
         str,
         typer.Argument(
-            help="The variable, e.g. forecast/tas; slices may follow in brackets: 'tas[0, 10:20, ::2]'.",
+            help="Variable, e.g. forecast/tas; slices may follow in brackets: 'tas[0, 10:20, ::2]'.",
             autocompletion=_variables,
         ),
     ],
-    slices: Annotated[str | None, typer.Argument(help="e.g. '0, 10:20, ::2'.")] = None,
+    slices: Annotated[str | None, typer.Argument(help="Slices, e.g. '0, 10:20, ::2'.")] = None,
     sel: Annotated[
         list[str] | None,
         typer.Option(
-            "--sel", "-s", metavar="DIM=LABEL", help="By label: time=2010-01, lat=-30..30, lon=7.5; may be repeated."
+            "--sel",
+            "-s",
+            metavar="DIM=LABEL",
+            help="Select by label, e.g. time=2010-01, lat=-30..30, lon=7.5; may be repeated.",
         ),
     ] = None,
-    nearest: Annotated[bool, typer.Option("--nearest", help="With --sel: the nearest label.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file: .npy, .nc, .csv.")] = None,
-    form: Annotated[
-        str | None, typer.Option("--as", help="text, table, csv, npy or nc, whatever the file's name.")
+    nearest: Annotated[bool, typer.Option("--nearest", help="With --sel: select the nearest label.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Write to this file; the suffix selects the format: .npy, .nc, .csv, .txt."
+        ),
     ] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Stored values: no scale, offset, missing values, times.")] = False,
+    form: Annotated[str | None, typer.Option("--as", help="Format: text, table, csv, npy or nc.")] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Stored values, without scale, offset, missing values and times applied.")
+    ] = False,
     option: Options = None,
     verbose: Verbose = False,
 ) -> None:
-    """Read one hyperslab of a variable: the values that xarray shows."""
+    """Read a slice of a variable: the values that xarray shows."""
     bracket = re.fullmatch(r"(.+?)\[(.*)\]", variable)
     if bracket and slices is None:
         variable, slices = bracket.groups()
@@ -87,7 +95,7 @@ def read(
 
 
 def _values(url: str, variable: str, selection: Any, raw: bool, options: dict[str, Any] | None, verbose: bool) -> Any:
-    """Read values without their labels."""
+    """Return values without their labels."""
     group, _, name = variable.strip("/").rpartition("/")
     archive = Archive.open(url, group=group or None, variables=[name], storage_options=options)
     tally = Tally()
@@ -114,7 +122,7 @@ def _labelled(
     raw: bool,
     options: dict[str, Any] | None,
 ) -> Any:
-    """Read values with their labels: a DataArray."""
+    """Return values with their labels, as a DataArray."""
     group, _, name = variable.strip("/").rpartition("/")
     archive = Archive.open(url, group=group or None, variables=[name], storage_options=options)
     dataset = archive.dataset()
@@ -122,7 +130,9 @@ def _labelled(
         dataset = dataset.assign({name: (dataset[name].dims, archive.read(name, decode=False))})
     if name not in dataset.variables:
         raise VariableError(
-            f"no variable {variable!r}", url=url, hint=f"There are: {', '.join(map(str, dataset.variables)) or 'none'}"
+            f"there is no variable {variable!r}",
+            url=url,
+            hint=f"There are: {', '.join(map(str, dataset.variables)) or 'none'}",
         )
     array = dataset[name]
     wanted = parse_labels(sel or ())
@@ -133,15 +143,15 @@ def _labelled(
             hint=f"There are: {', '.join(map(str, array.coords)) or 'none'}; or select by position: '{variable}[0, 10:20]'",
         )
     try:
-        # A range takes all labels between its ends, which "nearest" has no part in.
+        # A range selects all labels between its ends; "nearest" does not apply to it.
         ranges = {dim: label for dim, label in wanted.items() if isinstance(label, slice)}
         array = array.sel(ranges).sel(
             {dim: label for dim, label in wanted.items() if dim not in ranges}, method="nearest" if nearest else None
         )
     except (KeyError, ValueError, TypeError) as problem:
-        said = ", ".join(sel or ())
         raise SelectionError(
-            f"nothing is labelled {said}: {problem}", hint="--nearest takes the label that is nearest"
+            f"no value has the label {', '.join(sel or ())}: {problem}",
+            hint="Use --nearest to select the nearest label",
         ) from None
     if selection is not Ellipsis:
         array = array[selection]
@@ -149,7 +159,7 @@ def _labelled(
 
 
 def parse_labels(pairs: Sequence[str]) -> dict[str, Any]:
-    """Labels by dimension: one, or a range with two dots.
+    """Return labels by dimension: one, or a range with two dots.
 
     Examples
     --------
@@ -170,14 +180,14 @@ def _label(text: str) -> Any:
     if not text:
         return None
     try:
-        # Years look like numbers, but four digits along time are meant as a date: xarray takes both as text there.
+        # Four digits are a year, and xarray takes dates as text.
         return float(text) if not re.fullmatch(r"\d{4}(-\d\d){0,2}", text) else text
     except ValueError:
         return text
 
 
 def parse_slices(text: str | None) -> Any:
-    """A selection as NumPy writes it: integers, slices, `...`, lists of integers.
+    """Return a selection as NumPy writes it: integers, slices, `...`, lists of integers.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""`insitu reduce`: what is the mean, the maximum, … of this variable?"""
+"""`insitu reduce`: compute statistics of a variable, here or on a server next to the data."""
 
 from __future__ import annotations
 
@@ -25,33 +25,39 @@ FORMS = ("text", "table", "json")
 
 def reduce(
     url: Annotated[str, typer.Argument(help="A path or a URL.")],
-    variable: Annotated[str, typer.Argument(help="The variable; slices may follow in brackets: 'tas[0, 10:20]'.")],
+    variable: Annotated[str, typer.Argument(help="Variable; slices may follow in brackets: 'tas[0, 10:20]'.")],
     method: Annotated[
         str,
         typer.Argument(
-            help="sum, mean, min, max, std, var, count, any, all, argmin, argmax, prod, median, quantile, tdigest, histogram; several with commas are taken in one pass."
+            help="sum, mean, min, max, std, var, count, any, all, argmin, argmax, prod, median, quantile, tdigest or histogram; several, separated by commas, are computed in one pass."
         ),
     ],
     dim: Annotated[
-        list[str] | None, typer.Option("--dim", "-d", help="Along this dimension; may be repeated. All if not given.")
+        list[str] | None, typer.Option("--dim", "-d", help="Dimension to reduce; may be repeated. Default: all.")
     ] = None,
-    axes: Annotated[str | None, typer.Option(help="The same by number: '0,2'.")] = None,
+    axes: Annotated[str | None, typer.Option(help="Axes to reduce, by number: '0,2'.")] = None,
     active: Annotated[
-        str | None, typer.Option(help="A server that does it next to the data: http://host:8080.")
+        str | None, typer.Option(help="URL of a server that computes next to the data: http://host:8080.")
     ] = None,
-    skipna: Annotated[
-        bool | None, typer.Option(help="Whether NaN is left out; by default for floating-point values.")
+    skipna: Annotated[bool | None, typer.Option(help="Leave out NaN. Default: for floating-point values.")] = None,
+    q: Annotated[
+        str | None, typer.Option("--q", help="For quantile and tdigest: numbers from 0 to 1, e.g. '0.1,0.9'.")
     ] = None,
-    q: Annotated[str | None, typer.Option("--q", help="Of quantile and tdigest: from 0 to 1, e.g. '0.1,0.9'.")] = None,
     edges: Annotated[
-        str | None, typer.Option(help="Of histogram: '0,10,20', or '250:310:24' for 24 bins of one width.")
+        str | None,
+        typer.Option(help="For histogram: edges of the bins, '0,10,20', or '250:310:24' for 24 bins of equal width."),
     ] = None,
-    form: Annotated[str | None, typer.Option("--as", help=f"One of {', '.join(FORMS)}.")] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Stored values: no scale, offset, missing values, times.")] = False,
+    form: Annotated[str | None, typer.Option("--as", help="Format: text, table or json (where NaN is null).")] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Stored values, without scale, offset, missing values and times applied.")
+    ] = False,
     option: Options = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what was read.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print what was read, to standard error.")] = False,
 ) -> None:
-    """Reduce a variable, chunk by chunk: what xarray gives, computed here or next to the data."""
+    """Compute statistics of a variable, chunk by chunk, here or on a server next to the data.
+
+    Results are those of xarray.
+    """
     slices = None
     bracket = re.fullmatch(r"(.+?)\[(.*)\]", variable)
     if bracket:
@@ -71,29 +77,29 @@ def reduce(
     }
     begin = time.perf_counter()
     if active is not None:
-        values, told = _remote(active, url, variable, methods, {**how, "dim": dim, "decode": not raw})
+        values, summary = _remote(active, url, variable, methods, {**how, "dim": dim, "decode": not raw})
     else:
         tally = Tally()
         group, _, name = variable.strip("/").rpartition("/")
         archive = Archive.open(url, group=group or None, variables=[name], storage_options=how.pop("storage_options"))
         values = archive.reduce(name, methods, dim=dim or None, decode=not raw, tally=tally, **how)
-        told = f"{plural(tally.chunks, 'chunk')} | {size(tally.bytes_fetched)} fetched, {size(tally.bytes_decoded)} decoded"
+        summary = f"{plural(tally.chunks, 'chunk')} | {size(tally.bytes_fetched)} fetched, {size(tally.bytes_decoded)} decoded"
     seconds = time.perf_counter() - begin
     _print(values, form, variable, how)
     if verbose:
         types = ", ".join(dict.fromkeys(str(np.asarray(found).dtype) for found in values.values()))
-        problems.print(f"{types} | {told} | {1000 * seconds:.1f} ms", markup=False)
+        problems.print(f"{types} | {summary} | {1000 * seconds:.1f} ms", markup=False)
 
 
 def _numbers(text: str, option: str) -> list[float]:
     try:
         return [float(number) for number in text.split(",") if number.strip()]
     except ValueError:
-        raise typer.BadParameter(f"{text!r} are no numbers with commas between", param_hint=option) from None
+        raise typer.BadParameter(f"{text!r} is not a list of numbers separated by commas", param_hint=option) from None
 
 
 def _edges(text: str | None) -> list[float] | None:
-    """Edges of bins: a list, or the first, the last and how many bins.
+    """Return edges of bins, from a list or from first:last:bins.
 
     Examples
     --------
@@ -104,7 +110,7 @@ def _edges(text: str | None) -> list[float] | None:
         return None if text is None else _numbers(text, "--edges")
     parts = _numbers(text.replace(":", ","), "--edges")
     if len(parts) != 3 or parts[2] != int(parts[2]) or not 1 <= parts[2] <= 65_536:
-        raise typer.BadParameter(f"{text!r} is not first:last:bins", param_hint="--edges")
+        raise typer.BadParameter(f"{text!r} is not first:last:bins with 1 to 65536 bins", param_hint="--edges")
     found: list[float] = np.linspace(parts[0], parts[1], int(parts[2]) + 1).tolist()
     return found
 
@@ -112,23 +118,23 @@ def _edges(text: str | None) -> list[float] | None:
 def _remote(
     active: str, url: str, variable: str, methods: list[str], how: dict[str, Any]
 ) -> tuple[dict[str, Any], str]:
-    """The same by a server, which finds the variable itself."""
+    """Compute statistics on a server, which opens the archive itself."""
     from insitu.active.client import Active
     from insitu.sources.redaction import displayed
 
     place = url if "://" in url else os.path.abspath(url)
     values, done = Active(active, required=True).reduce_url(place, variable, methods, **how)
-    told = f"{plural(done['chunks'], 'chunk')} | {size(done['bytes_fetched'])} fetched and {size(done['bytes_decoded'])} decoded by {displayed(active)}"
-    return {name: values[name] for name in methods}, told
+    summary = f"{plural(done['chunks'], 'chunk')} | {size(done['bytes_fetched'])} fetched and {size(done['bytes_decoded'])} decoded by {displayed(active)}"
+    return {name: values[name] for name in methods}, summary
 
 
 def _print(values: dict[str, Any], form: str | None, variable: str, how: dict[str, Any]) -> None:
-    """As text, a table or JSON: several statistics as a table, if nobody says otherwise."""
+    """Print statistics as text, table or JSON; by default several as a table."""
     arrays = {name: np.asarray(found) for name, found in values.items()}
     if form == "json":
-        told = {name: _plain(found.tolist()) for name, found in arrays.items()}
+        shown = {name: _plain(found.tolist()) for name, found in arrays.items()}
         asked = {name: how[name] for name in ("q", "edges") if how[name] is not None}
-        typer.echo(json.dumps({"variable": variable, **asked, **told}))
+        typer.echo(json.dumps({"variable": variable, **asked, **shown}))
     elif form == "table" or (form is None and len(arrays) > 1) or (form is None and "histogram" in arrays):
         _tables(arrays, how)
     else:
@@ -137,7 +143,7 @@ def _print(values: dict[str, Any], form: str | None, variable: str, how: dict[st
 
 
 def _plain(value: Any) -> Any:
-    """For JSON, which knows neither NaN nor infinity."""
+    """Return a value for JSON, which has neither NaN nor infinity."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if isinstance(value, float) and not np.isfinite(value):

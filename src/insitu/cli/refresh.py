@@ -1,4 +1,4 @@
-"""`insitu refresh`: make references true again."""
+"""`insitu refresh`: update saved references after their source files have changed."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["refresh"]
 
 
 def refresh(
-    references: Annotated[str, typer.Argument(help="A saved set of references.", metavar="REFS")],
+    references: Annotated[str, typer.Argument(help="Saved references.", metavar="REFS")],
     allow_local: Annotated[
-        bool, typer.Option("--allow-local", help="References from elsewhere may name files of this machine.")
+        bool, typer.Option("--allow-local", help="Allow references from another machine to name files of this one.")
     ] = False,
     rename: Annotated[
         list[str] | None,
         typer.Option(
             "--rename",
             metavar="OLD=NEW",
-            help="The files moved: URLs that begin with OLD begin with NEW now; may be repeated.",
+            help="The files have moved: replace the prefix OLD of URLs by NEW first; may be repeated.",
         ),
     ] = None,
     option: Options = None,
 ) -> None:
-    """Scan again the sources that changed since, and only those, and save the references in their place."""
+    """Scan the source files that have changed, and only those, and save the updated references."""
     from insitu.maintenance import refresh as refresh_references
     from insitu.maintenance import rename_sources
 

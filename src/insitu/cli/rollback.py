@@ -1,4 +1,4 @@
-"""`insitu rollback`: the state of a saved archive before its last change."""
+"""`insitu rollback`: undo the last change of a saved archive."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ def rollback(
     target: Annotated[str, typer.Argument(help="An insitu store.", metavar="REFS")],
     option: Options = None,
 ) -> None:
-    """Undo the last change of a saved archive (append, drop, refresh, save). Once more: undo that."""
+    """Undo the last change of a saved archive (append, drop, refresh, save).
+
+    A second rollback undoes the first.
+    """
     from insitu.maintenance import rollback as rollback_archive
 
     rollback_archive(target, storage_options=storage_options(option))
-    problems.print(f"{target}: as it was before its last change", markup=False)
+    problems.print(f"{target}: restored to the state before its last change", markup=False)

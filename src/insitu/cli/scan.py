@@ -1,4 +1,4 @@
-"""`insitu scan`: where do the chunks of these files lie, and what one dataset do they make?"""
+"""`insitu scan`: find the chunks of files, combine them into one dataset and save the references."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def scan(
     urls: Annotated[
         list[str],
         typer.Argument(
-            help="Files: paths, URLs, patterns ('s3://bucket/**/*.nc'), prefixes that end in /, @lists.",
+            help="Files: paths, URLs, patterns ('s3://bucket/**/*.nc'), prefixes that end in /, or @FILE with one per line.",
             metavar="URL...",
         ),
     ],
@@ -44,21 +44,21 @@ def scan(
             "--output",
             "-o",
             metavar="TARGET",
-            help="Save what was found: *.insitu holds every archive; *.json, *.parq, *.parquet, *.icechunk what Zarr can say.",
+            help="Save the references; the suffix selects the format: *.insitu for any archive; *.json, *.parq, *.parquet, *.icechunk for archives that Zarr can represent.",
         ),
     ] = None,
     concat_dim: Annotated[
         str | None,
         typer.Option(
-            help="Join the files along this dimension in the order given; NAME=REGEX makes a new one from their names."
+            help="Join the files along this dimension, in the order given; NAME=REGEX takes the labels of a new dimension from their names."
         ),
     ] = None,
-    group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
+    group: Annotated[str | None, typer.Option(help="Scan only this group.")] = None,
     variable: Annotated[
-        list[str] | None, typer.Option("--variable", "-V", help="Only this variable; may be repeated.")
+        list[str] | None, typer.Option("--variable", "-V", help="Scan only this variable; may be repeated.")
     ] = None,
     drop_variables: Annotated[
-        list[str] | None, typer.Option("--drop-variables", help="Leave this variable out; may be repeated.")
+        list[str] | None, typer.Option("--drop-variables", help="Leave out this variable; may be repeated.")
     ] = None,
     data_vars: Annotated[str | None, typer.Option("--data-vars", help="As in xarray: minimal, different, all.")] = None,
     coords: Annotated[str | None, typer.Option("--coords", help="As in xarray: minimal, different, all.")] = None,
@@ -69,22 +69,32 @@ def scan(
         str | None, typer.Option("--join", help="As in xarray: outer, inner, left, right, exact, override.")
     ] = None,
     errors: Annotated[
-        str, typer.Option(help="'raise'; 'warn' or 'skip': leave out what cannot be taken, with or without a word.")
+        str,
+        typer.Option(
+            help="What to do with files and variables that cannot be read: raise, warn (leave out with a warning) or skip (leave out silently)."
+        ),
     ] = "raise",
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes (files of this machine) or threads (remote).")
+        int | None, typer.Option(min=1, help="Number of processes (for local files) or threads (for remote files).")
     ] = None,
     dask: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Scan on a Dask cluster: tcp://host:8786, or 'local'.")
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Scan on a Dask cluster: its address, e.g. tcp://host:8786, or local."),
     ] = None,
-    inline: Annotated[int, typer.Option("--inline", help="Keep chunks of up to so many bytes inline.")] = 0,
-    relative: Annotated[bool, typer.Option("--relative", help="URLs relative to the target.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what lies at the target.")] = False,
-    restart: Annotated[bool, typer.Option("--restart", help="Forget what an interrupted scan had found.")] = False,
+    inline: Annotated[
+        int, typer.Option("--inline", help="Store chunks of up to this many bytes in the references themselves.")
+    ] = 0,
+    relative: Annotated[bool, typer.Option("--relative", help="Save URLs relative to the target.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Start anew instead of resuming an interrupted scan.")
+    ] = False,
     option: Options = None,
     verbose: Verbose = False,
 ) -> None:
-    """Find every chunk of some files, and show how much there is; with -o, combine them and save the references."""
+    """Find the chunks of files and show a summary;
+    with -o, combine the files and save the references.
+    """
     if errors not in ("raise", "warn", "skip"):
         raise typer.BadParameter("must be raise, warn or skip", param_hint="--errors")
     options = storage_options(option)
@@ -116,18 +126,18 @@ def scan(
 
 
 def _named(target: str) -> None:
-    """Refuse a target whose name says no form: now, not after an hour of scanning."""
+    """Raise an error if the suffix of the target is unknown, before a long scan."""
     from insitu.references import format_of
 
     if format_of(target) is None:
         raise typer.BadParameter(
-            f"the name {target!r} says no form: use *.insitu, *.json, *.parq, *.parquet or *.icechunk",
+            f"cannot tell the format from the name {target!r}: use *.insitu, *.json, *.parq, *.parquet or *.icechunk",
             param_hint="--output",
         )
 
 
 def _along(concat_dim: str | None) -> dict[str, Any]:
-    """Return the keywords of combining that --concat-dim stands for."""
+    """Return the keywords of `Archive.open` for --concat-dim."""
     if concat_dim is None:
         return {}
     name, mark, pattern = concat_dim.partition("=")
@@ -154,12 +164,12 @@ def _save_many(
     restart: bool,
     how: dict[str, Any],
 ) -> int:
-    """Save the one dataset that many files make."""
+    """Combine many files and save them as one dataset."""
     from insitu.references.saving import is_there
 
     if how["mode"] == "x" and is_there(target, opening["storage_options"]):
-        # Now, not after an hour of scanning.
-        raise UnsupportedError("there is something already", url=target, hint="Use --overwrite to replace it")
+        # Checked before a long scan, not after it.
+        raise UnsupportedError("the target exists already", url=target, hint="Use --overwrite to replace it")
     question = repr(sorted((name, repr(value)) for name, value in opening.items()))
     journal = journal_for(target, question)
     if restart:
@@ -169,7 +179,7 @@ def _save_many(
         warnings.simplefilter("ignore" if opening["errors"] == "skip" else "default")
         archive = Archive.open([*files], parallel=Resuming(inner, journal), progress=progress, **opening)
     if journal.found:
-        problems.print(f"{plural(journal.found, 'file')} had been scanned before", markup=False)
+        problems.print(f"resumed: {plural(journal.found, 'file')} had been scanned before", markup=False)
     archive.save(target, **how)
     journal.done()
     return sum(array.nbytes for _, array in archive.tree.all_arrays())
@@ -177,7 +187,9 @@ def _save_many(
 
 @contextmanager
 def _executor(files: Sequence[Any], workers: int | None, dask: str | None) -> Iterator[Executor | None]:
-    """What scans the files: a cluster, processes where Python's work is what takes time, threads where waiting is."""
+    """Yield the executor of a scan:
+    a cluster, threads for remote files, processes for local ones; None: this thread.
+    """
     if dask is not None:
         try:
             distributed: Any = import_module("distributed")
@@ -193,7 +205,7 @@ def _executor(files: Sequence[Any], workers: int | None, dask: str | None) -> It
     if workers is None or workers == 1:
         yield None
         return
-    # Not by fork: this process has threads, and a lock that one of them holds would stay locked in a copy.
+    # Not by fork: this process has threads, and a lock that one of them holds would stay locked.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as processes:
         yield processes
 
@@ -205,7 +217,7 @@ def _show(
     errors: str,
     options: dict[str, Any] | None,
 ) -> None:
-    """A row for each file: how much there is, and what finding it cost."""
+    """Print a table with a row for each file: its contents, and the cost of the scan."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("file", "variables", "chunks", "stored", "virtual", "requests", "bytes read", "ms"):
         table.add_column(heading, justify="left" if heading == "file" else "right", overflow="fold")
@@ -239,7 +251,7 @@ def _show(
 def _scanned(
     url: Any, group: str | None, variables: Sequence[str] | None, errors: Any, options: dict[str, Any] | None
 ) -> tuple[VirtualGroup, str, str]:
-    if isinstance(url, str) and (may_be_many(url) or names_member(url)):  # more than one file, or less
+    if isinstance(url, str) and (may_be_many(url) or names_member(url)):  # not exactly one file
         return scan_stored(url, group=group, variables=variables, errors=errors, storage_options=options), "–", "–"
     with Counted(open_source(url, options)) as source:
         found = scan_stored(source, group=group, variables=variables, errors=errors, storage_options=options)

@@ -1,4 +1,4 @@
-"""What does an archive look like as a table? The tree with shape, type, chunks, codecs, bytes stored and virtual."""
+"""The contents of an archive as a table or as JSON: dimensions, types, chunks, codecs, sizes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["as_json", "as_table"]
 
 
 def as_table(group: VirtualGroup) -> Table:
-    """The tree for people."""
+    """Return the tree of an archive as a table."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("variable", "dimensions", "type", "chunk", "chunks", "codecs", "stored", "virtual"):
         number = heading in ("chunks", "stored", "virtual")
@@ -42,7 +42,7 @@ def as_table(group: VirtualGroup) -> Table:
 
 
 def type_name(array: VirtualArray) -> str:
-    """The type, byte order only where it is not the machine's."""
+    """Return the name of the type, with the byte order if it is not native."""
     dtype = array.dtype
     if dtype.kind == "O":
         return "text" if array.details.varying != "sequence" else "sequence"
@@ -54,7 +54,7 @@ def type_name(array: VirtualArray) -> str:
 
 
 def as_json(group: VirtualGroup) -> dict[str, Any]:
-    """The tree for programs."""
+    """Return the tree of an archive for JSON."""
     return {
         "attributes": {name: _plain(value) for name, value in group.attributes.items()},
         "variables": {name: _array_json(array) for name, array in group.arrays.items()},
@@ -84,7 +84,7 @@ def _array_json(array: VirtualArray) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON can hold it."""
+    """Return a value as JSON can represent it."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, np.ndarray):

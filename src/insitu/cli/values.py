@@ -1,4 +1,4 @@
-"""How are values shown or written: as text, as a table, as CSV, as .npy, as NetCDF?"""
+"""Output of values: text, table, CSV, .npy and NetCDF, to the terminal or atomically to a file."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _MOST_ROWS = 40
 
 @contextmanager
 def complete_file(output: Path) -> Iterator[Path]:
-    """A path to write to; its file appears at `output` when it is complete, and not at all if something goes wrong.
+    """Yield a temporary path to write to; the file replaces `output` once it is complete, and never after an error.
 
-    Pipes and devices are written to as they are.
+    Pipes and devices are written to directly.
     """
     if output.exists() and not output.is_file():
         yield output
         return
-    target = output.resolve()  # a link stays, and what it leads to is replaced
+    target = output.resolve()  # a link stays, its target is replaced
     temporary = target.with_name(f".{target.stem}.{uuid.uuid4().hex[:8]}.tmp{target.suffix}")
     try:
         yield temporary
@@ -59,13 +59,13 @@ def complete_file(output: Path) -> Iterator[Path]:
 
 
 def write_text(text: str, output: Path) -> None:
-    """Text, as it is."""
+    """Write text."""
     with complete_file(output) as path:
         path.write_text(text, encoding="utf-8")
 
 
 def form_of(asked: str | None, output: Path | None) -> str:
-    """The form that was asked for: by name, or by the file's.
+    """Return the format, by name or by the suffix of the output file.
 
     Examples
     --------
@@ -82,12 +82,13 @@ def form_of(asked: str | None, output: Path | None) -> str:
         return _SUFFIXES[output.suffix.lower()]
     except KeyError:
         raise typer.BadParameter(
-            f"{output} says no form: use {', '.join(_SUFFIXES)}, or --as", param_hint="--output"
+            f"cannot tell the format from the name {output}: use {', '.join(_SUFFIXES)}, or give --as",
+            param_hint="--output",
         ) from None
 
 
 def rows(array: Any) -> Iterator[list[Any]]:
-    """One row for each element of a DataArray: its labels, then its value."""
+    """Yield one row for each element of a DataArray: its labels, then its value."""
     labels = [array[dim].values if dim in array.coords else np.arange(array.sizes[dim]) for dim in array.dims]
     values = np.asarray(array.values)
     for index in np.ndindex(values.shape):
@@ -101,7 +102,7 @@ def _plain(value: Any) -> Any:
 
 
 def write_csv(array: Any, output: Path | None) -> None:
-    """Comma-separated: labels and values."""
+    """Write labels and values, separated by commas."""
     if output is None:
         _csv(array, sys.stdout)
         return
@@ -116,7 +117,7 @@ def _csv(array: Any, file: Any) -> None:
 
 
 def show_table(array: Any) -> None:
-    """The first rows, for people."""
+    """Print the first rows as a table."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in (*map(str, array.dims), str(array.name)):
         table.add_column(heading, justify="right")
@@ -128,10 +129,12 @@ def show_table(array: Any) -> None:
 
 
 def write_npy(values: Any, output: Path | None) -> None:
-    """NumPy's own form; without a file, to standard output."""
+    """Write the .npy format of NumPy; without a file, to standard output."""
     if output is None:
         if sys.stdout.isatty():
-            raise typer.BadParameter("a terminal cannot show .npy: give a file with -o, or a pipe", param_hint="--as")
+            raise typer.BadParameter(
+                "a terminal cannot show .npy: give a file with -o, or use a pipe", param_hint="--as"
+            )
         np.save(sys.stdout.buffer, values, allow_pickle=False)
         return
     with complete_file(output) as path, open(path, "wb") as file:
@@ -139,11 +142,11 @@ def write_npy(values: Any, output: Path | None) -> None:
 
 
 def write_netcdf(array: Any, output: Path | None) -> None:
-    """NetCDF, with the coordinates."""
+    """Write NetCDF, with the coordinates."""
     if output is None:
-        raise typer.BadParameter("NetCDF goes to a file: give -o", param_hint="--as")
+        raise typer.BadParameter("NetCDF needs a file: give it with -o", param_hint="--as")
     try:
         with complete_file(output) as path:
             array.drop_encoding().to_dataset(name=array.name or "data").to_netcdf(path)
     except (ValueError, ImportError, ModuleNotFoundError) as problem:
-        raise UnsupportedError(f"xarray cannot write it: {problem}", hint="pip install netCDF4") from None
+        raise UnsupportedError(f"xarray cannot write NetCDF: {problem}", hint="pip install netCDF4") from None

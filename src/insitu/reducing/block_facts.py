@@ -1,4 +1,7 @@
-"""What is found out about some values before they are thrown away? What several fields ask about is found out once."""
+"""Facts about a block of values that several statistics need: missing values, counts, sums.
+
+Each fact is computed when it is first needed, and once.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +20,18 @@ __all__ = ["Array", "Part", "accumulator", "is_null", "replaced"]
 Array = npt.NDArray[Any]
 
 _SUMMED = (np.dtype(np.float32), np.dtype(np.float64))
-"""What the kernel sums, four times as fast as NumPy does in float64."""
+"""Types that the C kernel sums, four times as fast as NumPy in float64."""
 
 
 def accumulator(dtype: np.dtype[Any], integers: bool = False) -> np.dtype[Any]:
-    """In which type values are summed: wide enough that nothing is lost that NumPy would keep.
+    """Return the type in which values are summed: at least as wide as that of NumPy.
 
     Parameters
     ----------
     dtype
-        Of the values.
+        Type of the values.
     integers
-        Whether the sum itself is wanted, so that integers stay integers; else they are summed as floats, as for a mean.
+        Whether integers are summed as integers, for a sum; else as floats, for a mean.
     """
     if dtype.kind in "biu" and integers:
         return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
@@ -36,7 +39,7 @@ def accumulator(dtype: np.dtype[Any], integers: bool = False) -> np.dtype[Any]:
 
 
 def is_null(values: Array) -> Array | None:
-    """Which values are missing; None if values of this type cannot be, or none is."""
+    """Return a mask of the missing values (NaN, NaT); None if there are none."""
     if values.dtype.kind in "fc":
         mask = np.isnan(values)
     elif values.dtype.kind in "mM":
@@ -47,11 +50,11 @@ def is_null(values: Array) -> Array | None:
 
 
 def replaced(values: Array, mask: Array, value: Any) -> Array:
-    """The values with another one where the mask is set."""
-    scalar = np.asarray(value).astype(values.dtype)[()]  # a duration without a unit is on its way out of NumPy
+    """Return the values with another value where the mask is set."""
+    scalar = np.asarray(value).astype(values.dtype)[()]  # NumPy deprecates durations without a unit
     if values.dtype.kind != "f" or values.dtype.itemsize not in (2, 4, 8):
         return np.where(mask, scalar, values)
-    # On the bits, and without a branch: where missing values lie scattered, np.where takes eight times as long.
+    # On the bits, without a branch: for scattered missing values np.where takes eight times as long.
     bits = np.dtype(f"u{values.dtype.itemsize}")
     filled = np.multiply(values.view(bits), ~mask)
     if value:
@@ -62,21 +65,23 @@ def replaced(values: Array, mask: Array, value: Any) -> Array:
 
 @dataclass(slots=False)
 class Part:
-    """Some values that are measured: what several fields want to know about them is found out once."""
+    """A block of values to reduce, with facts that several fields share."""
 
     values: Array
     axes: tuple[int, ...]
-    """The axes to reduce, in the order in which positions count."""
+    """Axes to reduce, in the order in which they count for positions."""
     skipna: bool
     """Whether missing values are left out."""
     positions: Sequence[npt.NDArray[np.int64]] | None = None
-    """For each of the axes what its elements add to a position in all of the data; needed for positions only."""
+    """For each reduced axis, what its elements add to a position in the whole array;
+    for argmin and argmax.
+    """
     totalled: bool = False
-    """Whether the total is wanted anyway: then it tells whether a value is missing, at no cost."""
+    """Whether the total is needed anyway: then it also shows whether a value is missing."""
     shape: tuple[int, ...] = field(init=False)
-    """With a length of 1 for each reduced axis."""
+    """Shape of the result: reduced axes have length 1."""
     size: int = field(init=False)
-    """Values for each element of that shape."""
+    """Number of values for each element of the result."""
 
     def __post_init__(self) -> None:
         shape = list(self.values.shape)
@@ -86,42 +91,42 @@ class Part:
             shape[axis] = 1
         self.shape = tuple(shape)
 
-    def reduced(self, ufunc: np.ufunc, values: Array | None = None, dtype: np.dtype[Any] | None = None) -> Array:
-        """The values, or others of their shape, under a ufunc."""
+    def reduce(self, ufunc: np.ufunc, values: Array | None = None, dtype: np.dtype[Any] | None = None) -> Array:
+        """Reduce the values, or others of their shape, with a ufunc."""
         what = self.values if values is None else values
         return np.asarray(ufunc.reduce(what, axis=self.axes, dtype=dtype, keepdims=True))
 
     @cached_property
     def plain_total(self) -> Array:
-        """The sum of all values, missing ones too."""
+        """Sum of all values, missing ones included."""
         values = self.values
         if len(self.axes) == values.ndim and values.dtype in _SUMMED and values.flags.c_contiguous and values.size:
             kernel = find("insitu.codecs._kernels", "total")
             if kernel is not None:
                 return np.full(self.shape, kernel(values))
         with np.errstate(invalid="ignore", over="ignore"):
-            return self.reduced(np.add, dtype=accumulator(self.values.dtype))
+            return self.reduce(np.add, dtype=accumulator(self.values.dtype))
 
     @cached_property
     def nulls(self) -> Array | None:
-        """Which values are missing; None if none is."""
+        """Mask of the missing values; None if there are none."""
         if self.totalled and self.values.dtype.kind in "fc" and not np.isnan(self.plain_total).any():
             return None
         return is_null(self.values)
 
     @cached_property
     def skipped(self) -> Array | None:
-        """Which values are left out; None if none is."""
+        """Mask of the values that are left out; None if there are none."""
         return self.nulls if self.skipna else None
 
     @cached_property
     def valid(self) -> Array:
-        """How many values are not missing."""
+        """Number of values that are not missing."""
         return self._all_but(self.nulls)
 
     @cached_property
     def count(self) -> Array:
-        """How many values take part."""
+        """Number of values that are not left out."""
         return self._all_but(self.skipped)
 
     def _all_but(self, mask: Array | None) -> Array:
@@ -133,12 +138,12 @@ class Part:
 
     @cached_property
     def total(self) -> Array:
-        """The sum of the values that take part."""
+        """Sum of the values that are not left out."""
         if self.skipped is None:
             return self.plain_total
         with np.errstate(invalid="ignore", over="ignore"):
-            return self.reduced(np.add, self.filled(0), accumulator(self.values.dtype))
+            return self.reduce(np.add, self.fill_skipped(0), accumulator(self.values.dtype))
 
-    def filled(self, value: Any) -> Array:
-        """The values with another one in place of those that are left out."""
+    def fill_skipped(self, value: Any) -> Array:
+        """Return the values, with another value in place of those that are left out."""
         return self.values if self.skipped is None else replaced(self.values, self.skipped, value)

@@ -1,7 +1,8 @@
-"""What does storage do that decodes next to the data? It loads one chunk's bytes, undoes its encoding, and keeps only the wanted parts.
+"""Single chunks as arrays: byte range, encoding and spans of elements, for storage that decodes.
 
-The founding contract: `(offset, size, encoding, [(first, many) …])`, spans of elements of the decoded chunk. A chunk is an array of one cell
-here, so it is read and reduced by the same code as any other, in this process or on a server.
+The contract of such storage is `(offset, size, encoding, [(first, count) …])`: load the bytes of
+one chunk, decode them, and keep only these spans of elements. A chunk is represented as an array
+with one cell, so the same code reads and reduces it as any other array, here or on a server.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ Spans = Sequence[tuple[int, int]]
 
 
 def encoding_of(encoding: Encoding | Mapping[str, Any] | npt.DTypeLike) -> Encoding:
-    """An encoding from an `Encoding`, from `{"dtype": …, "codecs": [{"id" or "name": …, …}]}` in the order of writing, or from a bare type.
+    """Return an encoding, from an `Encoding`, a mapping, or a bare type.
+
+    The mapping is `{"dtype": …, "codecs": [{"id" or "name": …, …}]}`, codecs in the order of
+    encoding.
 
     Examples
     --------
@@ -34,46 +38,50 @@ def encoding_of(encoding: Encoding | Mapping[str, Any] | npt.DTypeLike) -> Encod
         return encoding
     if not isinstance(encoding, Mapping):
         return Encoding(np.dtype(encoding))
-    said: Mapping[str, Any] = encoding
-    unknown = set(said) - {"dtype", "codecs", "order", "fill"}
-    if unknown or "dtype" not in said:
+    entries: Mapping[str, Any] = encoding
+    unknown = set(entries) - {"dtype", "codecs", "order", "fill"}
+    if unknown or "dtype" not in entries:
         raise ModelError(
-            f"an encoding has dtype, codecs, order and fill, not {', '.join(sorted(unknown)) or 'no dtype'}"
+            f"an encoding needs dtype and may have codecs, order and fill; {'unknown: ' + ', '.join(sorted(unknown)) if unknown else 'dtype is missing'}"
         )
     codecs = []
-    for codec in said.get("codecs") or ():
+    for codec in entries.get("codecs") or ():
         rest = dict(codec)
         name = rest.pop("id", None) or rest.pop("name", None)
         if not isinstance(name, str):
-            raise ModelError("a codec needs an id")
+            raise ModelError("every codec of an encoding needs an id")
         codecs.append(Codec(name, rest.pop("configuration", rest)))
-    order = said.get("order")
-    return Encoding(np.dtype(said["dtype"]), tuple(codecs), None if order is None else tuple(order), said.get("fill"))
+    order = entries.get("order")
+    return Encoding(
+        np.dtype(entries["dtype"]), tuple(codecs), None if order is None else tuple(order), entries.get("fill")
+    )
 
 
 def chunk_array(
     url: str, offset: int, size: int | None, encoding: Encoding, shape: Sequence[int] | None
 ) -> VirtualArray:
-    """The array that one chunk makes.
+    """Return one chunk as an array.
 
     Parameters
     ----------
     url, offset, size
-        Where its bytes lie; without a size, up to the end of the object.
+        Its byte range; without a size, up to the end of the object.
     encoding
-        How they were encoded.
+        How its values are encoded.
     shape
-        Of the chunk; not needed where the size says how many elements there are.
+        Shape of the chunk; not needed if it has no codecs and the size is known.
     """
     itemsize = encoding.dtype.itemsize
     if shape is None:
         if encoding.codecs or size is None or size % itemsize:
             raise ModelError(
-                "nobody knows how many elements the chunk holds", url=url, offset=offset, hint="Give the chunk's shape"
+                "cannot tell how many elements the chunk has", url=url, offset=offset, hint="Give its shape"
             )
         shape = (size // itemsize,)
     if offset < 0 or (size is not None and size < 0) or any(length < 0 for length in shape):
-        raise ModelError(f"no chunk lies at offset {offset}, size {size}, shape {tuple(shape)}", url=url)
+        raise ModelError(
+            f"offset, size and shape of a chunk must not be negative: {offset}, {size}, {tuple(shape)}", url=url
+        )
     axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
     columns = Columns(
         (1,) * len(axes), (Source(url),), np.asarray(0), np.asarray(offset), np.asarray(-1 if size is None else size)
@@ -86,26 +94,26 @@ def chunk_array(
 
 
 def spans_selection(spans: Spans, size: int) -> Selection:
-    """The elements of spans, one behind the other, of a flat chunk of so many elements."""
+    """Return the selection of some spans, one after the other, of a flat chunk of so many elements."""
     parts = []
     for first, many in spans:
         if first < 0 or many < 0 or first + many > size:
-            raise SelectionError(f"the span of {many} elements from {first} leaves a chunk of {size}")
+            raise SelectionError(f"the span of {many} elements from {first} lies outside of a chunk of {size} elements")
         parts.append(np.arange(first, first + many, dtype=np.int64))
     return Selection.of((np.concatenate(parts) if parts else np.zeros(0, np.int64),), (size,))
 
 
 def inflated(data: Data, codecs: Sequence[Codec], limit: int) -> npt.NDArray[np.uint8]:
-    """The decoded bytes of a chunk whose decoded size nobody knows.
+    """Return the decoded bytes of a chunk whose decoded size is unknown.
 
     Parameters
     ----------
     data
-        As stored.
+        The stored bytes.
     codecs
-        In the order of writing; those that need to know a shape cannot be undone here.
+        Its codecs, in the order of encoding; codecs that need a shape are not possible.
     limit
-        Bytes that may come out: more is an attack on memory.
+        Largest decoded size; more is an error, because it may be an attack on memory.
     """
     form = Form(limit, False)
     steps = []
@@ -119,9 +127,10 @@ def inflated(data: Data, codecs: Sequence[Codec], limit: int) -> npt.NDArray[np.
         except CodecError:
             raise
         except Exception as problem:
-            # Every library has errors of its own (zlib.error, isal's, imagecodecs'), and all mean the same here.
+            # Each library has its own exceptions (zlib.error, isal, imagecodecs);
+            # all mean damaged data here.
             raise CodecError(f"{made.name}: {problem}", codec=made.name) from problem
     whole = octets(data)
     if whole.size > limit:
-        raise CodecError(f"the data holds more than the {limit} bytes that are allowed")
+        raise CodecError(f"the chunk decodes to more than the limit of {limit} bytes")
     return whole

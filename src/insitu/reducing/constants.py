@@ -1,7 +1,7 @@
-"""What do the cells add that nobody has to read: never written, or absent?
+"""The contribution of cells without stored bytes (never written, or absent) to a reduction.
 
-Each shows one value, many times over. How often, and where first, is counted for all cells of a tile at once, however many there are; the
-value itself is measured once.
+Each such cell shows one value many times. How often it occurs, and where first, is counted for all
+cells of a tile at once; the value itself is measured once. Nothing is read.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import numpy.typing as npt
 
 from insitu.cf.packing import unpack
 from insitu.model import ABSENT, UNWRITTEN, Located, VirtualArray
+from insitu.reading.scatter import put
 from insitu.reading.select_cells import Picker
 from insitu.reducing.extremes import NOWHERE
-from insitu.reducing.partial import Partial
+from insitu.reducing.field import Partial
 from insitu.reducing.reductions import Reduction
-from insitu.reducing.result_layout import Shadow, look, put
+from insitu.reducing.result_layout import Shadow, look
 
 __all__ = ["add_constants"]
 
@@ -31,20 +32,20 @@ def add_constants(
     reduction: Reduction,
     windows: Partial,
 ) -> None:
-    """Merge the cells without bytes into an answer.
+    """Merge the cells without stored bytes into a result.
 
     Parameters
     ----------
     array
-        What is reduced.
+        The array that is reduced.
     shadow, located
-        One of its tiles, and where its rows lie.
+        One of its tiles, and the locations of its cells.
     rows
-        The rows without bytes.
+        The cells without stored bytes.
     reduction
-        What is measured.
+        The statistics.
     windows
-        The answer so far, seen through the tile.
+        The partial result so far, as views with the axes of the tile.
     """
     for value, these in _values(array, shadow, located, rows):
         mask = np.zeros(shadow.touched.grid, bool)
@@ -54,7 +55,7 @@ def add_constants(
         partial = reduction.step(
             value.reshape((1,) * len(mask.shape)), shadow.reduced, [np.zeros(1, np.int64)] * len(shadow.reduced)
         )
-        added = reduction.again(partial, spread(times), spread(first))
+        added = reduction.repeat(partial, spread(times), spread(first))
         before = {name: look(window, region) for name, window in windows.items()}
         for name, merged in reduction.merge(before, added).items():
             put(windows[name], region, merged)
@@ -63,7 +64,7 @@ def add_constants(
 def _values(
     array: VirtualArray, shadow: Shadow, located: Located, rows: npt.NDArray[np.int64]
 ) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[np.int64]]]:
-    """Each value with the rows that show it."""
+    """Yield each value with the cells that show it."""
     dtype = array.dtype.newbyteorder("=")
     source = np.asarray(located.source)[rows]
     absent = rows[source == ABSENT]
@@ -84,7 +85,9 @@ def _values(
 
 
 def _counted(shadow: Shadow, mask: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """For each cell of the kept axes: how many elements the cells of the mask stand for, and the position of the first."""
+    """Return, for each cell of the kept axes, how many elements the masked cells stand for,
+    and the first position.
+    """
     times = mask.astype(np.int64)
     first = np.zeros(mask.shape, np.int64)
     for axis, stride in zip(shadow.reduced, shadow.strides, strict=True):
@@ -99,7 +102,9 @@ def _counted(shadow: Shadow, mask: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[n
 
 
 def _whole(shadow: Shadow) -> tuple[tuple[Picker, ...], Any]:
-    """The region of all rows, and a function that spreads a number for each cell of the kept axes over it."""
+    """Return the region of all cells,
+    and a function that expands numbers per cell of the kept axes to it.
+    """
     region: list[Picker] = [slice(0, 1)] * len(shadow.outside)
     for axis in shadow.kept:
         pickers = shadow.outside[axis]

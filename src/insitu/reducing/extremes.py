@@ -1,4 +1,4 @@
-"""How are extremes found, and where the first one lies?"""
+"""Fields of a partial that are one of the values (min, max, any, all) or its first position."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from insitu.reducing.field import Field, Partial, joined
 __all__ = ["EXTREMES", "NOWHERE"]
 
 NOWHERE = np.iinfo(np.int64).max
-"""The position of an extreme of nothing: behind every other."""
+"""Position of the extreme of no values: larger than any other."""
 
 
 def _extreme(name: str, propagating: np.ufunc, skipping: np.ufunc, worst: Callable[[np.dtype[Any]], Any]) -> Field:
     def measure(part: Part) -> Array:
-        return part.reduced(skipping if part.skipna else propagating)
+        return part.reduce(skipping if part.skipna else propagating)
 
     def join(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
         return joined(skipping if skipna else propagating, one[name], other[name], out)
@@ -32,7 +32,7 @@ def _extreme(name: str, propagating: np.ufunc, skipping: np.ufunc, worst: Callab
 
 
 def _largest(dtype: np.dtype[Any]) -> Any:
-    """What no value of the type is above."""
+    """Return the largest value of a type."""
     if dtype.kind == "b":
         return np.True_
     if dtype.kind == "c":
@@ -43,14 +43,14 @@ def _largest(dtype: np.dtype[Any]) -> Any:
 
 
 def _smallest(dtype: np.dtype[Any]) -> Any:
-    """What no value of the type is below."""
+    """Return the smallest value of a type."""
     if dtype.kind == "b":
         return np.False_
     if dtype.kind == "c":
         return dtype.type(complex(-np.inf, -np.inf))
     if dtype.kind == "f":
         return dtype.type(-np.inf)
-    # One above the least integer, which is NaT.
+    # The least integer is NaT.
     return (
         np.array(np.iinfo(np.int64).min + 1).view(dtype)[()] if dtype.kind in "mM" else dtype.type(np.iinfo(dtype).min)
     )
@@ -63,14 +63,14 @@ def _not_a_time(dtype: np.dtype[Any]) -> Any:
 def _where_extreme(
     name: str, find: Callable[..., Any], better: np.ufunc, worst: Callable[[np.dtype[Any]], Any]
 ) -> dict[str, Field]:
-    """Two fields: the extreme value, and the position of the first one.
+    """Return two fields: the extreme value, and its first position.
 
-    Without `skipna` a missing value is more extreme than any other, as in NumPy; times are always treated so.
+    Without `skipna`, a missing value is more extreme than any other, as in NumPy; for times always.
     """
 
     def look(part: Part) -> tuple[Array, Array]:
         if part.positions is None:
-            raise ValueError(f"{name} needs to know where the values lie")
+            raise ValueError(f"{name} needs the positions of the values")
         kept = [axis for axis in range(part.values.ndim) if axis not in part.axes]
         order = [*kept, *part.axes]
         reduced_shape = tuple(part.values.shape[axis] for axis in part.axes)
@@ -82,8 +82,8 @@ def _where_extreme(
         if skipped is None:
             index = find(values, axis=-1)
         else:
-            index = find(part.filled(worst(values.dtype)).transpose(order).reshape(flat), axis=-1)
-            # Where the extreme is as bad as what stands for a missing value, the first that is not missing.
+            index = find(part.fill_skipped(worst(values.dtype)).transpose(order).reshape(flat), axis=-1)
+            # The extreme equals the placeholder of missing values: take the first that is not missing.
             lost = np.take_along_axis(skipped, index[..., None], -1)[..., 0]
             index = np.where(lost, np.argmin(skipped, axis=-1), index)
         value = np.take_along_axis(values, np.asarray(index)[..., None], -1)[..., 0]
@@ -100,7 +100,7 @@ def _where_extreme(
         return found[name]
 
     def taken(one: Partial, other: Partial, skipna: bool) -> Array:
-        """Where the other's is the extreme."""
+        """Return where the extreme is that of the other partial."""
         a, b = one[f"{name}_value"], other[f"{name}_value"]
         earlier = other[name] < one[name]
         with np.errstate(invalid="ignore"):
@@ -146,4 +146,4 @@ EXTREMES: Mapping[str, Field] = {
     **_where_extreme("argmin", np.argmin, np.less, _largest),
     **_where_extreme("argmax", np.argmax, np.greater, _smallest),
 }
-"""The fields that are one of the values, or say where it lies, by name."""
+"""Fields that are one of the values, or its position, by name."""

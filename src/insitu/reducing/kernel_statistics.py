@@ -1,8 +1,9 @@
-"""Which chunks are measured without ever becoming an array?
+"""Statistics of chunks by a C kernel, without decoding them into an array.
 
-Those of floating values of which a whole run is reduced to one number. A kernel puts elements together from their byte planes some
-thousand at a time and measures them while they are in the core's first cache: for a global mean that saves a pass over memory, and all that NumPy
-makes on the way (masks, casts, slices). Whatever it cannot do is None, and is done by `Part`, the kernel's twin.
+For floating-point chunks of which a contiguous run is reduced to one number. The kernel assembles
+elements from their byte planes, some thousand at a time, and measures them while they are in the
+first-level cache. For a global mean this saves a pass over memory, and NumPy's temporary arrays. If
+the kernel cannot do something, the result is None, and `insitu.reducing.block_facts` does it.
 """
 
 from __future__ import annotations
@@ -27,27 +28,29 @@ __all__ = ["Fused", "Span", "span_of"]
 FIELDS = frozenset({"count", "valid", "total", "min", "max", "squares"})
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 EXTREMES, SQUARES = 1, 2
-"""What the kernel is asked for beside sum and number."""
+"""Flags of the kernel for results in addition to sum and count."""
 MOST_MISSING = 2
 
 Span = tuple[int, int]
-"""The first element of a chunk, in the order of storage, and how many."""
+"""First element of a chunk, in the order of storage, and number of elements."""
 Kernel = Callable[..., tuple[float, int, float, float, float]]
 
 
 def span_of(start: Sequence[int], extent: Sequence[int], shape: Sequence[int]) -> Span | None:
-    """A box of a chunk as one run of its elements in C order; None if it is not one."""
+    """Return a box of a chunk as one contiguous run of its elements in C order;
+    None if it is not contiguous.
+    """
     first, count, cut = 0, 1, False
     for begin, length, whole in zip(start, extent, shape, strict=True):
         if cut and (begin or length != whole):
             return None
         first, count = first * whole + begin, count * length
-        cut = cut or length > 1  # before the first axis that is longer than 1 there may be any choice
+        cut = cut or length > 1  # axes of length 1 before may start anywhere
     return first, count
 
 
 class Fused:
-    """Measures chunks of which a run is reduced to one number; made by `of`."""
+    """Computes statistics of contiguous runs of chunks with the kernel; made by `of`."""
 
     def __init__(self, reduction: Reduction, kernel: Kernel) -> None:
         self.fields = reduction.fields
@@ -58,25 +61,25 @@ class Fused:
 
     @classmethod
     def of(cls, reduction: Reduction) -> Fused | None:
-        """None where the kernel does not know the statistics or the type, or is not there."""
+        """Return the kernel for a reduction; None if it does not support it, or is not installed."""
         if reduction.dtype not in FLOATS or not FIELDS.issuperset(reduction.fields):
             return None
         found = kernel()
         return None if found is None else cls(reduction, found)
 
     def chunk(self, decoder: Decoder, data: Data, span: Span, packing: Packing | None, ndim: int) -> Partial | None:
-        """The partial of a run of a chunk, each field with `ndim` axes of length 1; None if it cannot be had so.
+        """Return the partial of a run of a chunk; None if the kernel cannot compute it.
 
         Parameters
         ----------
         decoder, data
             The chunk.
         span
-            Which of its elements, in the order of storage.
+            Its elements, in the order of storage.
         packing
-            What its values mean; only missing values are known here.
+            How to unpack the values; only missing values are supported.
         ndim
-            Axes of the answer.
+            Number of axes of the result, all of length 1.
         """
         if decoder.dtype != self.dtype or decoder.records is not None or not decoder.nbytes:
             return None
@@ -93,7 +96,7 @@ class Fused:
         return self.run(room, False, span, missing, ndim)
 
     def missing(self, packing: Packing | None) -> tuple[float, ...] | None:
-        """The stored numbers that stand for missing; None if the packing does more than that."""
+        """Return the stored numbers that mean missing; None if the packing does more than that."""
         if packing is None:
             return ()
         unpacker = prepare(packing, self.dtype)
@@ -103,11 +106,11 @@ class Fused:
         return tuple(values) if len(values) <= MOST_MISSING else None
 
     def run(self, data: Any, shuffled: bool, span: Span, missing: tuple[float, ...], ndim: int) -> Partial:
-        """The partial of some elements, or of those that byte planes hold."""
+        """Return the partial of elements in plain order or, if `shuffled`, in byte planes."""
         total, valid, least, most, squares = self.kernel(
             data, self.dtype.itemsize, shuffled, *span, missing, self.wanted
         )
-        lost = not self.skips and valid < span[1]  # then a missing value makes all of it missing
+        lost = not self.skips and valid < span[1]  # a missing value makes the result missing
         found = {
             "count": np.int64(valid if self.skips else span[1]),
             "valid": np.int64(valid),
@@ -120,12 +123,12 @@ class Fused:
 
 
 CHUNK_BUFFER = 3
-"""The thread's buffer for what is measured; 0 to 2 are the decoders'."""
+"""Number of the thread's buffer for values to reduce; decoders use 0 to 2."""
 
 
 @cache
 def kernel() -> Kernel | None:
-    """The kernel, if it is there and measures a sample as NumPy does."""
+    """Return the kernel, if it is installed and agrees with NumPy on a sample; else None."""
     found: Kernel | None = find("insitu.codecs._kernels", "measure")
     return found if found is not None and _works(found) else None
 

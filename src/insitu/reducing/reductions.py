@@ -1,9 +1,10 @@
-"""What is a statistic? Which fields of the data it needs, and what it makes of them.
+"""The statistics: which fields of a partial each of them needs, and how it is computed from them.
 
-A `Reduction` is one or several statistics of values of one type, taken together in one pass: `step` measures the values of a chunk, `merge`
-puts two partials together, `finalise` makes the answers. Which values count, which type an answer has and what is missing follow xarray:
-NaN is left out of floating and complex values unless `skipna=False`, integers are summed in 64 bits, the mean of float32 is float32
-(but was accumulated in float64).
+A `Reduction` is one or several statistics of values of one type, taken in one pass: `step` reduces
+the values of a chunk to a partial, `merge` merges two partials, `finalise` computes the results.
+Types of results and missing values follow xarray: NaN is left out of floating-point and complex
+values unless `skipna=False`, integers are summed in 64 bits, the mean of float32 is float32 (but
+accumulated in float64).
 """
 
 from __future__ import annotations
@@ -17,29 +18,36 @@ import numpy.typing as npt
 
 from insitu.errors import ModelError, UnsupportedError
 from insitu.reducing.block_facts import Array, Part
-from insitu.reducing.partial import FIELDS, Field, Partial
-from insitu.reducing.sketches import counts, histogram_field, quantiles
+from insitu.reducing.extremes import EXTREMES
+from insitu.reducing.field import Field, Partial
+from insitu.reducing.sketches import counts, histogram_field, quantiles, tdigest_field
+from insitu.reducing.sums import SUMS
 
 __all__ = ["METHODS", "SKETCHES", "STREAMED", "Reduction", "Rules"]
 
 NUMBERS = "biufc"
 TIMES = "mM"
+FIELDS: Mapping[str, Field] = {**SUMS, **EXTREMES, "tdigest": tdigest_field}
+"""Every field of a partial by name, except the histogram, which depends on its edges."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What counts in a statistic."""
+    """Options of statistics: missing values, degrees of freedom, quantiles, edges."""
 
     skipna: bool | None = None
-    """Whether missing values are left out; None: where the type is floating or complex."""
+    """Whether missing values are left out; None: for floating-point and complex values."""
     ddof: float = 0
-    """Of `std` and `var`: what is subtracted from the number of values."""
+    """For `std` and `var`: subtracted from the number of values in the divisor."""
     min_count: int | None = None
-    """Of `sum` and `prod`: with fewer values than this the answer is missing. Only where missing values are left out."""
+    """For `sum` and `prod`: with fewer values the result is missing.
+
+    Only if missing values are left out.
+    """
     q: Any = None
-    """Of `quantile` and `tdigest`: one or several numbers from 0 to 1."""
+    """For `quantile` and `tdigest`: one or several numbers from 0 to 1."""
     edges: tuple[float, ...] | None = None
-    """Of `histogram`: the edges of its bins, increasing."""
+    """For `histogram`: increasing edges of the bins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +64,9 @@ class Reduction:
     """
 
     methods: tuple[str, ...]
-    """Names out of `METHODS`."""
+    """Names of `STREAMED`."""
     dtype: np.dtype[Any]
-    """Of the values, in native byte order."""
+    """Type of the values, in native byte order."""
     rules: Rules = Rules()
 
     def __post_init__(self) -> None:
@@ -66,14 +74,12 @@ class Reduction:
         for method in self.methods:
             if method not in STREAMED:
                 raise UnsupportedError(
-                    f"{method!r} is not a reduction", hint=f"There are {', '.join(sorted(STREAMED))}"
+                    f"{method!r} is not a known reduction", hint=f"Use one of {', '.join(sorted(STREAMED))}"
                 )
             if self.dtype.kind not in STREAMED[method].kinds:
-                raise UnsupportedError(f"there is no {method} of values of {self.dtype}")
+                raise UnsupportedError(f"cannot compute {method} of {self.dtype} values")
             if method == "histogram" and self.rules.edges is None:
-                raise ModelError(
-                    "a histogram needs to know its edges", hint="Give edges, an increasing list of numbers"
-                )
+                raise ModelError("a histogram needs edges", hint="Give edges, an increasing list of numbers")
 
     @property
     def skips(self) -> bool:
@@ -82,18 +88,18 @@ class Reduction:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """What a partial has, for all of the statistics."""
+        """Names of the fields of a partial, for all of the statistics."""
         needed = [name for method in self.methods for name in STREAMED[method].needs(self)]
-        # Squares first: joining them takes the counts and totals from before.
+        # Squares first: joining them needs the counts and totals from before the merge.
         return tuple(sorted(dict.fromkeys(needed), key=lambda name: name != "squares"))
 
     @property
     def positional(self) -> bool:
-        """Whether `step` needs to know where the values lie."""
+        """Whether `step` needs the positions of the values."""
         return any(name in ("argmin", "argmax") for name in self.methods)
 
     def field(self, name: str) -> Field:
-        """One of the fields."""
+        """Return a field by name."""
         if name == "histogram":
             assert self.rules.edges is not None
             return histogram_field(self.rules.edges)
@@ -102,23 +108,24 @@ class Reduction:
     def step(
         self, values: Array, axes: Sequence[int], positions: Sequence[npt.NDArray[np.int64]] | None = None
     ) -> Partial:
-        """Measure the values of a chunk, or of the part of it that is wanted.
+        """Return the partial of the values of a chunk, or of a part of it.
 
         Parameters
         ----------
         values
-            Of this reduction's type.
+            Values of this reduction's type.
         axes
-            To reduce; they have length 1 in the partial.
+            Axes to reduce; they have length 1 in the partial.
         positions
-            For argmin and argmax: for each of the axes, what each of its elements adds to a position in all of the data.
+            For argmin and argmax: for each reduced axis, what its elements add to a position in the
+            whole array.
         """
         fields = self.fields
         part = Part(values, tuple(axes), self.skips, positions, totalled="total" in fields)
         return {name: self.field(name).measure(part) for name in fields}
 
     def merge(self, one: Partial, other: Partial, *, reuse: bool = False) -> Partial:
-        """The partial of both parts.
+        """Return the partial of the values of two partials together.
 
         Parameters
         ----------
@@ -130,10 +137,10 @@ class Reduction:
         skips = self.skips
         return {name: self.field(name).join(one, other, skips, one[name] if reuse else None) for name in one}
 
-    def collapsed(self, partial: Partial) -> Partial:
-        """Partials that lie one behind the other along a first axis, merged into one without it."""
+    def collapse(self, partial: Partial) -> Partial:
+        """Merge partials that are stacked along a first axis into one without it."""
         count = len(next(iter(partial.values())))
-        while count > 1:  # by halves: as few merges as can be
+        while count > 1:  # by halves: as few merges as possible
             half = count // 2
             merged = self.merge(
                 {name: found[:half] for name, found in partial.items()},
@@ -144,34 +151,36 @@ class Reduction:
             partial, count = merged, count - half
         return {name: found[0] for name, found in partial.items()}
 
-    def moved(self, partial: Partial, by: Array) -> Partial:
-        """The partial of the same values at positions that are larger by so much."""
+    def shift_positions(self, partial: Partial, by: Array) -> Partial:
+        """Return the partial of the same values at positions that are larger by `by`."""
         return {name: found + by if name in ("argmin", "argmax") else found for name, found in partial.items()}
 
     def nothing(self, shape: Sequence[int]) -> Partial:
-        """The partial of no data: what everything else is merged into."""
+        """Return the partial of no data, which changes nothing that it is merged with."""
         return {name: np.full(shape, self.field(name).nothing(self.dtype, self.skips)) for name in self.fields}
 
-    def again(self, partial: Partial, times: Any, first: Array | None = None) -> Partial:
-        """The partial of the same values, each so many times (0: of nothing); `first`: where the first of them lies."""
+    def repeat(self, partial: Partial, times: Any, first: Array | None = None) -> Partial:
+        """Return the partial of the same values, each so many times (0: no data);
+        `first` is the first position.
+        """
         nothing = self.nothing(())
         many = {}
         for name, found in partial.items():
-            repeated = self.field(name).again(found, times)
+            repeated = self.field(name).repeat(found, times)
             if first is not None and name in ("argmin", "argmax"):
                 repeated = first
             many[name] = repeated if np.all(times) else np.where(np.equal(times, 0), nothing[name], repeated)
         return many
 
     def finalise(self, partial: Partial, size: int) -> dict[str, Array]:
-        """The answers, by method.
+        """Return the results, by method.
 
         Parameters
         ----------
         partial
-            Of all the data.
+            The partial of all data.
         size
-            How many values, missing ones too, each answer is about.
+            Number of values, missing ones included, for each element of the result.
         """
         return {method: STREAMED[method].finalise(self, partial, size) for method in self.methods}
 
@@ -181,10 +190,10 @@ class Method:
     """One statistic."""
 
     needs: Callable[[Reduction], tuple[str, ...]]
-    """The fields."""
+    """Returns the names of the fields that it needs."""
     finalise: Callable[[Reduction, Partial, int], Array]
     kinds: str = NUMBERS
-    """Of which values."""
+    """Kinds of NumPy types that it supports."""
 
 
 def _cast(values: Array, dtype: np.dtype[Any]) -> Array:
@@ -193,7 +202,7 @@ def _cast(values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _real(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Type of the variance: floats of the same width, float64 for integers."""
+    """Return the type of the variance: floats of the same width, float64 for integers."""
     return np.zeros((), dtype).real.dtype if dtype.kind in "fc" else np.dtype(np.float64)
 
 
@@ -221,7 +230,7 @@ def _product(reduction: Reduction, partial: Partial, size: int) -> Array:
 
 
 def _enough(reduction: Reduction, partial: Partial, values: Array) -> Array:
-    """Missing where there were too few values."""
+    """Return values that are missing where there were fewer than `min_count`."""
     if reduction.rules.min_count is None or not reduction.skips:
         return values
     dtype = values.dtype if values.dtype.kind in "fc" else np.dtype(np.float64)
@@ -241,7 +250,9 @@ def _mean(reduction: Reduction, partial: Partial, size: int) -> Array:
 
 
 def _mean_time(reduction: Reduction, partial: Partial, size: int) -> Array:
-    """The exact mean, cut off as xarray does: towards the year in the middle of all times, in units of the type."""
+    """Return the exact mean of times, rounded as xarray does:
+    towards the year in the middle of all times.
+    """
     valid = partial["valid"]
     ticks = np.zeros(valid.shape, np.int64)
     offset = _middle_year(np.fmin.reduce(partial["earliest"], axis=None), np.fmax.reduce(partial["latest"], axis=None))
@@ -277,7 +288,7 @@ def _extreme(name: str) -> Callable[[Reduction, Partial, int], Array]:
     def finalise(reduction: Reduction, partial: Partial, size: int) -> Array:
         found = partial[name]
         if not size:
-            raise ModelError(f"there is no {name} of no values: a reduced dimension has length 0")
+            raise ModelError(f"cannot compute {name}: a reduced dimension has length 0")
         return found
 
     return finalise
@@ -287,9 +298,9 @@ def _position(name: str) -> Callable[[Reduction, Partial, int], Array]:
     def finalise(reduction: Reduction, partial: Partial, size: int) -> Array:
         found, value = partial[name], partial[f"{name}_value"]
         if not size:
-            raise ModelError(f"there is no {name} of no values: a reduced dimension has length 0")
+            raise ModelError(f"cannot compute {name}: a reduced dimension has length 0")
         if reduction.skips and value.dtype.kind in "fc" and np.isnan(value).any():
-            raise ModelError(f"All-NaN slice encountered: there is no {name} where every value is missing")
+            raise ModelError(f"All-NaN slice encountered: cannot compute {name} where every value is missing")
         return found
 
     return finalise
@@ -324,7 +335,7 @@ METHODS: Mapping[str, Method] = {
     "argmin": Method(lambda reduction: ("argmin", "argmin_value"), _position("argmin"), NUMBERS + TIMES),
     "argmax": Method(lambda reduction: ("argmax", "argmax_value"), _position("argmax"), NUMBERS + TIMES),
 }
-"""Every statistic that can be taken chunk by chunk, by its name."""
+"""Statistics with one number per element of the result, chunk by chunk, by name."""
 
 SKETCHES: Mapping[str, Method] = {
     "histogram": Method(lambda reduction: ("histogram",), lambda reduction, partial, size: counts(partial), "biuf"),
@@ -334,7 +345,9 @@ SKETCHES: Mapping[str, Method] = {
         "biuf",
     ),
 }
-"""Statistics of which each is several numbers, along a first axis of the answer: the bins, the quantiles (none for a single one)."""
+"""Statistics with several numbers per element, along a first axis:
+bins, quantiles (no axis for one).
+"""
 
 STREAMED: Mapping[str, Method] = {**METHODS, **SKETCHES}
-"""All of them."""
+"""All statistics that can be taken chunk by chunk, by name."""

@@ -1,7 +1,7 @@
-"""Where do the parts of a tile fall in an answer?
+"""Where the parts of a tile belong in the result of a reduction.
 
-Pure. A reduction's answer has the selection's shape with a length of 1 for each reduced axis; seen through a tile it has one axis for
-each of the tile. What is asked about a cell is answered axis by axis, in lists made once for a plan.
+Pure computation, no I/O. The result has the selection's shape with length 1 for each reduced axis;
+seen through a tile, it has one axis for each axis of the tile. All tables are made once for a plan.
 """
 
 from __future__ import annotations
@@ -14,33 +14,42 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.model import Selection
-from insitu.reading.scatter import put
 from insitu.reading.select_cells import Picker, Touched
 from insitu.reading.tile_plan import Position
 
-__all__ = ["Shadow", "answer_shape"]
+__all__ = ["Shadow", "answer_shape", "look"]
 
 
 def answer_shape(selection: Selection, axes: Sequence[int]) -> tuple[int, ...]:
-    """Shape of an answer: a length of 1 for each reduced axis."""
+    """Return the shape of a result with length 1 for each reduced axis."""
     return tuple(1 if axis in axes else length for axis, length in enumerate(selection.result_shape))
 
 
 class Shadow:
-    """What one tile of a plan throws on the answer.
+    """Projection of one tile of a plan onto the result.
 
     Parameters
     ----------
     touched
-        What is wanted of the tile.
+        The selected cells of the tile.
     selection
-        The whole of what is reduced.
+        The whole selection.
     axes
-        The axes of the selection's shape to reduce, in the order in which positions count.
+        Axes of the selection's shape to reduce, in the order in which they count for positions.
     """
 
     __slots__ = (
-        "inside", "kept", "once", "outside", "reduced", "row_at", "selection", "shown", "strides", "taken", "touched",
+        "has_unique_places",
+        "inside",
+        "kept",
+        "outside",
+        "reduced",
+        "row_at",
+        "selection",
+        "shown",
+        "strides",
+        "taken",
+        "touched",
     )  # fmt: skip
 
     def __init__(self, touched: Touched, selection: Selection, axes: Sequence[int]) -> None:
@@ -49,9 +58,9 @@ class Shadow:
         lengths = selection.result_shape
         dimensions = [d for d, selector in enumerate(selection.selectors) if not isinstance(selector, int)]
         self.reduced = tuple(touched.place.index(dimensions[axis]) for axis in axes)
-        """The tile's axes that are reduced, in the order given."""
+        """Axes of the tile that are reduced, in the order given."""
         self.strides = tuple(math.prod(lengths[a] for a in axes[i + 1 :]) for i in range(len(axes)))
-        """What a step along each of them adds to a position."""
+        """What a step along each reduced axis adds to a position."""
         self.kept = tuple(axis for axis in range(len(touched.parts)) if axis not in self.reduced)
         self.inside = [part.inside for part in touched.parts]
         self.outside = [part.outside for part in touched.parts]
@@ -59,32 +68,36 @@ class Shadow:
             [_length(picker, stored) for picker, stored in zip(part.inside, part.stored.tolist(), strict=True)]
             for part in touched.parts
         ]
-        """How many elements of its chunk each row takes."""
+        """For each axis and cell, how many elements of its chunk it takes."""
         self.shown = [[_length(picker, 0) for picker in part.outside] for part in touched.parts]
-        """How many elements of the selection it stands for: more than it takes where a value repeats."""
+        """For each axis and cell, how many elements of the selection it fills:
+        more than it takes if values repeat.
+        """
 
-        self.once = all(len(self.outside[axis]) == 1 for axis in self.reduced)
-        """Whether no two rows fall on the same place."""
+        self.has_unique_places = all(len(self.outside[axis]) == 1 for axis in self.reduced)
+        """Whether every cell has its own place in the result."""
         self.row_at = {
             axis: {picker.start: row for row, picker in enumerate(self.outside[axis]) if isinstance(picker, slice)}
             for axis in self.kept
         }
-        """For each kept axis the row that begins at a place of the selection."""
+        """For each kept axis, the cell that begins at a position of the selection."""
 
     def key(self, position: Position) -> Position:
-        """Rows with the same key fall on the same place."""
+        """Return the place of a cell in the result; cells with the same key are merged."""
         return tuple([position[axis] for axis in self.kept])
 
     def key_at(self, place: Position) -> Position:
-        """The key of the row whose elements begin at a place of the selection, one number for each axis of the tile."""
+        """Return the key of the cell that begins at a position of the selection,
+        one number per axis of the tile.
+        """
         return tuple([self.row_at[axis][place[axis]] for axis in self.kept])
 
     def begin_at(self, place: Position) -> int:
-        """The position of the first element there."""
+        """Return the flat position, along the reduced axes, of the first element at a place."""
         return sum([place[axis] * stride for axis, stride in zip(self.reduced, self.strides, strict=True)])
 
     def times(self, position: Position) -> int:
-        """How often each value that a row takes is there."""
+        """Return how often each value that a cell takes occurs in the selection."""
         times = 1
         for axis in self.reduced:
             row = position[axis]
@@ -92,20 +105,22 @@ class Shadow:
         return times
 
     def positions(self, position: Position) -> list[npt.NDArray[np.int64]]:
-        """For each reduced axis what the elements that a row takes add to a position in the selection."""
+        """Return, for each reduced axis,
+        what the elements of a cell add to a position in the selection.
+        """
         found = []
         for axis, stride in zip(self.reduced, self.strides, strict=True):
             picker, taken = self.outside[axis][position[axis]], self.taken[axis][position[axis]]
             index = picker if isinstance(picker, np.ndarray) else np.arange(picker.start, picker.stop)
-            found.append(index[:taken] * stride)  # of a value that repeats, the first
+            found.append(index[:taken] * stride)  # of repeated values, the first
         return found
 
     def windows(self, answer: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
-        """Arrays of the answer's shape as views with one axis for each of the tile."""
+        """Return views of arrays of the result's shape, with one axis for each axis of the tile."""
         return {name: self.touched.window(array, self.selection) for name, array in answer.items()}
 
     def region(self, key: Position) -> tuple[Picker, ...]:
-        """Where rows of a key fall in a window."""
+        """Return the region of a window that belongs to a key."""
         region: list[Picker] = [slice(0, 1)] * len(self.outside)
         for axis, row in zip(self.kept, key, strict=True):
             region[axis] = self.outside[axis][row]
@@ -121,10 +136,7 @@ def _length(picker: Picker, stored: int) -> int:
 
 
 def look(window: npt.NDArray[Any], region: tuple[Picker, ...]) -> npt.NDArray[Any]:
-    """A region of a window: a view where it can be."""
+    """Return a region of a window, as a view if possible."""
     if sum(isinstance(picker, np.ndarray) for picker in region) <= 1:
         return window[region]
     return window[np.ix_(*(p if isinstance(p, np.ndarray) else np.arange(p.start, p.stop) for p in region))]
-
-
-__all__ += ["look", "put"]

@@ -1,8 +1,9 @@
-"""How are statistics taken of an array that is never held?
+"""Streaming reduction: reduce an array chunk by chunk on threads, in bounded memory.
 
-The plan is the reader's, so every chunk is fetched and decoded once. A batch of chunks is one task on a thread and leaves partials, one for
-each place of the answer that it touches. They are merged in the order of the plan, whichever thread finishes first: the same plan gives the same bits.
-Only a few batches are under way at a time, so memory is that of the answer and some chunks.
+The plan is that of the reader, so every chunk is fetched and decoded once. A batch of chunks is one
+task on a thread; its result is one partial for each place of the result that it touches. Partials
+are merged in the order of the plan, whichever thread finishes first, so that the result is always
+the same to the last bit. Only a few batches are processed at a time.
 """
 
 from __future__ import annotations
@@ -23,20 +24,23 @@ from insitu.model.gaps import without_gaps
 from insitu.reading import Opened, ReadPlan, Tally, plan
 from insitu.reading.distance import is_far
 from insitu.reading.fetch_and_decode import Run, batches
+from insitu.reading.scatter import put
 from insitu.reading.thread_pools import FAR, workers
 from insitu.reading.tile_plan import Grid, Position
 from insitu.reducing.constants import add_constants
+from insitu.reducing.field import Partial
 from insitu.reducing.measuring import Found, Measuring
-from insitu.reducing.partial import Partial
 from insitu.reducing.reductions import Reduction
-from insitu.reducing.result_layout import Shadow, answer_shape, look, put
+from insitu.reducing.result_layout import Shadow, answer_shape, look
 
 __all__ = ["fold"]
 
 AHEAD = 3
-"""Batches under way for each thread: one to work on, and enough behind it that nobody waits for the merging."""
+"""Batches per thread that are submitted at once: enough that no thread waits for the merging."""
 EXPANSION = 4
-"""A batch ends when its chunks have decoded to this many times what it may fetch: well compressed data is spread over threads too."""
+"""A batch ends at this many times its largest fetch of decoded bytes,
+to spread well compressed data, too.
+"""
 
 
 def fold(
@@ -49,35 +53,35 @@ def fold(
     name: str | None = None,
     tally: Tally | None = None,
 ) -> Partial:
-    """The partial of a selection, of its shape with a length of 1 for each reduced axis.
+    """Return the partial of a selection, of its shape with length 1 for each reduced axis.
 
     Parameters
     ----------
     array, selection
-        What is reduced.
+        The array and the selection to reduce.
     axes
-        Axes of the selection's shape, in the order in which positions count.
+        Axes of the selection's shape, in the order in which they count for positions.
     reduction
-        What is measured.
+        The statistics.
     opened
-        Gives the bytes of a source.
+        Open sources.
     name
         The variable, for messages.
     tally
-        Counts what was done.
+        Counter of what was read.
     """
     answer = _Answer(selection, axes, reduction)
     if 0 in selection.result_shape:
         return answer.partial
     planned = plan(without_gaps(array), selection)
-    answer.over(planned)
+    answer.project_onto(planned)
     job = _Job(answer.without_constants(planned), answer.shadows, reduction, opened, name, tally or Tally())
     total: Found = {}
     with closing(job.run()) as results:
         for found in results:
             check_deadline()
             for place, partial in found.items():
-                if answer.shadows[place[0]].once:  # nothing more will come
+                if answer.shadows[place[0]].has_unique_places:  # no other cell has this place
                     answer.put(place, partial)
                     continue
                 before = total.get(place)
@@ -88,7 +92,7 @@ def fold(
 
 
 class _Answer:
-    """The partial of all of it, as it grows."""
+    """The partial of the whole selection, as it grows."""
 
     def __init__(self, selection: Selection, axes: Sequence[int], reduction: Reduction) -> None:
         self.selection = selection
@@ -98,16 +102,16 @@ class _Answer:
         self.shadows: list[Shadow] = []
         self.windows: list[Partial] = []
         self.untouched = False
-        """Whether every place is written once: then there is nothing to merge with."""
+        """Whether every place is written once: then nothing has to be merged."""
 
-    def over(self, plan: ReadPlan) -> None:
-        """Look at it through the tiles of a plan."""
+    def project_onto(self, plan: ReadPlan) -> None:
+        """Make the projections of the tiles of a plan."""
         self.shadows = [Shadow(touched, self.selection, self.axes) for touched in plan.tiles]
         self.windows = [shadow.windows(self.partial) for shadow in self.shadows]
         self.untouched = len(plan.tiles) == 1 and not len(plan.resting[0])
 
     def without_constants(self, plan: ReadPlan) -> ReadPlan:
-        """The plan without the cells that nobody has to read; they are added here."""
+        """Add the cells without stored bytes, and return the plan without them."""
         inline = []
         for shadow, window, located, rows in zip(self.shadows, self.windows, plan.locations, plan.resting, strict=True):
             check_deadline()
@@ -116,7 +120,7 @@ class _Answer:
         return replace(plan, resting=tuple(inline))
 
     def put(self, place: tuple[int, Position], partial: Partial) -> None:
-        """Merge what was found at a place."""
+        """Merge a partial into its place."""
         number, key = place
         region, windows = self.shadows[number].region(key), self.windows[number]
         if not self.untouched:
@@ -148,10 +152,10 @@ class _Job:
         self.stopped = threading.Event()
 
     def run(self) -> Generator[Found, None, None]:
-        """What the batches find, in the order of the plan."""
+        """Yield the partials of the batches, in the order of the plan."""
         if any(len(rows) for rows in self.plan.resting):
             measuring = Measuring(self.grids, self.shadows, self.reduction)
-            self._over(measuring).rest()
+            self._runner(measuring).rest()
             measuring.flush()
             yield measuring.found
         tasks = list(batches(_weighed(self.plan)))
@@ -170,27 +174,27 @@ class _Job:
                 pending.append(pool.submit(carried, *task))
             while pending:
                 yield pending.popleft().result()
-        finally:  # an error here or in a task, an interrupt: nobody works on after we have left
+        finally:  # after an error or an interrupt no task goes on
             self.stopped.set()
             for future in pending:
                 future.cancel()
             wait(pending)
 
     def batch(self, begin: int, end: int) -> Found:
-        """What some rows hold."""
+        """Return the partials of some rows of the plan."""
         measuring = Measuring(self.grids, self.shadows, self.reduction)
-        self._over(measuring).batch(begin, end)
+        self._runner(measuring).batch(begin, end)
         measuring.flush()
         return measuring.found
 
-    def _over(self, measuring: Measuring) -> Run:
+    def _runner(self, measuring: Measuring) -> Run:
         run = Run(self.plan, self.grids, measuring, self.opened, self.name, self.tally)
         run.stopped = self.stopped
         return run
 
 
 def _weighed(plan: ReadPlan) -> ReadPlan:
-    """The plan with lengths that say how much work a row is, to be cut into batches."""
+    """Return the plan with lengths that also reflect decoded sizes, for splitting it into batches."""
     decoded = np.zeros(len(plan.row), np.int64)
     for number, touched in enumerate(plan.tiles):
         here = slice(None) if len(plan.tiles) == 1 else np.flatnonzero(plan.tile == number)

@@ -1,7 +1,8 @@
-"""How are sums taken, and put together?
+"""Fields of a partial that are sums or products.
 
-In float64 (longdouble for longdouble), of integers in 64-bit integers; variances as the sum of squared deviations from the part's own mean, put
-together as by Chan, Golub and LeVeque (1983), which does not cancel; means of times in exact integers.
+Sums are taken in float64 (longdouble for longdouble), those of integers in 64-bit integers.
+Variances are sums of squared deviations from the block's own mean, merged as by Chan, Golub and
+LeVeque (1983), which avoids cancellation. Means of times are taken in exact integers.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ def _zero(dtype: np.dtype[Any], skipna: bool) -> Any:
 
 
 def _sum(part: Part) -> Array:
-    """Integers in 64 bits, wrapping around as NumPy's do; durations as the integers that they are."""
-    values = part.filled(0)
+    """Return the sum of integers in 64 bits, wrapping around as in NumPy; of durations as integers."""
+    values = part.fill_skipped(0)
     if values.dtype.kind == "m":
         values = values.view(np.int64)
         if part.skipped is None and part.nulls is not None:
-            values = np.where(part.nulls, 0, values)  # how many there are is told by `valid`
-    return part.reduced(np.add, values, accumulator(values.dtype, integers=True))
+            values = np.where(part.nulls, 0, values)  # `valid` counts the others
+    return part.reduce(np.add, values, accumulator(values.dtype, integers=True))
 
 
 def _sum_of_nothing(dtype: np.dtype[Any], skipna: bool) -> Any:
@@ -40,7 +41,7 @@ def _total_of_nothing(dtype: np.dtype[Any], skipna: bool) -> Any:
 
 
 def _squares(part: Part) -> Array:
-    """The sum of squared deviations from the part's mean."""
+    """Return the sum of squared deviations from the block's mean."""
     accurate = accumulator(part.values.dtype)
     with np.errstate(all="ignore"):
         deviation = np.subtract(part.values, part.total / part.count, dtype=accurate)
@@ -50,16 +51,16 @@ def _squares(part: Part) -> Array:
             deviation = np.square(deviation.real) + np.square(deviation.imag)
         else:
             np.multiply(deviation, deviation, out=deviation)
-        return part.reduced(np.add, deviation)
+        return part.reduce(np.add, deviation)
 
 
 def _join_squares(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
-    """Chan, Golub and LeVeque: what lies between the two means is added."""
+    """Merge as Chan, Golub and LeVeque: add the deviation between the two means."""
     n, m = one["count"], other["count"]
     both = np.maximum(n + m, 1)
     with np.errstate(all="ignore"):
         between = np.abs(other["total"] / np.maximum(m, 1) - one["total"] / np.maximum(n, 1)) ** 2 * (n / both * m)
-        # Where one of the two is nothing there is no mean to differ from (and infinity times 0 is no number).
+        # An empty partial has no mean (and infinity times 0 is NaN).
         return np.asarray(one["squares"] + other["squares"] + np.where((n == 0) | (m == 0), 0, between))
 
 
@@ -68,9 +69,12 @@ def _squares_of_nothing(dtype: np.dtype[Any], skipna: bool) -> Any:
 
 
 def _product(part: Part) -> Array:
-    """A product that becomes infinite on the way and then meets a zero is NaN or 0 by the order of the values, as in NumPy."""
+    """Return the product.
+
+    An infinite intermediate result times 0 is NaN or 0 by the order of values, as in NumPy.
+    """
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
-        return part.reduced(np.multiply, part.filled(1), accumulator(part.values.dtype, integers=True))
+        return part.reduce(np.multiply, part.fill_skipped(1), accumulator(part.values.dtype, integers=True))
 
 
 def _join_products(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
@@ -80,7 +84,7 @@ def _join_products(one: Partial, other: Partial, skipna: bool, out: Array | None
 
 def _product_again(found: Array, times: Any) -> Array:
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
-        # NumPy's power of integers wraps around as its products do.
+        # In NumPy the power of integers wraps around as products do.
         return np.asarray(np.power(found, np.asarray(times).astype(found.dtype)), found.dtype)
 
 
@@ -90,12 +94,14 @@ def _ticks(part: Part) -> Array:
 
 
 def _high(part: Part) -> Array:
-    """The upper halves of the ticks: two sums of 32 bits each are exact for billions of times."""
-    return part.reduced(np.add, _ticks(part) >> 32)
+    """Return the sum of the upper halves of ticks:
+    sums of 32-bit halves are exact for billions of times.
+    """
+    return part.reduce(np.add, _ticks(part) >> 32)
 
 
 def _low(part: Part) -> Array:
-    return part.reduced(np.add, _ticks(part) & 0xFFFFFFFF)
+    return part.reduce(np.add, _ticks(part) & 0xFFFFFFFF)
 
 
 SUMS: Mapping[str, Field] = {
@@ -115,4 +121,4 @@ SUMS: Mapping[str, Field] = {
     "high": summed("high", _high, _zero),
     "low": summed("low", _low, _zero),
 }
-"""The fields that are sums or products, by name."""
+"""Fields that are sums or products, by name."""

@@ -1,8 +1,8 @@
-"""How are statistics taken that need all of their values at once: medians, quantiles, anything of texts and objects?
+"""Statistics that need all values of an element at once: medians, quantiles, anything of text or objects.
 
-By blocks of the answer: each block reads all values that its elements depend on, no more than `BLOCK_BYTES` of them, and its borders lie on those
-of chunks where they can, so that a chunk is read once. Where chunks are so long across the kept axes that each would be read more than
-twice, a warning says how often, and what would help.
+They are computed in blocks of the result. A block reads all values of its elements, at most
+`BLOCK_BYTES`. Its borders are those of chunks if possible, so that a chunk is read once. If chunks
+are so long along the kept axes that each would be read more than twice, a warning says how often.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from insitu.reducing.reductions import METHODS, STREAMED, Rules
 __all__ = ["block_shape", "by_blocks", "cells_along", "read"]
 
 BLOCK_BYTES = 256 << 20
-"""Values that a block may read; sorting them takes about as much again."""
+"""Bytes of values that a block reads; sorting them takes about as much again."""
 
 Function = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 Box = tuple[slice, ...]
@@ -41,24 +41,24 @@ def by_blocks(
     tally: Tally | None = None,
     block_bytes: int | None = None,
 ) -> npt.NDArray[Any]:
-    """Reduce an array; reduced axes have length 1 in the answer, several quantiles a first axis of their own.
+    """Reduce an array by blocks; reduced axes have length 1, several quantiles give a first axis.
 
     Parameters
     ----------
     array
-        All of it is reduced.
+        The array.
     axes
-        Which to reduce.
+        Axes to reduce.
     method
         `median`, `quantile`, or any of `METHODS`.
     rules
-        What counts.
+        Options of the statistic.
     opened
-        Gives the bytes of a source.
+        Open sources.
     name
         The variable, for messages.
     tally
-        Counts what was done.
+        Counter of what was read.
     block_bytes
         Bytes of values that are held at a time; `BLOCK_BYTES` if not given.
     """
@@ -68,7 +68,7 @@ def by_blocks(
     for box in _boxes(array, axes, method, BLOCK_BYTES if block_bytes is None else block_bytes):
         check_deadline()
         answer = function(read(array, Selection.of(box, array.shape), opened, name, tally))
-        extra = answer.ndim - array.ndim  # the axis of several quantiles
+        extra = answer.ndim - array.ndim  # the first axis of several quantiles
         if out is None:
             out = np.empty((*answer.shape[:extra], *lengths), answer.dtype)
         where = tuple(slice(0, 1) if axis in axes else part for axis, part in enumerate(box))
@@ -80,7 +80,7 @@ def by_blocks(
 def read(
     array: VirtualArray, selection: Selection, opened: Opened, name: str | None = None, tally: Tally | None = None
 ) -> npt.NDArray[Any]:
-    """The values of a selection."""
+    """Return the values of a selection."""
     out = np.empty(selection.result_shape, array.dtype)
     if out.size:
         execute(plan(array, selection), out, opened, name, tally)
@@ -91,7 +91,7 @@ def _function(array: VirtualArray, axes: tuple[int, ...], method: str, rules: Ru
     skips = array.dtype.kind in "fcO" if rules.skipna is None else rules.skipna
     if method == "quantile":
         if rules.q is None:
-            raise ModelError("a quantile needs to know which", hint="Give q, from 0 to 1")
+            raise ModelError("a quantile needs q", hint="Give q, a number from 0 to 1 or a list of them")
         q = np.asarray(rules.q, np.float64)
         quantile: Any = np.nanquantile if skips and array.dtype.kind in "fc" else np.quantile
         return _quietly(lambda values: quantile(values, q, axis=axes, keepdims=True))
@@ -100,16 +100,16 @@ def _function(array: VirtualArray, axes: tuple[int, ...], method: str, rules: Ru
         return _quietly(lambda values: median(values, axis=axes, keepdims=True))
     if method == "median" or (method in METHODS and array.dtype.kind in "OSUVmM"):
         return _by_xarray(array, axes, method, rules)
-    raise UnsupportedError(f"{method!r} is not a reduction of values of {array.dtype}", hint=f"There are {', '.join(sorted({*STREAMED, 'median', 'quantile'}))}")  # fmt: skip
+    raise UnsupportedError(f"{method!r} is not a known reduction of {array.dtype} values", hint=f"Use one of {', '.join(sorted({*STREAMED, 'median', 'quantile'}))}")  # fmt: skip
 
 
 def _by_xarray(array: VirtualArray, axes: tuple[int, ...], method: str, rules: Rules) -> Function:
-    """Texts, objects, times: what xarray does is what is meant."""
+    """Return the statistic as xarray computes it: for text, objects and times."""
     try:
         import xarray
     except ImportError as problem:
         raise UnsupportedError(
-            f"{method} of values of {array.dtype} needs xarray", hint="pip install xarray"
+            f"{method} of {array.dtype} values needs the package xarray", hint="pip install xarray"
         ) from problem
     wanted: dict[str, Any] = {} if method in ("count", "any", "all") else {"skipna": rules.skipna}
     if method in ("std", "var"):
@@ -120,20 +120,20 @@ def _by_xarray(array: VirtualArray, axes: tuple[int, ...], method: str, rules: R
 
     def function(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         lengths = [values.shape[axis] for axis in kept]
-        # The reduced axes as one: then a position is one in all of them, the last one fastest.
+        # The reduced axes as one axis, so that positions count the last one fastest.
         flat = values.transpose(*kept, *axes).reshape(*lengths, math.prod(values.shape[axis] for axis in axes))
         variable: Any = xarray.Variable([*(f"axis{axis}" for axis in kept), "flat"], flat)
         try:
             found = getattr(variable, method)("flat", **wanted)
         except TypeError as problem:
-            raise UnsupportedError(f"there is no {method} of values of {values.dtype}: {problem}") from problem
+            raise UnsupportedError(f"cannot compute {method} of {values.dtype} values: {problem}") from problem
         return np.expand_dims(np.asarray(found.values), tuple(sorted(axes)))
 
     return function
 
 
 def _quietly(function: Function) -> Function:
-    """Without NumPy's warnings of slices that are empty or all missing: the answer says so."""
+    """Return a function without NumPy's warnings about empty or all-NaN slices."""
 
     def quiet(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):
@@ -145,20 +145,20 @@ def _quietly(function: Function) -> Function:
 
 
 def _boxes(array: VirtualArray, axes: tuple[int, ...], method: str, most: int) -> Iterator[Box]:
-    """Boxes of the array, together all of it, whole along the reduced axes."""
+    """Split the array into boxes that are whole along the reduced axes."""
     kept = [axis for axis in range(array.ndim) if axis not in axes]
     column = math.prod(array.shape[axis] for axis in axes) * array.dtype.itemsize
     if column > most and not kept:
         raise UnsupportedError(
             f"{method} along all axes needs {column / 2**20:,.0f} MiB of values at once",
-            hint="Reduce fewer axes, select less, or load the values and reduce them there",
+            hint="Reduce fewer axes, select less, use tdigest, or load the values and reduce them in memory",
         )
     sizes, passes = block_shape(
         [array.shape[axis] for axis in kept], cells_along(array, kept), max(most // max(column, 1), 1)
     )
     if passes > 2:
         warnings.warn(
-            f"{method}: every chunk is read {passes} times, because chunks are long across the kept dimensions; rechunk the data, or load it",
+            f"{method} reads every chunk {passes} times, because chunks are long along the kept dimensions. Load the data first, or rechunk it",
             stacklevel=2,
         )
     steps = dict(zip(kept, sizes, strict=True))
@@ -171,7 +171,7 @@ def _boxes(array: VirtualArray, axes: tuple[int, ...], method: str, most: int) -
 
 
 def cells_along(array: VirtualArray, kept: Sequence[int]) -> list[int]:
-    """How long the chunks are along some axes; of a mosaic, the longest."""
+    """Return the length of the longest chunk along each of some axes."""
     cells = []
     for axis in kept:
         longest = 1
@@ -184,20 +184,20 @@ def cells_along(array: VirtualArray, kept: Sequence[int]) -> list[int]:
 
 
 def block_shape(lengths: Sequence[int], cells: Sequence[int], allowed: int) -> tuple[list[int], int]:
-    """Lengths of a block of at most `allowed` elements, and how often it makes a chunk be read.
+    """Return the lengths of a block of at most `allowed` elements, and how often each chunk is read.
 
     Parameters
     ----------
     lengths
-        Of the kept axes.
+        Lengths of the kept axes.
     cells
-        How long chunks are along them.
+        Lengths of chunks along them.
     allowed
-        Elements of the answer that a block may have.
+        Largest number of elements of the result in a block.
     """
     sizes = [max(min(cell, length), 1) for cell, length in zip(cells, lengths, strict=True)]
     passes = 1
-    for axis in range(len(sizes)):  # too much even for the column of one chunk: cut it, slowest axis first
+    for axis in range(len(sizes)):  # too much even for one chunk: cut it, slowest axis first
         others = math.prod(sizes[:axis]) * math.prod(sizes[axis + 1 :])
         if others * sizes[axis] > allowed:
             whole = sizes[axis]

@@ -1,14 +1,16 @@
-"""SERVE: decode and reduce next to the data.
+"""The HTTP server: decodes and reduces arrays next to the data.
 
 | route | what it does |
 |---|---|
-| `POST /v2/{count,max,min,select,sum}` | the Reductionist protocol: one chunk a request (`compatible`) |
-| `POST /reduce`, `POST /read` | many arrays in one request, merged before they travel (`batch`) |
+| `POST /v2/{count,max,min,select,sum}` | the Reductionist protocol: one chunk per request (`reductionist`) |
+| `POST /reduce`, `POST /read` | many arrays in one request, merged before they are sent (`batch`) |
+| `POST /scan` | the metadata of an archive, with the location of every chunk (`scan_route`) |
 | `GET /zarr/…!/…`, `/zarr2/…!/…` | any archive as a Zarr store, V3 or V2 (`zarr_view`) |
-| `GET /health`, `/ready`, `/metrics`, `/openapi.json` | how it is, what it did, what it can |
+| `GET /health`, `/ready`, `/metrics`, `/openapi.json` | state, counters and description of the server (`app`) |
 
-A worker (`worker`) takes requests one after the other as memory allows (`admission`), reads from its roots only (`allowed`, and
-`insitu.sources.access_policy` for everything that a request leads to), and passes Basic credentials on to the storage (`credentials`).
+A worker process (`worker`) starts a request when there is memory for it (`admission`). It reads
+only what lies under its roots (`roots`, enforced by `insitu.sources.access_policy` wherever a
+source is opened), and it passes Basic credentials on to the storage (`credentials`).
 """
 
 from insitu.server.app import create_app

@@ -1,4 +1,4 @@
-"""Which routes does the server have? A list for each capability, put together here, behind one layer that looks at every answer."""
+"""The ASGI application: routes of all capabilities, with logging and counting of responses."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ log = logging.getLogger("insitu.access")
 errors = logging.getLogger("insitu.serve")
 
 ROUTES: list[Callable[[Worker], Sequence[BaseRoute]]] = [compatible_routes, batch_routes, scan_routes, zarr_routes]
-"""Each makes the routes of one capability; append to add another."""
+"""Functions that make the routes of one capability each; append to add a capability."""
 
 
 def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
-    """The server as an ASGI application. From its start on, this process reads from the roots only.
+    """Return the server as an ASGI application. Once started, this process reads from the roots only.
 
     Parameters
     ----------
     settings
-        What it may do.
+        Roots, tokens and limits.
     worker
-        Its state, if somebody wants to look at it; made if not given.
+        The state of the worker process; a new one if not given.
     """
     state = worker if worker is not None else Worker(settings)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        set_gate(state.allowed)
+        set_gate(state.roots)
         allow_in_process(False)
         try:
             yield
@@ -65,7 +65,7 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
 
 
 def from_environment() -> ASGIApp:
-    """The application of a worker process."""
+    """Return the application of a worker process, with the settings in its environment."""
     return create_app(Settings.from_environment())
 
 
@@ -80,10 +80,10 @@ def _own_routes(worker: Worker) -> list[BaseRoute]:
 
     async def metrics(request: Request) -> Response:
         try:
-            credentials_of(request.headers, worker.tokens.accepted())
+            credentials_of(request.headers, worker.tokens.current())
         except TokenError as error:
             return failure(error)
-        worker.gauges()
+        worker.update_gauges()
         return PlainTextResponse(worker.metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def openapi(request: Request) -> Response:
@@ -104,17 +104,20 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _broken(request: Request, error: Exception) -> Response:
-    return problem(500, "something went wrong in the server")
+    return problem(500, "internal server error: the log of the server says more")
 
 
 class Observed:
-    """Every request is timed, counted and logged, without its headers and its query; what goes wrong unexpectedly is a plain 500."""
+    """Middleware that times, counts and logs every request, without its headers and its query.
+
+    An unexpected exception is logged and becomes a plain 500.
+    """
 
     def __init__(self, app: ASGIApp, worker: Worker) -> None:
         self.app, self.worker = app, worker
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve."""
+        """Serve one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -133,20 +136,20 @@ class Observed:
         try:
             await self.app(scope, receive, watched)
         except Exception:
-            errors.exception("unexpected, in %s %s", scope["method"], path)
+            errors.exception("unexpected exception in %s %s", scope["method"], path)
             if status != 500:
-                raise  # the answer has begun: end the connection, so that the client sees that it is not whole
+                raise  # the response has begun: end the connection, so that the client sees that it is incomplete
         finally:
             seconds = time.perf_counter() - began
-            self.worker.metrics.served(_route(path), status, seconds, sent)
-            self.worker.gauges()  # another worker may be the one that is asked for them
+            self.worker.metrics.record_response(_route(path), status, seconds, sent)
+            self.worker.update_gauges()  # the request for /metrics may go to another worker
             client = (scope.get("client") or ("-",))[0]
             shown = "".join(letter if letter.isprintable() else "?" for letter in path[:200])
             log.info("%s %s %s %d %d bytes %.4f s", client, scope["method"], shown, status, sent, seconds)
 
 
 def _normal(path: str) -> str:
-    """One slash in front, none behind: clients join addresses by hand."""
+    """Return a path with one leading slash and no trailing one: clients join URLs by hand."""
     rest = path.lstrip("/")
     return "/" + (rest if rest.startswith("zarr") else rest.rstrip("/"))
 

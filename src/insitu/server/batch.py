@@ -1,7 +1,9 @@
-"""How are many reductions, or many reads, answered in one go?
+"""The routes `/reduce` and `/read`: many reductions, or many reads, in one request.
 
-A batch is prepared first (metadata scanned, every source checked against the roots, its cost estimated), then waits for its turn, then
-streams: a sequence of CBOR items, one for each array, the last one saying that all is there. An error on the way is an item too.
+A batch is prepared first: metadata is scanned, every source is checked against the roots, the
+memory is estimated. Then it waits for admission. Then it streams a sequence of CBOR items, one or
+more for each array; the last item says that the response is complete. An error after the first item
+is an item too, because the status has been sent by then.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from starlette.routing import BaseRoute, Route
 from insitu.active.grouped import grouped, weighted
 from insitu.active.wire import dtype_to, values_to
 from insitu.archive import axes_of
-from insitu.cancellation import check_deadline
+from insitu.cancellation import Deadline, check_deadline
 from insitu.errors import InsituError, StaleSourceError
 from insitu.model import Selection, VirtualArray
 from insitu.model.selection import Stride
@@ -38,7 +40,7 @@ from insitu.server.declared_cost import BLOCK, PREPARING, SMALL_BODY, block_byte
 from insitu.server.error_responses import failure, public_text
 from insitu.server.jobs import Batch, Job, batch_of
 from insitu.server.roots import refers_outside
-from insitu.server.source_pool import Deadline, Leased
+from insitu.server.source_pool import Leased
 from insitu.server.worker import Worker
 from insitu.sources.access_policy import RefusedError
 from insitu.sources.address import scheme_of
@@ -47,7 +49,7 @@ from insitu.sources.http.login import basic
 __all__ = ["add_login", "batch_routes", "storage_options"]
 
 PIECE = 1 << 20
-"""Bytes sent at a time."""
+"""Largest piece of a response that is sent at a time."""
 MEDIA = "application/cbor-seq"
 
 Produce = Callable[["Ready", Deadline], Iterator[bytes]]
@@ -55,19 +57,19 @@ Produce = Callable[["Ready", Deadline], Iterator[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A job whose array is known."""
+    """A job with its array, its selection and its estimated cost."""
 
     job: Job
     array: VirtualArray
     selection: Selection
     cost: int
     kept: bool
-    """Whether its decoded chunks are."""
+    """Whether its decoded chunks go through the cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A batch that can begin."""
+    """A batch that is ready to run."""
 
     tasks: tuple[Task, ...]
     options: dict[str, Any] = field(repr=False)
@@ -75,17 +77,19 @@ class Ready:
 
     @property
     def cost(self) -> int:
-        """Bytes: jobs run one after the other."""
+        """Bytes that the batch holds:
+        those of its largest job, because jobs run one after the other.
+        """
         return max(task.cost for task in self.tasks)
 
 
 def batch_routes(worker: Worker) -> list[BaseRoute]:
-    """`/reduce` and `/read`."""
+    """Return the routes `/reduce` and `/read`."""
 
     def route(reducing: bool, produce: Produce) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             try:
-                who = credentials_of(request.headers, worker.tokens.accepted())
+                who = credentials_of(request.headers, worker.tokens.current())
                 body = await body_of(request, worker)
                 kind = request.headers.get("content-type", "")
 
@@ -95,7 +99,7 @@ def batch_routes(worker: Worker) -> list[BaseRoute]:
                     batch, ready = await worker.run(
                         cost, lambda deadline: _begin(worker, batch_of(body, kind, reducing=reducing), who, reducing)
                     )
-                    if ready is None:  # what it declares is more than was counted so far
+                    if ready is None:  # its tables take more memory than was admitted so far
                         more = cost + declared_cost(batch, worker.limits)
                         ready = await worker.run(more, lambda deadline: _prepare(worker, batch, who, reducing))
                     return await worker.stream(ready.cost, lambda deadline: _told(produce(ready, deadline)))
@@ -103,7 +107,7 @@ def batch_routes(worker: Worker) -> list[BaseRoute]:
                 try:
                     pieces = await begin()
                 except StaleSourceError:
-                    worker.scans.forget()  # an archive changed since it was scanned here: once more, from its metadata on
+                    worker.scans.forget()  # an archive changed since it was scanned here: scan it again
                     pieces = await begin()
             except InsituError as error:
                 return failure(error)
@@ -118,14 +122,16 @@ def batch_routes(worker: Worker) -> list[BaseRoute]:
 
 
 async def _body_cost(worker: Worker, body: bytes, kind: str) -> int:
-    """What a body costs; a large one is looked through on a thread."""
+    """Return the memory that a body takes once decoded; a large body is examined on a thread."""
     if len(body) <= SMALL_BODY:
         return body_cost(body, kind, worker.limits)
     return await worker.run(PREPARING, lambda deadline: body_cost(body, kind, worker.limits))
 
 
 def storage_options(worker: Worker, batch: Batch, who: Credentials) -> dict[str, Any]:
-    """How sources are opened: the server's own options for their places, else the client's credentials, else none."""
+    """Return how to open sources:
+    the server's own options by URL prefix, else the client's credentials, else anonymously.
+    """
     options: dict[str, Any] = {**worker.settings.storage_options, **batch.options}
     if who.name is not None:
         options |= {"key": who.name, "secret": who.secret}
@@ -136,7 +142,10 @@ def storage_options(worker: Worker, batch: Batch, who: Credentials) -> dict[str,
 
 
 def add_login(options: dict[str, Any], url: str, who: Credentials) -> None:
-    """Add a client's credentials for the web server that it names itself; a server that references lead to does not get them."""
+    """Add the client's credentials for the web server in its own URL.
+
+    A server that only the references of an archive name does not get them.
+    """
     if who.name is not None and scheme_of(url) in ("http", "https"):
         parts = urlsplit(url)
         login = {"headers": {"Authorization": basic(who.name, who.secret or "")}}
@@ -144,7 +153,9 @@ def add_login(options: dict[str, Any], url: str, who: Credentials) -> None:
 
 
 def _begin(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> tuple[Batch, Ready | None]:
-    """A batch, and what is prepared of it, if it declares so little that its body's cost covers it."""
+    """Return a batch and its preparation,
+    or None for the latter if its tables need more memory than its body.
+    """
     small = declared_cost(batch, worker.limits) <= PREPARING
     return batch, _prepare(worker, batch, who, reducing) if small else None
 
@@ -157,9 +168,9 @@ def _prepare(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> 
         if job.table is None:
             assert job.url is not None
             assert job.variable is not None
-            worker.allowed.check(job.url, options)
+            worker.roots.check(job.url, options)
             add_login(options, job.url, who)
-            place, whose = worker.allowed.near(job.url), f"{who.digest} {sorted(batch.options.items())}"
+            place, whose = worker.roots.local_copy(job.url), f"{who.digest} {sorted(batch.options.items())}"
             array = worker.scans.array(place, job.variable, decoded=job.decode, options=options, who=whose)
         else:
             array = job.array()
@@ -167,8 +178,8 @@ def _prepare(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> 
                 add_login(options, source.url, who)
         for url in {source.url for tile in array.tiles for source in _named(tile.chunks.sources)}:
             with _naming_archive(job):
-                worker.allowed.check(url, options)
-        selection = job.chosen(array)
+                worker.roots.check(url, options)
+        selection = job.resolve_selection(array)
         if job.dim is not None:
             axes = axes_of(array, selection, job.dim, None)
             assert not isinstance(axes, int)
@@ -181,7 +192,9 @@ def _prepare(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> 
 
 @contextmanager
 def _naming_archive(job: Job) -> Iterator[None]:
-    """Have a refusal name the archive that the client named, not what that refers to."""
+    """Turn a refused source into an error that names the client's archive,
+    not what the archive refers to.
+    """
     try:
         yield
     except RefusedError:
@@ -191,12 +204,17 @@ def _naming_archive(job: Job) -> Iterator[None]:
 
 
 def _named(sources: Any) -> Any:
-    """Sources that can be listed; those of Zarr keys are computed, and find the gate when they are opened."""
+    """Return the sources that can be listed.
+
+    Those of Zarr keys are computed; they are checked when they are opened.
+    """
     return sources if isinstance(sources, (tuple, list)) else ()
 
 
 def _told(items: Iterator[bytes]) -> Generator[bytes, None, None]:
-    """The pieces; an error after the first one as an item, because the status has been sent."""
+    """Cut items into pieces;
+    an error after the first piece becomes an item, because the status has been sent.
+    """
     begun = False
     try:
         for item in items:
@@ -210,7 +228,7 @@ def _told(items: Iterator[bytes]) -> Generator[bytes, None, None]:
 
 
 def _done(tally: Tally, count: int) -> bytes:
-    """The last item."""
+    """Return the last item of a response: what was read for it."""
     return cbor2.dumps(
         {
             "done": count,
@@ -225,7 +243,7 @@ def _done(tally: Tally, count: int) -> bytes:
 def _reduce(worker: Worker, ready: Ready, deadline: Deadline) -> Iterator[bytes]:
     tally = Tally()
     try:
-        with Leased(ready.options, deadline, worker.allowed.near, worker.limits.fresh) as opened:
+        with Leased(ready.options, deadline, worker.roots.local_copy, worker.limits.fresh) as opened:
             for number, task in enumerate(ready.tasks):
                 opened.cache = ready.cache if task.kept else None
                 with _naming_archive(task.job):
@@ -234,7 +252,7 @@ def _reduce(worker: Worker, ready: Ready, deadline: Deadline) -> Iterator[bytes]
                 yield cbor2.dumps({"job": number, name: {key: values_to(np.asarray(v)) for key, v in found.items()}})
         yield _done(tally, len(ready.tasks))
     finally:
-        worker.counted(tally)
+        worker.record_reads(tally)
 
 
 def _reduced(worker: Worker, task: Task, opened: Leased, tally: Tally) -> dict[str, npt.NDArray[Any]]:
@@ -262,7 +280,7 @@ def _reduced(worker: Worker, task: Task, opened: Leased, tally: Tally) -> dict[s
 def _read(worker: Worker, ready: Ready, deadline: Deadline) -> Iterator[bytes]:
     tally = Tally()
     try:
-        with Leased(ready.options, deadline, worker.allowed.near, worker.limits.fresh) as opened:
+        with Leased(ready.options, deadline, worker.roots.local_copy, worker.limits.fresh) as opened:
             for number, task in enumerate(ready.tasks):
                 opened.cache = ready.cache if task.kept else None
                 shape = list(task.selection.result_shape)
@@ -270,13 +288,13 @@ def _read(worker: Worker, ready: Ready, deadline: Deadline) -> Iterator[bytes]:
                 with _naming_archive(task.job):
                     for values in _blocks(task, opened, tally):
                         deadline.check()
-                        # Not before there is a first block: what goes wrong until then can still be a status.
+                        # Only with the first block: an error before it can still be sent as a status.
                         yield head + cbor2.dumps(_payload(values)) if head else cbor2.dumps(_payload(values))
                         head = b""
                 yield head + cbor2.dumps({"job": number, "end": True})
         yield _done(tally, len(ready.tasks))
     finally:
-        worker.counted(tally)
+        worker.record_reads(tally)
 
 
 def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -284,26 +302,28 @@ def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _payload(values: npt.NDArray[Any]) -> Any:
-    """A block: bytes in C order, little-endian; a list of objects."""
+    """Return a block as bytes in C order, little-endian; as a list if it holds objects."""
     if values.dtype.hasobject:
         return values_to(values)["items"]
     return np.ascontiguousarray(values).astype(_little(values.dtype), copy=False).tobytes()
 
 
 def _blocks(task: Task, opened: Leased, tally: Tally) -> Iterator[npt.NDArray[Any]]:
-    """The values in C order, part by part, so that no more than a few blocks are ever held."""
+    """Read the values in C order, part by part, so that only a few blocks are held at a time."""
     whole = math.prod(task.selection.result_shape)
     cache: ChunkCache | None = None
     for part in _parts(task.array, task.selection):
         if cache is None and opened.cache is None and math.prod(part.result_shape) < whole:
-            cache = ChunkCache(2 * BLOCK)  # for chunks that a border of two parts cuts
+            cache = ChunkCache(2 * BLOCK)  # for chunks that lie in two parts
         out = np.empty(part.result_shape, task.array.dtype)
         execute(plan(task.array, part), out, opened, task.job.variable, tally, cache)
         yield out
 
 
 def _parts(array: VirtualArray, selection: Selection) -> Iterator[Selection]:
-    """A selection in parts, in C order: slabs along an axis whose rows are small enough."""
+    """Split a selection into parts in C order:
+    slabs along the first axis whose rows are small enough.
+    """
     shape = selection.result_shape
     if 0 in shape:
         return
@@ -324,7 +344,9 @@ def _parts(array: VirtualArray, selection: Selection) -> Iterator[Selection]:
 
 
 def _aligned(step: int, array: VirtualArray, dimension: int, row: int) -> int:
-    """A step that ends where chunks do, if such slabs are not too large: then every chunk is decoded once."""
+    """Return a step that ends at chunk borders, if the slabs are not too large:
+    then each chunk is decoded once.
+    """
     cut = array.tiles[0].axis_of(dimension) if array.tiles else None
     if cut is None or not cut.is_regular:
         return step

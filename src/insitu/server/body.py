@@ -1,4 +1,4 @@
-"""How is the body of a request taken in? Up to a limit, and no byte further; not for ever; and all bodies together within a share of the memory."""
+"""Read the body of a request, with limits on its size, its duration and the memory of all bodies."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 __all__ = ["body_of"]
 
 PAUSE = 20.0
-"""Seconds without a byte of a body."""
+"""Longest pause within a body, in seconds."""
 
 
 async def body_of(request: Request, worker: Worker) -> bytes:
-    """The body, if it is not larger than the limit and comes in time."""
+    """Return the body of a request; an error if it is larger than the limit or arrives too slowly."""
     limit = worker.limits.request
-    said = request.headers.get("content-length", "")
-    if said.isdecimal() and (len(said) > 18 or int(said) > limit):
-        raise TooLargeError(f"the request has more than the {limit} bytes that are taken")
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and (len(declared) > 18 or int(declared) > limit):
+        raise TooLargeError(f"the request is larger than the limit of {limit} bytes")
     parts: list[bytes] = []
     size = 0
     stream = request.stream()
@@ -36,13 +36,15 @@ async def body_of(request: Request, worker: Worker) -> bytes:
                 size += len(part)
                 worker.incoming += len(part)
                 if size > limit:
-                    raise TooLargeError(f"the request has more than the {limit} bytes that are taken")
+                    raise TooLargeError(f"the request is larger than the limit of {limit} bytes")
                 if worker.incoming > max(worker.limits.memory // 4, limit):
-                    raise BusyError("this server takes in too many large requests", worker.admission.after)
+                    raise BusyError(
+                        "the server is busy: too many large requests arrive at once", worker.admission.retry_after
+                    )
                 parts.append(part)
     except ClientDisconnect:
-        raise RequestError("the request ended too early") from None
+        raise RequestError("the request is incomplete: the client closed the connection") from None
     except TimeoutError:
-        raise SlowError("the request came too slowly") from None
+        raise SlowError("the request arrived too slowly") from None
     finally:
         worker.incoming -= size

@@ -1,8 +1,9 @@
-"""Which of the decoded chunks that a worker keeps may a client be given? Those that its own credentials have read.
+"""The cache of decoded chunks as one client sees it: only chunks that its own credentials have read.
 
-A worker has one cache, bounded in bytes, for all its routes. A chunk in it is known by who has read it (a digest of the credentials, and how the storage was asked), by
-what identifies the object (its URL, size and ETag), by its range and its encoding. Of a remote object whose ETag nobody knows yet, a chunk is believed
-for a while without a look at the object, as long as scans are.
+A worker has one cache, bounded in bytes, for all its routes. The key of a chunk holds who has read
+it (a digest of the credentials and the storage options), what identifies the object (URL, size,
+ETag), the byte range and the encoding. If the ETag of a remote object is unknown, its chunks expire
+after `Limits.fresh` seconds, as scans do (`Dated`).
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ __all__ = ["Dated", "Portion", "frozen", "is_small"]
 
 
 class Portion(ChunkCache):
-    """A worker's cache as one client sees it.
+    """The part of a worker's cache that one client may see.
 
     Parameters
     ----------
     whole
-        The cache.
+        The cache of the worker.
     who
         The client.
     options
-        How it asks the storage: the same name may be another object at another endpoint.
+        Its storage options: the same URL may be another object at another endpoint.
     """
 
     def __init__(self, whole: ChunkCache, who: Credentials, options: Mapping[str, Any]) -> None:
@@ -46,7 +47,7 @@ class Portion(ChunkCache):
         self._whose = (who.digest, frozen(options))
 
     def get(self, key: Hashable, make: Callable[[], npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """A chunk that this client has read before, or reads now."""
+        """Return a chunk that this client has read before, or make it."""
         return self._whole.get((self._whose, key), make)
 
     def __contains__(self, key: Hashable) -> bool:
@@ -54,16 +55,16 @@ class Portion(ChunkCache):
 
 
 class Dated:
-    """A remote source that nobody knows the ETag of: its content is believed to be the same for some seconds.
+    """A remote source without a known ETag, whose cached chunks expire after some seconds.
 
     Parameters
     ----------
     source
         The source.
     about
-        What is known of it.
+        What is known about its content.
     seconds
-        For how long.
+        How long its content is assumed to be the same.
     """
 
     def __init__(self, source: ByteSource, about: Source, seconds: float) -> None:
@@ -72,27 +73,27 @@ class Dated:
 
     @property
     def url(self) -> str:
-        """Where the object is."""
+        """URL of the object."""
         return self.source.url
 
     def size(self) -> int:
-        """Bytes in the object."""
+        """Return the size of the object in bytes."""
         return self.source.size()
 
     def read(self, offset: int, length: int) -> bytes:
-        """One range."""
+        """Read one range."""
         return self.source.read(offset, length)
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Many ranges."""
+        """Read many ranges."""
         return self.source.read_many(ranges)
 
     def describe(self) -> Source:
-        """What tells it from other content, without a request."""
+        """Return what identifies the content for now, without a request."""
         return self._about
 
     def close(self) -> None:
-        """Close it."""
+        """Close the source."""
         self.source.close()
 
     def __enter__(self) -> Self:
@@ -105,7 +106,10 @@ class Dated:
 
 
 def is_small(array: VirtualArray, selection: Selection, most: int) -> bool:
-    """Whether the chunks that a selection touches decode to no more than so many bytes: keeping those of a long pass would only push out what others read again."""
+    """Return whether the chunks that a selection touches decode to at most so many bytes.
+
+    The chunks of a longer pass are not cached: they would only push out what others read again.
+    """
     total = math.prod(selection.result_shape) * array.dtype.itemsize
     for tile in array.tiles:
         if total > most:
@@ -131,7 +135,7 @@ def is_small(array: VirtualArray, selection: Selection, most: int) -> bool:
 
 
 def frozen(options: Any) -> Any:
-    """Options as something that can be a key."""
+    """Return options as a hashable value, for keys of caches."""
     if isinstance(options, Mapping):
         return tuple(sorted((str(name), frozen(value)) for name, value in options.items()))
     return tuple(frozen(item) for item in options) if isinstance(options, (list, tuple)) else options

@@ -1,4 +1,4 @@
-"""Bounds on what a request may declare: estimates of its memory, made before any of it is taken."""
+"""Estimates of the memory that a request needs, made before any of it is allocated."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ from insitu.server.settings import Limits
 __all__ = ["BLOCK", "PREPARING", "SMALL_BODY", "block_bytes", "body_cost", "declared_cost", "job_cost"]
 
 PREPARING = 1 << 20
-"""Counted for a request that is being prepared, beside its body."""
+"""Bytes that are counted for the preparation of a request, in addition to its body."""
 BLOCK = 8 << 20
-"""Bytes of values that are read at a time."""
+"""Bytes of values that `/read` holds at a time."""
 BATCHES = 20 << 20
-"""Bytes that a thread holds while it folds: what it fetched and what that decoded to."""
+"""Bytes that a thread holds while it reduces: what it fetched, and the decoded values."""
 ITEM = 72
-"""Bytes of the smallest thing that a body may hold, once it is decoded: an empty list, and its place in another one."""
+"""Bytes of the smallest decoded item of a body:
+an empty list, and the reference to it in another list.
+"""
 SMALL_BODY = 1 << 20
-"""Bodies up to this size are not looked through: they cannot hold much."""
+"""Items of bodies up to this size are not counted: their number is bounded by the size."""
 ELEMENT = 32
-"""Bytes for a number of a column: itself, and what is made of it on the way."""
+"""Bytes for a number of a column, with temporary copies."""
 SORTED = 8
-"""How often values are held while a median of them is found: themselves, masked, sorted, and their order."""
+"""How many copies of the values a median needs: as read, masked, sorted, and their order."""
 GROUP = 256
-"""Bytes for the answer of a group, beside its values."""
+"""Bytes for the result of a group, in addition to its values."""
 
 
 def body_cost(body: bytes, content_type: str, limits: Limits) -> int:
-    """Return about how many bytes a request's body takes once it is decoded; an error if that is too much.
+    """Return about how many bytes the body of a request takes once decoded; an error if that is too much.
 
     A byte of CBOR may be an empty list, which takes 64 bytes.
     """
@@ -45,12 +47,14 @@ def body_cost(body: bytes, content_type: str, limits: Limits) -> int:
     most = limits.memory // (2 * ITEM)
     items = sum(body.count(mark) for mark in (b",", b"[", b"{")) if is_json(content_type) else _cbor_items(body, most)
     if items > most:
-        raise TooLargeError(f"the request consists of more than the {most} items that this server takes in")
+        raise TooLargeError(f"the request has more than {most} items, the limit of this server")
     return PREPARING + len(body) + ITEM * items
 
 
 def _cbor_items(body: bytes, most: int) -> int:
-    """Count the items of CBOR (RFC 8949, section 3) up to one more than `most`; strings are hopped over."""
+    """Count the items of CBOR (RFC 8949, section 3) up to one more than `most`;
+    strings are skipped.
+    """
     at = items = 0
     end = len(body)
     while at < end and items <= most:
@@ -71,10 +75,14 @@ def _cbor_items(body: bytes, most: int) -> int:
 
 
 def declared_cost(batch: Batch, limits: Limits) -> int:
-    """Return about how many bytes the columns of a batch take once they are spelled out; an error if that is too much."""
+    """Return about how many bytes the columns of a batch take once expanded;
+    an error if that is too much.
+    """
     cost = ELEMENT * batch.declared
     if cost > limits.memory // 2:
-        raise TooLargeError(f"tables and selections of {batch.declared} numbers are more than this server takes in")
+        raise TooLargeError(
+            f"tables and selections of {batch.declared} numbers are larger than the memory of this server allows"
+        )
     return cost
 
 
@@ -85,46 +93,50 @@ def block_bytes(limits: Limits) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """The answer of a job."""
+    """Size of the result of a job."""
 
     values: int
     nbytes: int
 
 
 def job_cost(limits: Limits, job: Job, array: VirtualArray, selection: Selection, part: Selection | None) -> int:
-    """Return about how many bytes a job holds at a time; an error if that is more than this server has.
+    """Return about how many bytes a job holds at a time; an error if that is more than the limits allow.
 
     Parameters
     ----------
     limits
-        What the server has.
+        Limits of the worker.
     job, array, selection
-        What is wanted.
+        The job, its array, and what is selected of it.
     part
-        What is read at a time; None: it is reduced.
+        What is read at a time; None for a reduction.
     """
     weight = weigh_read(array, selection if part is None else part)
     if weight.chunk > limits.chunk:
         raise TooLargeError(
-            f"a chunk of {weight.chunk} bytes is more than the {limits.chunk} that this server decodes or fetches at a time"
+            f"a chunk of {weight.chunk} bytes is larger than the limit of this server, {limits.chunk} bytes"
         )
     if weight.plan > limits.memory // 2:
-        raise TooLargeError("the selection touches more chunks than this server plans at a time: select less")
+        raise TooLargeError("the selection touches more chunks than the memory of this server allows: select less")
     held = weight.plan + ((os.cpu_count() or 1) + 1) * (BATCHES + weight.chunk)
     if part is not None:
         block = math.prod(part.result_shape) * max(array.dtype.itemsize, 1)
         if 4 * block > limits.memory:
-            raise TooLargeError(f"elements of {array.dtype.itemsize} bytes are more than this server sends")
+            raise TooLargeError(
+                f"elements of {array.dtype.itemsize} bytes are larger than the memory of this server allows"
+            )
         return held + 4 * block + 6 * BLOCK
     answer = _answer(job, selection)
     if answer.nbytes > limits.memory // 2:
-        raise TooLargeError(f"an answer of {answer.values} values is more than this server holds")
+        raise TooLargeError(f"a result of {answer.values} values is larger than the memory of this server allows")
     values = math.prod(selection.result_shape) * max(array.dtype.itemsize, 1)
     if any(method in BLOCKWISE for method in job.methods) or array.dtype.kind not in "biufc":
         along = normalised(job.axes, len(selection.result_shape))
         column = math.prod(selection.result_shape[axis] for axis in along) * max(array.dtype.itemsize, 1)
         if SORTED * column > limits.memory:
-            raise TooLargeError("a statistic that needs so many values at once is more than this server holds")
+            raise TooLargeError(
+                "the statistic needs more values at once than the memory of this server allows: reduce fewer axes"
+            )
         return weight.plan + SORTED * min(max(block_bytes(limits), column), values) + answer.nbytes + BATCHES
     return min(held, weight.plan + 2 * values + BATCHES) + answer.nbytes
 

@@ -1,7 +1,7 @@
-"""What does the server say when something is wrong? One table: from the kind of an error to a status; one form for all of them.
+"""Errors as HTTP responses: one table from the kind of an error to a status, and one form of body.
 
-`{"error": {"message": …, "caused_by": […]}}`, as Reductionist does, without secrets: messages show URLs redacted, and paths only if they lie
-under the roots.
+The body is `{"error": {"message": …, "caused_by": […]}}`, as in Reductionist. It contains no
+secrets: URLs are redacted, and paths are shown only if they lie under the roots.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["STATUS", "BusyError", "RequestError", "SlowError", "TooLargeError", 
 
 
 MOST_LETTERS = 4000
-"""Of a message."""
+"""Longest message that is sent."""
 
 
 class RequestError(InsituError, ValueError):
-    """The request is not what the protocol says; `why` is told as the cause."""
+    """The request does not follow the protocol; `why` is sent as the cause."""
 
     kind = "request"
 
@@ -34,25 +34,27 @@ class RequestError(InsituError, ValueError):
 
 
 class TooLargeError(InsituError, ValueError):
-    """The request asks for more than one request may have."""
+    """The request needs more memory or space than the limits of the server allow."""
 
     kind = "too-large"
 
 
 class SlowError(InsituError):
-    """The client takes too long to send its request."""
+    """The client sent its request too slowly."""
 
     kind = "slow"
 
 
 class BusyError(InsituError):
-    """The server has too much to do."""
+    """The server has no room for the request now;
+    `retry_after` says in how many seconds to try again.
+    """
 
     kind = "busy"
 
-    def __init__(self, message: str, after: int) -> None:
+    def __init__(self, message: str, retry_after: int) -> None:
         super().__init__(message)
-        self.after = after
+        self.retry_after = retry_after
 
 
 STATUS = {
@@ -81,16 +83,18 @@ STATUS = {
     "source": 502,
     "error": 500,
 }
-"""Of the routes that are ours; the compatible ones know fewer."""
+"""HTTP status by the kind of an error, for insitu's own routes; the Reductionist routes have fewer."""
 
 
 def public_text(error: BaseException) -> str:
-    """Return what a client may be told of an error: no secrets, and no path that lies outside the roots.
+    """Return the text of an error for a client: without secrets and without paths outside the roots.
 
-    The name of an object is left out as a whole where it is such a path. Texts about storage, and those of other libraries, are
-    searched for paths too; other texts of ours name variables and groups, which look like paths.
+    The name of an object is left out as a whole if it is such a path. Messages about storage, and
+    those of other libraries, are searched for paths too. Other messages of insitu name variables
+    and groups, which look like paths, and are not searched.
     """
-    # Cut first: an error may quote a request of many megabytes, and looking through those for secrets takes seconds.
+    # Cut first: an error may quote a request of many megabytes,
+    # and searching those for secrets takes seconds.
     if not isinstance(error, InsituError):
         return without_outside_paths(redacted(str(error)[:MOST_LETTERS]))
     place = {name: value for name, value in error.place.items() if not _is_outside(value)}
@@ -106,7 +110,7 @@ def _is_outside(value: object) -> bool:
 
 
 def failure(error: InsituError, status: int | None = None) -> Response:
-    """An error of ours as an answer."""
+    """Return an error of insitu as a response."""
     causes: list[str] = [error.why] if isinstance(error, RequestError) and error.why else []
     cause = error.__cause__
     while cause is not None and len(causes) < 4:
@@ -114,10 +118,10 @@ def failure(error: InsituError, status: int | None = None) -> Response:
         cause = cause.__cause__
     headers = {}
     if isinstance(error, BusyError):
-        headers["Retry-After"] = str(error.after)
+        headers["Retry-After"] = str(error.retry_after)
     code = status if status is not None else STATUS.get(error.kind, 500)
     if isinstance(error, (BusyError, SlowError, TooLargeError)):
-        headers["Connection"] = "close"  # there may be more of the request, which nobody will read
+        headers["Connection"] = "close"  # the rest of the request is not read
     if code == 401:
         headers["WWW-Authenticate"] = "Basic, Bearer"
     return problem(code, public_text(error), causes, headers, kind=error.kind)
@@ -130,11 +134,11 @@ def problem(
     headers: dict[str, str] | None = None,
     kind: str | None = None,
 ) -> Response:
-    """An error as an answer."""
+    """Return a response with a message, its causes, and perhaps the kind of the error in a header."""
     body: dict[str, object] = {"message": message}
     if caused_by:
         body["caused_by"] = list(caused_by)
     extra = dict(headers or {})
     if kind is not None:
-        extra["X-Insitu-Error"] = kind  # what it was, for a client that wants to raise the same
+        extra["X-Insitu-Error"] = kind  # for a client that raises the same class of error
     return Response(json.dumps({"error": body}), status, extra, "application/json")

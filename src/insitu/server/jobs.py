@@ -1,4 +1,7 @@
-"""What does a batch request ask for? Arrays, by URL and variable or chunk by chunk, and what to do with each."""
+"""Parsing and checking of batch requests: the jobs of `/reduce` and `/read`, and the request of `/scan`.
+
+A job names an array, by URL and variable or as a table of its chunks, and what to do with it.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,11 @@ __all__ = ["BLOCKWISE", "Batch", "Job", "batch_of", "is_json", "scan_of"]
 
 MOST_JOBS = 10_000
 MOST_LETTERS = 16 << 10
-"""Of a URL or a name: scans are kept by them."""
+"""Longest URL or name of a variable: scans are cached by them."""
 MOST_GROUPS = 1 << 24
 BLOCKWISE = ("median", "quantile")
 CLIENT_OPTIONS = ("anon", "endpoint_url", "region")
-"""What a client may say about storage; secrets travel in the Authorization header."""
+"""Storage options that a client may send; secrets belong into the Authorization header."""
 FIELDS = {
     "url", "variable", "decode", "array", "selection", "axes", "dim", "methods", "skipna", "ddof", "min_count", "q", "edges", "keepdims", "weights", "groups",
     "answer",
@@ -39,86 +42,89 @@ FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One array and what is wanted of it."""
+    """One array and what to compute from it."""
 
     url: str | None
     variable: str | None
     decode: bool
     table: Any
-    """The array as it travels, if it is given chunk by chunk."""
+    """The array in wire format, if the request lists its chunks."""
     selection: Any
     methods: tuple[str, ...]
     axes: tuple[int, ...] | None
     dim: tuple[str, ...] | None
-    """Dimensions by name, in place of axes."""
+    """Dimensions by name, instead of axes."""
     rules: Rules
     keepdims: bool
     weights: Weights | None
     groups: Groups | None
     partial: bool
-    """Whether partials are wanted, to be merged with others; else values."""
+    """Whether to return partials, which the client merges with others; else values."""
 
     def array(self) -> VirtualArray:
-        """The array of a table that travelled here."""
+        """Return the array of a job that lists its chunks."""
         array = array_from(self.table)
         for tile in array.tiles:
             for encoding in tile.encodings:
                 for codec in encoding.codecs:
                     name = codec.name.removeprefix("numcodecs.")
-                    # Only what insitu decodes itself: a class that some package registered may do anything with what it is told.
+                    # Only codecs of insitu: a class that another package
+                    # registered may do anything with its configuration.
                     if ALIASES.get(name, name) not in TABLE and name not in OUTSIDE_VALUES:
-                        raise CodecError(f"this server does not decode codec {codec.name!r}", codec=codec.name)
+                        raise CodecError(f"this server does not decode the codec {codec.name!r}", codec=codec.name)
         return array
 
-    def chosen(self, array: VirtualArray) -> Selection:
-        """What of the array is wanted."""
+    def resolve_selection(self, array: VirtualArray) -> Selection:
+        """Return the selection of the job, for the shape of the array."""
         return selection_from(self.selection, array.shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """All that one request asks for."""
+    """The content of one request."""
 
     jobs: tuple[Job, ...]
     options: dict[str, Any] = field(default_factory=dict)
     cache: bool = True
-    """Whether decoded chunks may be kept, and kept ones given."""
+    """Whether decoded chunks may be stored in the cache and taken from it."""
     declared: int = 0
-    """Numbers that its tables and selections would have if they were spelled out."""
+    """How many numbers its tables and selections have once they are expanded."""
 
 
 def batch_of(body: bytes, content_type: str, *, reducing: bool) -> Batch:
-    """A batch from a request's body.
+    """Return the batch in the body of a request.
 
     Parameters
     ----------
     body, content_type
-        CBOR, or JSON if it says so.
+        CBOR, or JSON if the content type says so.
     reducing
-        Whether methods are needed.
+        Whether every job needs methods.
     """
     data = _decoded(body, content_type)
     if not isinstance(data, dict):
-        raise RequestError("the request is not a map")
+        raise RequestError("the request must be a map with the entry jobs")
     jobs, options = data.get("jobs"), data.get("options") or {}
     if set(data) - {"jobs", "options", "cache"} or not isinstance(jobs, list) or not isinstance(options, dict):
-        raise RequestError("a request is a map of jobs (a list), and perhaps options (a map) and cache (true or false)")
+        raise RequestError(
+            "the request must be a map of jobs (a list) and, optionally, options (a map) and cache (true or false)"
+        )
     if not 1 <= len(jobs) <= MOST_JOBS:
-        raise RequestError(f"a request has 1 to {MOST_JOBS} jobs")
+        raise RequestError(f"the request must have 1 to {MOST_JOBS} jobs, not {len(jobs)}")
     cache = True if data.get("cache") is None else _flag(data, "cache")
     return Batch(tuple(_job(job, reducing) for job in jobs), _options(options), cache, declared_elements(jobs))
 
 
 def scan_of(body: bytes, content_type: str) -> tuple[str, str | None, dict[str, Any]]:
-    """What a request for metadata asks for: a URL, a group of it, options."""
+    """Return URL, group and storage options of a request for metadata."""
     data = _decoded(body, content_type)
     if not isinstance(data, dict) or set(data) - {"url", "group", "options"} or not isinstance(data.get("url"), str):
-        raise RequestError("a request is a map of url, and perhaps group and options")
+        raise RequestError("the request must be a map of url and, optionally, group and options")
     group, options = data.get("group"), data.get("options") or {}
     if not isinstance(group, (str, type(None))) or not isinstance(options, dict):
-        raise RequestError("a group is a text, options are a map")
+        raise RequestError("group must be a string, and options a map")
     if len(data["url"]) > MOST_LETTERS or len(group or "") > MOST_LETTERS:
-        raise RequestError(f"a URL or a group has more than {MOST_LETTERS} letters")
+        raise RequestError(f"url and group must not be longer than {MOST_LETTERS} characters")
     return data["url"], group, _options(options)
 
 
@@ -129,12 +135,14 @@ def _options(options: dict[Any, Any]) -> dict[str, Any]:
             or not isinstance(value, (str, bool, type(None)))
             or len(str(value)) > MOST_LETTERS
         ):
-            raise RequestError(f"options are {', '.join(CLIENT_OPTIONS)}, not {str(name)[:60]!r}")
+            raise RequestError(
+                f"options must be {', '.join(CLIENT_OPTIONS)}, each a short string or a flag; got {str(name)[:60]!r}"
+            )
     return dict(options)
 
 
 def is_json(content_type: str) -> bool:
-    """Whether a request says that its body is JSON; CBOR if not."""
+    """Return whether a content type names JSON; anything else is read as CBOR."""
     return content_type.partition(";")[0].strip().lower() == "application/json"
 
 
@@ -148,27 +156,29 @@ def _decoded(body: bytes, content_type: str) -> Any:
 def _job(data: Any, reducing: bool) -> Job:
     if not isinstance(data, dict) or set(data) - FIELDS:
         unknown = sorted(str(name)[:60] for name in set(data) - FIELDS) if isinstance(data, dict) else []
-        raise RequestError(f"a job is a map of {', '.join(sorted(FIELDS))}{'; not ' + unknown[0] if unknown else ''}")
+        raise RequestError(
+            f"a job must be a map of {', '.join(sorted(FIELDS))}{'; unknown: ' + unknown[0] if unknown else ''}"
+        )
     url, variable, table = data.get("url"), data.get("variable"), data.get("array")
     if table is None and not (isinstance(url, str) and isinstance(variable, str)):
-        raise RequestError("a job names a url and a variable, or brings an array")
+        raise RequestError("a job needs url and variable, or array")
     if any(isinstance(text, str) and len(text) > MOST_LETTERS for text in (url, variable)):
-        raise RequestError(f"a URL or the name of a variable has more than {MOST_LETTERS} letters")
+        raise RequestError(f"url and variable must not be longer than {MOST_LETTERS} characters")
     if table is not None and (url is not None or variable is not None):
-        raise RequestError("a job names a url and a variable, or brings an array, not both")
+        raise RequestError("a job has either url and variable, or array, not both")
     weights, groups = _weights(data.get("weights")), _groups(data.get("groups"))
     if weights is not None and groups is not None:
-        raise RequestError("weights and groups do not go together")
+        raise RequestError("weights and groups cannot be combined in one job")
     methods = _methods(data.get("methods"), weights is not None) if reducing else ()
     for method, rule in (("histogram", "edges"), ("tdigest", "q")):
         if method in methods and (data.get(rule) is None or groups is not None):
-            raise RequestError(f"a {method} needs {rule}, and knows no groups")
+            raise RequestError(f"{method} needs {rule}, and cannot be combined with groups")
     answer = data.get("answer", "values")
     if answer not in ("values", "partial"):
-        raise RequestError("an answer is values or partial")
+        raise RequestError("answer must be values or partial")
     partial = answer == "partial"
     if partial and (weights is not None or groups is not None or any(m in BLOCKWISE for m in methods)):
-        raise RequestError("weights, groups, medians and quantiles have no partials")
+        raise RequestError("answer: partial is not possible with weights, groups, median or quantile")
     return Job(
         url=url,
         variable=variable,
@@ -189,7 +199,7 @@ def _job(data: Any, reducing: bool) -> Job:
 def _methods(data: Any, weighted: bool) -> tuple[str, ...]:
     known = WEIGHTED if weighted else (*STREAMED, *BLOCKWISE)
     if not isinstance(data, list) or not data or len(set(map(str, data))) != len(data) or any(m not in known for m in map(str, data)):  # fmt: skip
-        raise RequestError(f"methods are a list of {', '.join(sorted(known))}")
+        raise RequestError(f"methods must be a list, without repetition, out of {', '.join(sorted(known))}")
     return tuple(data)
 
 
@@ -198,7 +208,7 @@ def _axes(data: Any) -> tuple[int, ...] | None:
         return None
     axes = data if isinstance(data, list) else [data]
     if any(not isinstance(axis, int) or isinstance(axis, bool) for axis in axes):
-        raise RequestError("axes are integers")
+        raise RequestError("axes must be integers")
     return tuple(axes)
 
 
@@ -208,33 +218,33 @@ def _dim(data: Mapping[str, Any]) -> tuple[str, ...] | None:
         return None
     names = [dim] if isinstance(dim, str) else dim
     if not isinstance(names, list) or any(not isinstance(name, str) for name in names):
-        raise RequestError("dim is a name, or a list of names")
+        raise RequestError("dim must be a name or a list of names")
     if data.get("axes") is not None:
         raise RequestError("give either dim or axes")
     if data.get("array") is not None:
-        raise RequestError("an array that is given chunk by chunk has no names of dimensions: give axes")
+        raise RequestError("dim needs url and variable: an array in wire format has no names of dimensions. Give axes")
     return tuple(names)
 
 
 def _flag(data: Mapping[str, Any], name: str, *, default: bool = False) -> bool:
     value = data.get(name)
     if value is not None and not isinstance(value, bool):
-        raise RequestError(f"{name} is true or false")
+        raise RequestError(f"{name} must be true or false")
     return default if value is None else value
 
 
 def _rules(data: Mapping[str, Any]) -> Rules:
     skipna, ddof, min_count = data.get("skipna"), data.get("ddof"), data.get("min_count")
     if skipna is not None and not isinstance(skipna, bool):
-        raise RequestError("skipna is true, false or null")
+        raise RequestError("skipna must be true, false or null")
     for name, value in (("ddof", ddof), ("min_count", min_count)):
         if value is not None and not _is_number(value):
-            raise RequestError(f"{name} is a number")
+            raise RequestError(f"{name} must be a number")
     q = data.get("q")
     if q is not None:
         numbers = _numbers(q, "q")
         if not ((numbers >= 0) & (numbers <= 1)).all():
-            raise RequestError("q lies between 0 and 1")
+            raise RequestError("q must lie between 0 and 1")
         q = numbers if isinstance(q, (list, dict)) else float(numbers[()])
     edges = data.get("edges")
     known = None if edges is None else checked_edges(_numbers(edges, "edges"))
@@ -242,33 +252,33 @@ def _rules(data: Mapping[str, Any]) -> Rules:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether something is a number that fits 64 bits."""
+    """Return whether a value is a number that fits 64 bits."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and -(1 << 63) <= value < 1 << 63
 
 
 def _numbers(data: Any, name: str) -> npt.NDArray[np.float64]:
-    """Numbers as a list, or as an array that travels."""
+    """Return numbers that were sent as a list or as an array in wire format."""
     try:
         values = values_from(data) if isinstance(data, dict) else np.asarray(data)
         if values.dtype.kind not in "biuf":
-            raise RequestError(f"{name} are numbers")
+            raise RequestError(f"{name} must be numbers")
         return values.astype(np.float64)
     except InsituError:
         raise
     except (TypeError, ValueError, OverflowError) as problem:
-        raise RequestError(f"{name} are numbers: {str(problem)[:100]}") from None
+        raise RequestError(f"{name} must be numbers: {str(problem)[:100]}") from None
 
 
 def _weights(data: Any) -> dict[int | tuple[int, ...], npt.NDArray[np.float64]] | None:
     if data is None:
         return None
     if not isinstance(data, dict) or not data:
-        raise RequestError("weights are a map of axis to numbers")
+        raise RequestError("weights must be a map of axis to numbers")
     found: dict[int | tuple[int, ...], npt.NDArray[np.float64]] = {}
     for axis, numbers in data.items():
         axes = [part.strip() for part in str(axis)[:200].split(",")]  # "0", or "0,1" for both together
         if not all(re.fullmatch(r"-?[0-9]{1,3}", part) for part in axes):
-            raise RequestError("weights are a map of axis to numbers")
+            raise RequestError("weights must be a map of axis to numbers")
         key = tuple(int(part) for part in axes)
         found[key if len(key) > 1 else key[0]] = _numbers(numbers, "weights")
     return found
@@ -278,12 +288,12 @@ def _groups(data: Any) -> Groups | None:
     if data is None:
         return None
     if not isinstance(data, dict) or set(data) != {"axis", "codes", "count"}:
-        raise RequestError("groups are a map of axis, codes and count")
+        raise RequestError("groups must be a map of axis, codes and count")
     axis, count = data["axis"], data["count"]
     whole = all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= MOST_GROUPS for n in (axis, count))
     if not whole:
-        raise RequestError(f"groups have an axis and a count, both integers of up to {MOST_GROUPS}")
+        raise RequestError(f"axis and count of groups must be integers from 0 to {MOST_GROUPS}")
     codes = _numbers(data["codes"], "codes")
     if codes.ndim != 1 or (codes != np.floor(codes)).any():
-        raise RequestError("codes are integers, one for each element along the axis")
+        raise RequestError("codes of groups must be integers, one for each element along the axis")
     return Groups(axis, codes.astype(np.int64), count)

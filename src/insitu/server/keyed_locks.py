@@ -1,4 +1,7 @@
-"""Locks by key, for work that only one request at a time should do for a key; a lock exists only while somebody holds it or waits for it."""
+"""Locks by key, so that only one request at a time does the work for a key, such as scanning an archive.
+
+A lock exists only while a request holds it or waits for it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from insitu.cancellation import check_deadline
 __all__ = ["KeyedLocks"]
 
 _SLICE = 0.25
-"""Seconds between two looks at the deadline while a request waits."""
+"""Seconds between two checks of the deadline while a request waits."""
 
 
 class _Counted:
@@ -46,7 +49,9 @@ class KeyedLocks:
 
     @contextmanager
     def hold(self, key: Hashable) -> Iterator[None]:
-        """Hold the lock of a key for as long as the block lasts; wait for it no longer than the deadline of this thread's work."""
+        """Hold the lock of a key within a `with` block;
+        wait for it until the deadline of this thread at most.
+        """
         with self._lock:
             found = self._known.setdefault(key, _Counted())
             found.users += 1

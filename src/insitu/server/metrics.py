@@ -1,7 +1,13 @@
-"""What has the server done? Counters in Prometheus' text form, summed over all workers.
+"""Counters, gauges and histograms in the text format of Prometheus, summed over all workers.
 
-Each worker writes its own numbers into a small mapped file and reads those of all when asked; the files of workers that are gone
-stay, so that no counter ever goes down.
+Each worker writes its numbers into a small memory-mapped file; whichever worker answers `/metrics`
+adds up the files of all. The files of workers that have ended stay, so that no counter goes down.
+
+Why not `prometheus_client`: its multiprocess mode is chosen once per process, by an environment
+variable that must be set before the package is imported, and writes to one folder. Here several
+servers may live in one process, each with its own folder, which is removed when the server closes;
+counters of the chunk cache are copied from the cache, which its counters do not allow; and the
+gauges of a killed worker must not count. The wrapper would be longer than this module.
 """
 
 from __future__ import annotations
@@ -20,27 +26,27 @@ import numpy as np
 __all__ = ["PREFIX", "ROUTES", "Metrics"]
 
 PREFIX = "insitu-metrics-"
-"""Names of temporary folders begin with this."""
+"""Prefix of the names of temporary folders."""
 ROUTES = (
     "v2/count", "v2/max", "v2/min", "v2/select", "v2/sum", "reduce", "read", "scan", "zarr", "health", "ready", "metrics", "openapi", "other",
 )  # fmt: skip
 STATUSES = (200, 206, 304, 400, 401, 403, 404, 405, 408, 409, 413, 422, 429, 500, 502, 503, 504, 0)
-"""0: any other."""
+"""Statuses that are counted one by one; 0 stands for any other."""
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, float("inf"))
 COUNTERS = {
-    "insitu_bytes_sent_total": "Bytes of answers.",
+    "insitu_bytes_sent_total": "Bytes of responses.",
     "insitu_bytes_fetched_total": "Bytes read from storage.",
     "insitu_bytes_decoded_total": "Bytes after decoding.",
     "insitu_chunks_total": "Chunks decoded.",
-    "insitu_cache_hits_total": "Decoded chunks that were still there.",
-    "insitu_cache_misses_total": "Decoded chunks that had to be made.",
+    "insitu_cache_hits_total": "Decoded chunks that were taken from the cache.",
+    "insitu_cache_misses_total": "Chunks that were not in the cache and had to be decoded.",
     "insitu_scans_total": "Archives whose metadata was scanned.",
 }
 GAUGES = {
-    "insitu_memory_bytes": "Decoded bytes under way.",
-    "insitu_running": "Requests under way.",
+    "insitu_memory_bytes": "Decoded bytes of requests that run now.",
+    "insitu_running": "Requests that run now.",
     "insitu_waiting": "Requests in the queue.",
-    "insitu_cache_bytes": "Bytes of decoded chunks that are kept.",
+    "insitu_cache_bytes": "Bytes of decoded chunks in the cache.",
 }
 
 
@@ -61,7 +67,8 @@ class Metrics:
     Parameters
     ----------
     folder
-        Where workers leave their numbers, removed by whoever made it; a new one if not given, removed when these metrics are closed.
+        Folder for the files of all workers; whoever made it removes it. Without, a new temporary
+        folder, which is removed when these metrics are closed.
     """
 
     def __init__(self, folder: str | None = None) -> None:
@@ -75,16 +82,16 @@ class Metrics:
         self._lock = threading.Lock()
 
     def add(self, name: str, number: float) -> None:
-        """Count."""
+        """Add to a counter."""
         with self._lock:
             self._numbers[LAYOUT[(name,)]] += number
 
     def set(self, name: str, number: float) -> None:
-        """A number that goes up and down."""
+        """Set a gauge, or a counter that is kept elsewhere."""
         self._numbers[LAYOUT[(name,)]] = number
 
-    def served(self, route: str, status: int, seconds: float, sent: int) -> None:
-        """Count an answer."""
+    def record_response(self, route: str, status: int, seconds: float, sent: int) -> None:
+        """Count a response."""
         route = route if route in ROUTES else "other"
         known = status if status in STATUSES else 0
         edge = next(edge for edge in BUCKETS if seconds <= edge)
@@ -95,14 +102,14 @@ class Metrics:
             self._numbers[LAYOUT[("insitu_bytes_sent_total",)]] += sent
 
     def close(self) -> None:
-        """Gauges of a worker that is gone are 0."""
+        """Set the gauges of this worker to 0, and remove the folder if it is its own."""
         for name in GAUGES:
             self.set(name, 0)
         if self._remove is not None:
             self._remove()
 
     def text(self) -> str:
-        """All workers' numbers as Prometheus reads them."""
+        """Return the sums over all workers in the text format of Prometheus."""
         total = np.zeros(len(LAYOUT))
         for path in sorted(self.folder.iterdir()) if self.folder.exists() else ():
             data = path.read_bytes()
@@ -130,14 +137,14 @@ def _lines(total: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Iterator[str]
             yield f"# HELP {name} {about}"
             yield f"# TYPE {name} {kind}"
             yield f"{name} {total[LAYOUT[(name,)]]:.17g}"
-    yield "# HELP insitu_requests_total Answers by route and status."
+    yield "# HELP insitu_requests_total Responses by route and status."
     yield "# TYPE insitu_requests_total counter"
     for route in ROUTES:
         for status in STATUSES:
             number = total[LAYOUT[("requests", route, str(status))]]
             if number:
                 yield f'insitu_requests_total{{route="{route}",status="{status or "other"}"}} {number:.17g}'
-    yield "# HELP insitu_request_seconds Seconds until an answer was sent."
+    yield "# HELP insitu_request_seconds Seconds until a response was sent."
     yield "# TYPE insitu_request_seconds histogram"
     for route in ROUTES:
         counts = [total[LAYOUT[("seconds", route, str(edge))]] for edge in BUCKETS]

@@ -1,4 +1,9 @@
-"""What can be asked, and how? The OpenAPI document of all routes."""
+"""The OpenAPI document of all routes.
+
+Written by hand, because the requests are parsed by hand: there are no model classes to generate it
+from. Names of methods, types and operations are taken from the code; the tests send requests that a
+generator derives from this document (tests/service/test_openapi.py).
+"""
 
 from __future__ import annotations
 
@@ -106,14 +111,14 @@ ENTRY: Schema = {
 
 def _job(reducing: bool) -> Schema:
     properties: Schema = {
-        "url": {"type": "string", "description": "An archive, a Zarr store, or a set of references."},
-        "variable": {"type": "string", "description": "Groups before slashes."},
+        "url": {"type": "string", "description": "An archive file, a Zarr store, or saved references."},
+        "variable": {"type": "string", "description": "Name of the variable; groups before slashes."},
         "decode": {
             "type": "boolean",
             "default": True,
-            "description": "Whether values are those that xarray shows; false: as they are stored.",
+            "description": "true: values as xarray shows them; false: as they are stored.",
         },
-        "array": {"type": "object", "description": "Instead of url and variable: where every chunk lies."},
+        "array": {"type": "object", "description": "Instead of url and variable: the location of every chunk."},
         "selection": _maybe({"type": "array", "items": ENTRY, "description": "One entry for each dimension."}),
     }
     if reducing:
@@ -187,15 +192,15 @@ SCAN: Schema = {
 
 
 def _failures(*codes: int) -> Schema:
-    said = {
-        400: "The request is not valid.", 401: "Credentials are missing or bad.", 403: "The URL is not under a root.",
-        404: "There is no such thing.", 409: "An object changed since it was scanned.", 413: "More than one request may ask for.",
-        422: "The archive cannot be read.", 429: "Too busy: come again after Retry-After seconds.",
-        502: "The storage failed.", 503: "It took too long.", 504: "The storage did not answer.",
+    descriptions = {
+        400: "The request is not valid.", 401: "Credentials are missing or wrong.", 403: "The URL is not under a root.",
+        404: "The archive, variable or key does not exist.", 409: "An object has changed since it was scanned.", 413: "The request needs more than the limits of the server allow.",
+        422: "The archive cannot be read.", 429: "The server is busy: try again after Retry-After seconds.",
+        502: "The storage failed.", 503: "The request took too long.", 504: "The storage did not answer.",
     }  # fmt: skip
     answers: Schema = {}
     for code in codes:
-        answers[str(code)] = {"description": said[code], "content": {"application/json": {"schema": ERROR}}}
+        answers[str(code)] = {"description": descriptions[code], "content": {"application/json": {"schema": ERROR}}}
     if "429" in answers:
         answers["429"]["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
     return answers
@@ -206,7 +211,7 @@ def _answer(about: str, media: str, schema: Schema | None = None) -> Schema:
 
 
 def document() -> Schema:
-    """The document."""
+    """Return the OpenAPI document."""
     chunk = _failures(400, 401, 403, 413, 429, 503)
     batch = _failures(400, 401, 403, 404, 409, 413, 422, 429, 502, 503, 504)
     paths: Schema = {}
@@ -216,7 +221,7 @@ def document() -> Schema:
                 "post": {
                     "summary": f"{operation} of one chunk" + (", reduced dimensions kept" if prefix else ""),
                     "requestBody": {"required": True, "content": {"application/json": {"schema": CHUNK}}},
-                    "responses": {**_answer("A map, CBOR.", "application/cbor"), **chunk},
+                    "responses": {**_answer("The result, a CBOR map.", "application/cbor"), **chunk},
                 }
             }
     for name, reducing in (("reduce", True), ("read", False)):
@@ -230,7 +235,7 @@ def document() -> Schema:
         }
     paths["/scan"] = {
         "post": {
-            "summary": "Where the chunks of an archive lie",
+            "summary": "Metadata of an archive, with the location of every chunk",
             "requestBody": {
                 "required": True,
                 "content": {"application/json": {"schema": SCAN}, "application/cbor": {"schema": {}}},
@@ -239,24 +244,29 @@ def document() -> Schema:
         }
     }
     plain = {"type": "object"}
-    paths["/health"] = {"get": {"summary": "Is it alive?", "responses": _answer("Yes.", "application/json", plain)}}
+    paths["/health"] = {
+        "get": {"summary": "Whether the server is alive", "responses": _answer("It is.", "application/json", plain)}
+    }
     paths["/ready"] = {
         "get": {
-            "summary": "Does it take requests?",
+            "summary": "Whether the server accepts requests",
             "responses": {
-                **_answer("Yes.", "application/json", plain),
-                "503": {"description": "Not now.", "content": {"application/json": {"schema": plain}}},
+                **_answer("It does.", "application/json", plain),
+                "503": {
+                    "description": "The queue is full, or the server is stopping.",
+                    "content": {"application/json": {"schema": plain}},
+                },
             },
         }
     }
     paths["/metrics"] = {
         "get": {
             "summary": "Counters for Prometheus",
-            "responses": {**_answer("Text.", "text/plain; version=0.0.4"), **_failures(401)},
+            "responses": {**_answer("Prometheus text format.", "text/plain; version=0.0.4"), **_failures(401)},
         }
     }
     paths["/openapi.json"] = {
-        "get": {"summary": "This document", "responses": _answer("It.", "application/json", plain)}
+        "get": {"summary": "This document", "responses": _answer("The OpenAPI document.", "application/json", plain)}
     }
     return {
         "openapi": "3.1.0",

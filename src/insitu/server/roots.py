@@ -1,7 +1,7 @@
-"""Which URLs may be read? Those under the roots that the server was given.
+"""The roots of a server: the folders and URL prefixes that it may read, and nothing else.
 
-Paths are compared as they really are (symbolic links followed), web addresses after their dots and percent signs are undone, and always by
-whole segments: the root `/data` does not let anybody into `/data-of-others`.
+Paths are compared after symbolic links are resolved, web addresses after dots and percent signs are
+decoded, and always by whole segments: the root `/data` does not include `/data-of-others`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class _Web:
-    """A prefix of web addresses."""
+    """A prefix of http(s) URLs."""
 
     scheme: str
     host: str
@@ -33,7 +33,9 @@ class _Web:
 
     @classmethod
     def of(cls, url: str) -> _Web | None:
-        """None for what is no web address, or one that tries to climb."""
+        """Return the prefix that a URL names;
+        None if it is no http(s) URL, or leads out of its folder.
+        """
         try:
             parts = urlsplit(url)
             scheme, host = parts.scheme.lower(), (parts.hostname or "").lower().rstrip(".")
@@ -51,14 +53,14 @@ class _Web:
         return cls(scheme, host, port, segments)
 
     def covers(self, other: _Web) -> bool:
-        """Whether another address lies below."""
+        """Return whether another URL lies under this prefix."""
         same = (self.scheme, self.host, self.port) == (other.scheme, other.host, other.port)
         return same and other.segments[: len(self.segments)] == self.segments
 
 
 @dataclass(frozen=True, slots=True)
 class _Bucket:
-    """A prefix of a bucket in its usual place."""
+    """A prefix of keys of a bucket at its default endpoint."""
 
     kind: str
     bucket: str
@@ -66,20 +68,21 @@ class _Bucket:
 
 
 class Allowed:
-    """The roots of a server: a gate (see `insitu.sources.access_policy`).
+    """The roots of a server, as an access policy (see `insitu.sources.access_policy`).
 
     Parameters
     ----------
     roots
-        Folders, files, `file://`, `http(s)://` and `s3://` (`gs://`, `az://`) prefixes. A web address is also that of an S3 endpoint, with
-        or without a bucket. `URL=FOLDER`: what others know by that URL lies here in that folder, and is read from there.
+        Folders, files, and prefixes of `file://`, `http(s)://`, `s3://`, `gs://` and `az://` URLs.
+        An http(s) prefix may also be that of an S3 endpoint, with or without a bucket.
+        `URL=FOLDER`: objects under that URL are read from that folder of this machine.
     """
 
     def __init__(self, roots: Sequence[str]) -> None:
         self.paths: list[str] = []
         self.webs: list[_Web] = []
         self.buckets: list[_Bucket] = []
-        self.nearby: list[tuple[_Web, str]] = []
+        self.local_copies: list[tuple[_Web, str]] = []
         for root in roots:
             self._add(root)
 
@@ -87,15 +90,15 @@ class Allowed:
         url, equals, folder = root.partition("=")
         if equals and (known := _Web.of(url)) is not None:
             if not os.path.isdir(folder):
-                raise SourceError("there is no such folder", url=folder)
+                raise SourceError("the folder of a root does not exist", url=folder, hint="Write URL=FOLDER")
             self.webs.append(known)
             self.paths.append(os.path.realpath(folder))
-            self.nearby.append((known, os.path.realpath(folder)))
+            self.local_copies.append((known, os.path.realpath(folder)))
             return
         local = local_path(root)
         if local is not None:
             if not os.path.exists(local):
-                raise SourceError("there is no such root", url=root)
+                raise SourceError("the root does not exist", url=root, hint="Name an existing folder or file")
             self.paths.append(os.path.realpath(local))
             return
         web = _Web.of(root)
@@ -105,21 +108,23 @@ class Allowed:
         address = bucket_address(root)
         if address is None:
             raise SourceError(
-                "a root is a folder, or a prefix of http://, https://, s3://, gs:// or az:// URLs", url=root
+                "a root must be a folder, or a prefix of http://, https://, s3://, gs:// or az:// URLs", url=root
             )
         self.buckets.append(_Bucket(address.kind, address.bucket, _segments(address.key)))
 
     def path(self, path: str) -> bool:
-        """Whether a file or folder, by its real path, lies under a root."""
+        """Return whether a file or folder, by its real path, lies under a root."""
         return any(path == root or path.startswith(root.rstrip(os.sep) + os.sep) for root in self.paths)
 
     def web(self, url: str) -> bool:
-        """Whether a web address does."""
+        """Return whether an http(s) URL lies under a root."""
         found = _Web.of(url)
         return found is not None and any(root.covers(found) for root in self.webs)
 
     def bucket(self, kind: str, endpoint: str | None, bucket: str, key: str) -> bool:
-        """Whether an object of a bucket does: by its bucket's own URL at the usual endpoint, or by the endpoint's web address."""
+        """Return whether an object lies under a root:
+        by its bucket URL at the default endpoint, or by its endpoint.
+        """
         segments = _segments(key)
         if any(_climbs(segment) for segment in segments):
             return False
@@ -136,17 +141,17 @@ class Allowed:
             for root in self.buckets
         )
 
-    def near(self, url: str) -> str:
-        """Where a URL is read from: the folder that it stands for, or itself."""
-        if self.nearby and (found := _Web.of(url)) is not None:
-            for root, folder in self.nearby:
+    def local_copy(self, url: str) -> str:
+        """Return the local path of a URL under a root `URL=FOLDER`; any other URL as it is."""
+        if self.local_copies and (found := _Web.of(url)) is not None:
+            for root, folder in self.local_copies:
                 if root.covers(found):
                     return os.path.join(folder, *found.segments[len(root.segments) :])
         return url
 
-    def known(self, path: str) -> str:
-        """The URL by which others know a path, where there is one."""
-        for root, folder in self.nearby:
+    def public_url(self, path: str) -> str:
+        """Return the URL of a local path under a root `URL=FOLDER`; any other path as it is."""
+        for root, folder in self.local_copies:
             if path.startswith(folder + os.sep):
                 port = "" if root.port == PORTS[root.scheme] else f":{root.port}"
                 host = f"[{root.host}]" if ":" in root.host else root.host
@@ -155,7 +160,10 @@ class Allowed:
         return path
 
     def check(self, url: str, options: dict[str, Any] | None = None) -> None:
-        """Refuse a URL of a request that lies elsewhere. What it leads to finds the same gate again when it is opened."""
+        """Raise an error if a URL lies outside the roots.
+
+        What it refers to is checked when it is opened.
+        """
         local = local_path(url)
         if local is not None:
             good = "\0" not in local and self.path(os.path.realpath(local))
@@ -169,24 +177,30 @@ class Allowed:
             endpoint = (options or {}).get("endpoint_url")
             good = address is not None and self.bucket(address.kind, endpoint, address.bucket, address.key)
         if not good:
-            # Paths of this machine are named only where they lie under a root as they are written: a link may lead out.
+            # Show a local path only if it lies under a root as written: a link may lead out.
             shown = (
                 displayed(url) if local is None or ("\0" not in local and self.path(os.path.abspath(local))) else None
             )
-            raise RefusedError("this server may not read from there", url=shown, hint="It serves its roots only")
+            raise RefusedError(
+                "the server refuses this URL: it lies outside its roots",
+                url=shown,
+                hint="Ask the operator of the server to add it as a root",
+            )
 
 
 def refers_outside(archive: str) -> RefusedError:
-    """Return the error of an archive that may be read, but refers to objects that may not."""
+    """Return the error for an archive under the roots that refers to objects outside of them."""
     return RefusedError(
-        "the archive lies within what this server serves, but some of the objects that it refers to do not",
+        "the archive lies under the roots of this server, but refers to objects that do not",
         url=displayed(archive),
-        hint="The operator of the server has to name their folder, or their prefix, as a root as well",
+        hint="Ask the operator of the server to add the folder or URL prefix of these objects as a root",
     )
 
 
 def usual_endpoint(kind: str) -> str | None:
-    """Where buckets are unless somebody says otherwise."""
+    """Return the endpoint that the environment sets for buckets of a kind;
+    None: that of the provider.
+    """
     if kind != "s3":
         return None
     names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
@@ -194,7 +208,7 @@ def usual_endpoint(kind: str) -> str | None:
 
 
 def local_path(url: str) -> str | None:
-    """The path of a file URL or a plain path; None for what is remote."""
+    """Return the path of a file URL or a plain path; None for a remote URL."""
     scheme = scheme_of(url)
     if scheme is None:
         return url
@@ -210,6 +224,8 @@ def _segments(key: str) -> tuple[str, ...]:
 
 
 def _climbs(segment: str) -> bool:
-    """Whether a segment leads elsewhere; also one that some server behind may decode once more."""
+    """Return whether a segment leads out of its folder,
+    also after a second percent-decoding by a server behind.
+    """
     again = unquote(segment)
     return again in (".", "..") or "\\" in again or "/" in again

@@ -1,4 +1,4 @@
-"""How is the server started? Uvicorn, one or more worker processes; what they need to know is in their environment."""
+"""Start the server: Uvicorn with one or more worker processes, configured by environment."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from insitu.server.settings import VARIABLE, Settings
 __all__ = ["run"]
 
 GRACE = 30
-"""Seconds that requests under way get when the server is told to stop."""
+"""Seconds that running requests get to finish when the server stops."""
 
 STARTING = 60
-"""Seconds that a worker may take to answer the process that watches it, before it is taken for dead: it may have much to do."""
+"""Seconds without a sign of life after which a worker is replaced;
+a busy worker may be slow to answer.
+"""
 
 
 def run(
@@ -35,24 +37,24 @@ def run(
     client_authority: str | None = None,
     log_level: str = "info",
 ) -> None:
-    """Serve until told to stop.
+    """Serve until the process is stopped.
 
     Parameters
     ----------
     settings
-        What the server may do; limits are those of one worker.
+        Roots, tokens and limits; the limits are those of one worker.
     host, port
-        Where it listens.
+        The address to listen on.
     workers
-        Processes; one that dies is replaced.
+        Number of processes; one that dies is replaced.
     certificate, key
-        Files in PEM format: then it speaks TLS.
+        PEM files; with them, the server uses TLS.
     client_authority
-        A file in PEM format: then clients must have a certificate that it signed.
+        A PEM file; with it, clients need a certificate that this authority signed.
     log_level
         `debug`, `info`, `warning`, `error`.
     """
-    # One worker makes a folder of its own and removes it; for several this process does both.
+    # A single worker makes and removes its own folder; for several, this process does.
     shared = settings.metrics is None and workers > 1
     folder = tempfile.mkdtemp(prefix=PREFIX) if shared else settings.metrics
     os.environ[VARIABLE] = replace(settings, metrics=folder).to_json()
@@ -63,12 +65,12 @@ def run(
         uvicorn.run(
             "insitu.server.app:from_environment",
             factory=True,
-            http="insitu.server.header_limits:Door",  # by name: a worker answers its watcher before it imports this
+            http="insitu.server.header_limits:HeaderLimitsProtocol",  # by name: a worker answers health checks before it imports this
             ws="none",
             host=host,
             port=port,
             workers=workers,
-            access_log=False,  # uvicorn's would show queries
+            access_log=False,  # Uvicorn's log shows query strings
             log_config=_logging(log_level),
             server_header=False,
             timeout_graceful_shutdown=GRACE,
@@ -81,10 +83,10 @@ def run(
 
 
 def _logging(level: str) -> dict[str, Any]:
-    """Everything to standard error, one line an event."""
+    """Return a logging configuration: everything to standard error, one line per event."""
     name = logging.getLevelName(level.upper())
     if not isinstance(name, int):
-        raise ValueError(f"{level!r} is not a level of logging")
+        raise ValueError(f"{level!r} is not a log level: use debug, info, warning or error")
     loggers = {
         logger: {"handlers": ["screen"], "level": name, "propagate": False}
         for logger in ("uvicorn", "uvicorn.error", "insitu")

@@ -1,4 +1,4 @@
-"""What is known about an archive already? Its metadata, kept between requests for as long as the archive is the same."""
+"""LRU cache of scanned archives: metadata is kept between requests while the archive is unchanged."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class _Kept:
 
 
 class Scans:
-    """Arrays of archives, the ones used last.
+    """LRU cache of the metadata of archives, per client.
 
     Parameters
     ----------
     most
-        How many are kept.
+        Number of entries.
     fresh
-        Seconds for which a remote archive is believed to be the same.
+        Seconds after which the scan of a remote archive expires.
     metrics
-        Counts scans.
+        Counter of scans.
     """
 
     def __init__(self, most: int, fresh: float, metrics: Metrics) -> None:
@@ -47,18 +47,18 @@ class Scans:
         self._making = KeyedLocks()
 
     def array(self, url: str, variable: str, *, decoded: bool, options: Mapping[str, Any], who: str) -> VirtualArray:
-        """A variable of an archive.
+        """Return a variable of an archive.
 
         Parameters
         ----------
         url, variable
-            Which; groups before slashes.
+            The archive and the variable; groups before slashes.
         decoded
             Whether the CF conventions are applied: scale, offset, missing values, times.
         options
-            How to open it.
+            Storage options.
         who
-            For whom: what one client may see another may not.
+            Digest of the client: what one client may see another may not.
         """
 
         def make() -> VirtualArray:
@@ -68,18 +68,20 @@ class Scans:
         return found
 
     def get(self, key: Any, url: str, make: Callable[[], Any]) -> Any:
-        """What is known by a key about the archive at a URL; made anew when that has changed."""
+        """Return the entry of a key, about the archive at a URL;
+        make it if there is none or the archive has changed.
+        """
         key = repr(key)
         version = _version(url)
-        with self._making.hold(key):  # of several requests for one archive, one scans
+        with self._making.hold(key):  # if several requests need one archive, one of them scans it
             with self._lock:
                 kept = self._kept.get(key)
-                if kept is not None and kept.version == version and self._believed(kept, url):
+                if kept is not None and kept.version == version and self._is_fresh(kept, url):
                     self._kept.move_to_end(key)
                     return kept.found
             self.metrics.add("insitu_scans_total", 1)
             found = make()
-            check_deadline()  # a scan that was cut off may have left out what it did not come to
+            check_deadline()  # a scan that was cancelled may be incomplete
             with self._lock:
                 self._kept[key] = _Kept(found, version, time.monotonic())
                 while len(self._kept) > self.most:
@@ -87,18 +89,18 @@ class Scans:
             return found
 
     def forget(self) -> None:
-        """Believe nothing that was not seen just now: an archive turned out to have changed."""
+        """Let all entries expire: an archive turned out to have changed."""
         with self._lock:
             for kept in self._kept.values():
                 kept.checked, kept.version = -self.fresh, object()
 
-    def _believed(self, kept: _Kept, url: str) -> bool:
+    def _is_fresh(self, kept: _Kept, url: str) -> bool:
         path = local_path(url)
         return (path is not None and os.path.isfile(path)) or time.monotonic() - kept.checked < self.fresh
 
 
 def _version(url: str) -> Any:
-    """What identifies the present content, where a look costs nothing."""
+    """Return what identifies the present content of a local file; None for anything else."""
     path = local_path(url)
     if path is None:
         return None

@@ -1,4 +1,4 @@
-"""How does a client learn where the chunks of an archive lie, without reading it? From the server, which has scanned it."""
+"""The route `/scan`: the metadata of an archive, with the location of every chunk, for a client."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ from insitu.server.worker import Worker
 __all__ = ["scan_routes"]
 
 MOST_BYTES = 1 << 20
-"""Of a request."""
+"""Largest body of a request."""
 COST = 32 << 20
-"""Counted for a scan: metadata of one archive."""
+"""Bytes that are counted for a scan: metadata of one archive."""
 
 
 def scan_routes(worker: Worker) -> list[BaseRoute]:
-    """`/scan`."""
+    """Return the route `/scan`."""
 
     async def answer(request: Request) -> Response:
         try:
-            who = credentials_of(request.headers, worker.tokens.accepted())
+            who = credentials_of(request.headers, worker.tokens.current())
             body = await body_of(request, worker)
             kind = request.headers.get("content-type", "")
             if len(body) > MOST_BYTES:
-                raise TooLargeError("a request for metadata is a URL and some options, no more")
+                raise TooLargeError(
+                    f"a request for metadata must not be larger than {MOST_BYTES} bytes: send a URL and options only"
+                )
             data = await worker.run(COST, lambda deadline: _scan(worker, body, kind, who))
         except InsituError as error:
             return failure(error)
@@ -46,15 +48,15 @@ def scan_routes(worker: Worker) -> list[BaseRoute]:
 def _scan(worker: Worker, body: bytes, kind: str, who: Credentials) -> bytes:
     url, group, options = scan_of(body, kind)
     chosen = storage_options(worker, Batch((), options), who)
-    worker.allowed.check(url, chosen)
+    worker.roots.check(url, chosen)
     add_login(chosen, url, who)
-    place = worker.allowed.near(url)
+    place = worker.roots.local_copy(url)
 
     def make() -> bytes:
         found = Archive.open(place, many=False, group=group, errors="warn", storage_options=chosen).tree
-        return cbor2.dumps({"group": group_to(found, worker.allowed.known)}) + cbor2.dumps({"done": 1})
+        return cbor2.dumps({"group": group_to(found, worker.roots.public_url)}) + cbor2.dumps({"done": 1})
 
     data: bytes = worker.scans.get((who.digest, sorted(options.items()), url, group), place, make)
     if len(data) > worker.limits.memory // 4:
-        raise RequestError("the metadata of this archive is too large to send")
+        raise RequestError("the metadata of this archive is larger than the memory of the server allows: name a group")
     return data

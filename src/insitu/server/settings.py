@@ -1,4 +1,7 @@
-"""What may a server do, and how much of it at once? Settings travel to its workers as JSON, through the environment."""
+"""Settings of a server: roots, tokens, limits.
+
+They reach the worker processes as JSON, by environment.
+"""
 
 from __future__ import annotations
 
@@ -11,60 +14,60 @@ from typing import Any
 __all__ = ["VARIABLE", "Limits", "Settings"]
 
 VARIABLE = "INSITU_SERVE"
-"""The variable of the environment that holds a worker's settings."""
+"""Name of the environment variable that holds the settings of a worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one worker."""
+    """Limits of one worker."""
 
     memory: int = 1 << 30
-    """Bytes of decoded data under way at once; what asks for more waits."""
+    """Bytes of decoded data that running requests may hold together; further requests wait."""
     queue: int = 1024
-    """Requests that wait; more are told to come again (429)."""
+    """Requests that may wait; further ones are refused (429)."""
     wait: float = 60.0
-    """Seconds that a request waits for its turn."""
+    """Seconds that a request may wait for its turn."""
     seconds: float = 300.0
-    """Seconds that the work of a request may take."""
+    """Seconds that a request may run."""
     request: int = 64 << 20
-    """Bytes of a request's body."""
+    """Largest body of a request, in bytes."""
     chunk: int = 512 << 20
-    """Bytes that one chunk may decode to."""
+    """Largest decoded chunk, in bytes."""
     cache: int = 128 << 20
-    """Bytes of decoded chunks that are kept."""
+    """Size of the cache of decoded chunks, in bytes."""
     fresh: float = 30.0
-    """Seconds for which a kept chunk of a remote object is believed without a look at the object."""
+    """Seconds after which cached chunks and scans of remote objects expire."""
     scans: int = 64
-    """Archives whose metadata is kept."""
+    """Number of archives whose metadata is cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All that a worker is told."""
+    """Settings of a worker process."""
 
     roots: tuple[str, ...] = ()
-    """What may be read: folders, files, prefixes of URLs. Nothing else."""
+    """What may be read: folders, files, prefixes of URLs. Nothing else is."""
     tokens: tuple[str, ...] = field(default=(), repr=False)
-    """Bearer tokens that are let in; none, and no file of them: everybody is."""
+    """Accepted bearer tokens. Without tokens and `token_file`, every client is accepted."""
     token_file: str | None = None
-    """A file of further ones, one a line; read again when it changes."""
+    """A file of further tokens, one per line; read again when it changes."""
     limits: Limits = field(default_factory=Limits)
     keep_dims: bool = False
-    """Whether the compatible routes keep reduced dimensions and nest their counts."""
+    """Whether the Reductionist routes keep reduced dimensions and nest their counts."""
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """The server's own credentials: a mapping of URL prefix to options. Without, remote stores are read anonymously."""
+    """The server's own storage options by URL prefix. Without, it reads remote stores anonymously."""
     metrics: str | None = None
-    """The folder where workers leave their counters for each other."""
+    """Folder for the metrics of all workers."""
     threads: int | None = None
-    """Requests that a worker serves at a time; None: some for each core."""
+    """Requests that a worker runs at a time; None: a number per core."""
 
     def to_json(self) -> str:
-        """As a text."""
+        """Return the settings as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Settings:
-        """The settings again."""
+        """Return the settings that `to_json` wrote."""
         data = json.loads(text)
         data["limits"] = Limits(**data["limits"])
         data["roots"], data["tokens"] = tuple(data["roots"]), tuple(data["tokens"])
@@ -72,5 +75,5 @@ class Settings:
 
     @classmethod
     def from_environment(cls) -> Settings:
-        """What the process that started this one says."""
+        """Return the settings that the parent process put into the environment."""
         return cls.from_json(os.environ[VARIABLE])

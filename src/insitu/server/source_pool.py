@@ -1,6 +1,8 @@
-"""Which objects are open? Remote ones stay open between requests, each client's own; files are opened anew, so that a new file is seen.
+"""Pools of open sources, one for each client and its storage options.
 
-The deadline of a request reaches its threads here: whoever wants to open or lease a source after it is told that time is up.
+Remote objects stay open between requests. Files of this machine are opened for each request, so
+that a replaced file is noticed. The deadline of a request is checked here whenever it opens a
+source.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from insitu.cancellation import Deadline, LateError
+from insitu.cancellation import Deadline
 from insitu.errors import StaleSourceError
 from insitu.model import Source
 from insitu.reading import Opened
@@ -21,90 +23,96 @@ from insitu.server.credentials import Credentials
 from insitu.sources import ByteSource, open_source
 from insitu.sources.address import is_remote
 
-__all__ = ["Deadline", "LateError", "Leased", "Shelf"]
+__all__ = ["Leased", "Shelf"]
 
 Answer = TypeVar("Answer")
 DRAWERS = 64
-"""Clients whose sources stay open."""
+"""Number of clients whose sources stay open."""
 AGE = 1800.0
-"""Seconds for which they do: signed addresses expire."""
+"""Seconds after which the sources of a client are opened anew: signed URLs expire."""
 
 
 class Leased(Opened):
-    """Open sources of one request: `Opened`, with a deadline."""
+    """Open sources of one request, with its deadline."""
 
     def __init__(
-        self, options: Mapping[str, Any], deadline: Deadline, near: Callable[[str], str], fresh: float = 0
+        self, options: Mapping[str, Any], deadline: Deadline, local_copy: Callable[[str], str], fresh: float = 0
     ) -> None:
-        super().__init__(opener=lambda source: open_near(source, options, near))
-        self._deadline, self._near, self._fresh = deadline, near, fresh
+        super().__init__(opener=lambda source: open_near(source, options, local_copy))
+        self._deadline, self._local_copy, self._fresh = deadline, local_copy, fresh
 
     @contextmanager
     def lease(self, source: Source) -> Iterator[ByteSource]:
-        """An open source, for as long as the block lasts and time is left."""
+        """Lend an open source within a `with` block; an error if the deadline has passed."""
         self._deadline.check()
         with super().lease(source) as found:
-            if self.cache is not None and source.etag is None and is_remote(self._near(source.url)):
+            if self.cache is not None and source.etag is None and is_remote(self._local_copy(source.url)):
                 found = Dated(found, source, self._fresh)
             yield found
 
 
-def open_near(source: Source, options: Mapping[str, Any], near: Callable[[str], str]) -> ByteSource:
-    """A source from where it lies; a copy that lies nearer has another mark and time, but the same size."""
-    url = near(source.url)
+def open_near(source: Source, options: Mapping[str, Any], local_copy: Callable[[str], str]) -> ByteSource:
+    """Open a source, from its local copy if there is one;
+    that has another ETag and time, but the same size.
+    """
+    url = local_copy(source.url)
     expected = source if url == source.url else Source(url, source.size)
     return open_source(url, options, expected=expected)
 
 
 class Shelf:
-    """Open sources of all clients.
+    """Pools of open sources, one for each client and its storage options.
 
     Parameters
     ----------
-    near
-        Where a URL is read from.
+    local_copy
+        Returns the path or URL from which a URL is read.
     """
 
-    def __init__(self, near: Callable[[str], str]) -> None:
-        self._near = near
+    def __init__(self, local_copy: Callable[[str], str]) -> None:
+        self._local_copy = local_copy
         self._lock = threading.Lock()
-        self._drawers: OrderedDict[Any, _Fresh] = OrderedDict()
+        self._pools: OrderedDict[Any, _Fresh] = OrderedDict()
 
-    def drawer(self, who: Credentials, options: Mapping[str, Any]) -> Opened:
-        """The sources of one client, opened with its options."""
+    def for_client(self, who: Credentials, options: Mapping[str, Any]) -> Opened:
+        """Return the pool of a client, whose sources are opened with these options."""
         key = (who.digest, frozen(options))
         old: Opened | None = None
         with self._lock:
-            found = self._drawers.get(key)
+            found = self._pools.get(key)
             if found is not None and time.monotonic() - found.since > AGE:
-                old = self._drawers.pop(key)
+                old = self._pools.pop(key)
                 found = None
             if found is None:
                 given = dict(options)
-                found = self._drawers[key] = _Fresh(lambda source: open_near(source, given, self._near), self._near)
-            self._drawers.move_to_end(key)
-            if len(self._drawers) > DRAWERS:
-                old = self._drawers.popitem(last=False)[1]
+                found = self._pools[key] = _Fresh(
+                    lambda source: open_near(source, given, self._local_copy), self._local_copy
+                )
+            self._pools.move_to_end(key)
+            if len(self._pools) > DRAWERS:
+                old = self._pools.popitem(last=False)[1]
         if old is not None:
             old.close()
         return found
 
     def forget(self, who: Credentials, options: Mapping[str, Any]) -> None:
-        """Open a client's sources anew: one of them has changed."""
+        """Close the pool of a client: one of its sources has changed."""
         with self._lock:
-            old = self._drawers.pop((who.digest, frozen(options)), None)
+            old = self._pools.pop((who.digest, frozen(options)), None)
         if old is not None:
             old.close()
 
     def close(self) -> None:
-        """Close all."""
+        """Close all pools."""
         with self._lock:
-            drawers, self._drawers = list(self._drawers.values()), OrderedDict()
-        for drawer in drawers:
-            drawer.close()
+            pools, self._pools = list(self._pools.values()), OrderedDict()
+        for pool in pools:
+            pool.close()
 
-    def again(self, who: Credentials, options: Mapping[str, Any], act: Callable[[], Answer]) -> Answer:
-        """Do something once more, with fresh sources, if the first time an object turns out to have changed."""
+    def retry_if_stale(self, who: Credentials, options: Mapping[str, Any], act: Callable[[], Answer]) -> Answer:
+        """Call a function; if an object turns out to have changed,
+        close the client's pool and call it again.
+        """
         try:
             return act()
         except StaleSourceError:
@@ -113,16 +121,19 @@ class Shelf:
 
 
 class _Fresh(Opened):
-    """`Opened`, but files of this machine are not kept: a file of the same name may be another one by the next request."""
+    """Open sources of one client.
 
-    def __init__(self, opener: Callable[[Source], ByteSource], near: Callable[[str], str]) -> None:
+    Local files do not stay open: another file may have the same name later.
+    """
+
+    def __init__(self, opener: Callable[[Source], ByteSource], local_copy: Callable[[str], str]) -> None:
         super().__init__(opener=opener)
         self.since = time.monotonic()
-        self._near = near
+        self._local_copy = local_copy
 
     @contextmanager
     def lease(self, source: Source) -> Iterator[ByteSource]:
-        if is_remote(self._near(source.url)):
+        if is_remote(self._local_copy(source.url)):
             with super().lease(source) as found:
                 yield found
             return

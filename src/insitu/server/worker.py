@@ -1,4 +1,4 @@
-"""What does one worker process hold, and how does it do the work of a request? On threads, within its turn and its time."""
+"""State of a worker process, and execution of requests on threads, with admission and deadline."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ __all__ = ["Worker"]
 log = logging.getLogger("insitu.serve")
 Answer = TypeVar("Answer")
 THREADS_FOR_CORE = 8
-"""Most of a request's time may be spent waiting for storage."""
+"""More than one thread per core, because requests mostly wait for storage."""
 ENDING = 10.0
-"""Seconds that cancelled work gets to notice it when the server stops."""
+"""Seconds that cancelled requests get to end when the server stops."""
 AHEAD = 4
-"""Pieces of a streamed answer that wait to be sent."""
+"""Pieces of a streamed response that may wait to be sent."""
 
 
 class Worker:
@@ -43,24 +43,24 @@ class Worker:
     def __init__(self, settings: Settings) -> None:
         limits = settings.limits
         self.settings, self.limits = settings, limits
-        self.allowed = Allowed(settings.roots)
+        self.roots = Allowed(settings.roots)
         self.tokens = Tokens(settings.tokens, settings.token_file)
-        self.shelf = Shelf(self.allowed.near)
+        self.source_pools = Shelf(self.roots.local_copy)
         self.cache = ChunkCache(limits.cache)
         self.metrics = Metrics(settings.metrics)
-        self.loader = Loader(self.shelf, self.cache, limits, self.allowed.near, self.metrics)
+        self.loader = Loader(self.source_pools, self.cache, limits, self.roots.local_copy, self.metrics)
         self.scans = Scans(limits.scans, limits.fresh, self.metrics)
         threads = settings.threads or THREADS_FOR_CORE * (os.cpu_count() or 1)
         self.admission = Admission(limits.memory, limits.queue, limits.wait, threads)
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix="insitu-serve")
         self._deadlines: weakref.WeakSet[Deadline] = weakref.WeakSet()
-        """Of the work under way."""
+        """Deadlines of the running requests."""
         self.incoming = 0
-        """Bytes of bodies that are not complete yet."""
+        """Bytes of bodies that are still being received."""
         self.closing = False
 
     def close(self) -> None:
-        """Stop what is under way, then give everything back."""
+        """Cancel the running requests, then release all resources."""
         self.closing = True
         for deadline in list(self._deadlines):
             deadline.cancelled = True
@@ -69,18 +69,18 @@ class Worker:
         for thread in list(self.pool._threads):
             thread.join(max(until - time.monotonic(), 0.0))
         if any(thread.is_alive() for thread in self.pool._threads):
-            log.error("some work did not stop within %g s and is abandoned", ENDING)
-        self.shelf.close()
+            log.error("some requests did not stop within %g s and are abandoned", ENDING)
+        self.source_pools.close()
         self.metrics.close()
 
-    def counted(self, tally: Tally) -> None:
-        """Note what was read."""
+    def record_reads(self, tally: Tally) -> None:
+        """Add what was read to the counters."""
         self.metrics.add("insitu_bytes_fetched_total", tally.bytes_fetched)
         self.metrics.add("insitu_bytes_decoded_total", tally.bytes_decoded)
         self.metrics.add("insitu_chunks_total", tally.chunks)
 
-    def gauges(self) -> None:
-        """Note what is under way, and what the cache did."""
+    def update_gauges(self) -> None:
+        """Set the gauges of running requests and of the cache."""
         self.metrics.set("insitu_memory_bytes", self.admission.used)
         self.metrics.set("insitu_running", self.admission.running)
         self.metrics.set("insitu_waiting", self.admission.waiting)
@@ -96,32 +96,38 @@ class Worker:
         return deadline
 
     async def run(self, cost: int, work: Callable[[Deadline], Answer]) -> Answer:
-        """The result of some work.
+        """Run a function on a thread, when there is memory for it, and return its result.
 
         Parameters
         ----------
         cost
             Bytes that it holds.
         work
-            Called on a thread, with the time when it has to be done.
+            The function; it gets its deadline.
         """
         leave = await self.admission.enter(cost)
         loop = asyncio.get_running_loop()
         deadline = self._deadline()
         future = loop.run_in_executor(self.pool, _within, deadline, lambda: work(deadline))
-        # Memory is given back when the thread is done, even if nobody waits for it any more.
+        # Its memory counts until the thread is done, even if the client has gone.
         future.add_done_callback(lambda done: (leave(), done.cancelled() or done.exception())[0])
         try:
             return await asyncio.wait_for(asyncio.shield(future), self.limits.seconds)
         except TimeoutError:
             if future.done():
-                return future.result()  # it was done just now; or the error is the work's own
-            raise LateError("the request took longer than this server allows") from None
+                return future.result()  # it has just ended, or the timeout is an error of its own
+            raise LateError(
+                f"the request took longer than the limit of {self.limits.seconds:g} s: select less, or split it"
+            ) from None
         finally:
             deadline.cancelled = True
 
     async def stream(self, cost: int, work: Callable[[Deadline], Generator[bytes, None, None]]) -> AsyncIterator[bytes]:
-        """The pieces of some work, as they are made: an iterator that has its first piece already, so that an early error is raised here."""
+        """Run a generator on a thread and return its pieces as they are made.
+
+        The iterator is returned when the first piece is there, so that an early error is raised
+        here.
+        """
         leave = await self.admission.enter(cost)
         loop = asyncio.get_running_loop()
         deadline = self._deadline()
@@ -136,7 +142,7 @@ class Worker:
                         deadline.check()
                     deadline.check()
                 except LateError as late:
-                    with suppress(LateError):  # it has said so itself already, with this piece
+                    with suppress(LateError):  # the generator has reported it already, with this piece
                         piece = making.throw(late)
                     loop.call_soon_threadsafe(pieces.put_nowait, piece)
                     return
@@ -171,17 +177,17 @@ class Worker:
 
 
 def _within(deadline: Deadline, work: Callable[[], Answer]) -> Answer:
-    """Do some work under its deadline; that there is no memory for it is no reason to fail as a whole."""
+    """Call a function with its deadline in force; turn a MemoryError into an error of this request."""
     try:
         with deadline_scope(deadline):
             deadline.check()
             return work()
     except MemoryError:
-        raise TooLargeError("there is not enough memory for this request") from None
+        raise TooLargeError("the server has not enough memory for this request: select less") from None
 
 
 class _End:
-    """No more pieces."""
+    """Marks the end of a stream, perhaps with the error that ended it."""
 
     __slots__ = ("error",)
 

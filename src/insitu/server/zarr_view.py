@@ -1,7 +1,10 @@
-"""How is any archive under the server's roots read by any Zarr client? As a Zarr store over HTTP.
+"""The routes `/zarr` and `/zarr2`: any archive under the roots as a read-only Zarr store over HTTP.
 
-`/zarr/<archive>!/<key>` is what lies at a key of the archive as a V3 store, `/zarr2/<archive>!/<key>` as a V2 store (GDAL before 3.8 knows no other); the archive is a path or a URL: `/zarr/data/era5.insitu!/`,
-`/zarr/s3://bucket/x.nc!/`. Metadata is consolidated, so that nothing needs to be listed; chunks whose codecs every client knows are passed on as they lie, all others are encoded anew; ranges are given.
+`/zarr/<archive>!/<key>` returns a key of the archive as a V3 store, `/zarr2/<archive>!/<key>` as a
+V2 store, the only version that GDAL before 3.8 reads. The archive is a path or a URL:
+`/zarr/data/era5.insitu!/`, `/zarr/s3://bucket/x.nc!/`. Metadata is consolidated, so that no listing
+is needed. Chunks whose codecs every client knows are passed on as stored; all others are encoded
+anew. Range requests are supported.
 """
 
 from __future__ import annotations
@@ -41,23 +44,25 @@ from insitu.sources.access_policy import RefusedError
 __all__ = ["zarr_routes"]
 
 SCANNING = 32 << 20
-"""Bytes that are counted for finding out what an archive holds."""
+"""Bytes that are counted for the scan of an archive."""
 ENCODED = 64 << 20
-"""Bytes of chunks that were encoded anew and are kept: clients like GDAL ask for them piece by piece."""
+"""Size of the cache of newly encoded chunks: clients such as GDAL request them in several ranges."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 _OPEN = {"Access-Control-Allow-Origin": "*", "Access-Control-Expose-Headers": "Content-Range, Content-Length, ETag"}
-"""A page of any site may read what this server gives to everybody; tokens travel in headers that pages of others do not have."""
+"""Any website may read what the server gives to everybody;
+tokens travel in headers that other sites do not know.
+"""
 
 
 def zarr_routes(worker: Worker) -> list[BaseRoute]:
-    """`/zarr/…` and `/zarr2/…`."""
+    """Return the routes `/zarr/…` and `/zarr2/…`."""
     view = _View(worker)
 
     def route(zarr_format: int) -> Any:
         async def answer(request: Request) -> Response:
             try:
-                who = credentials_of(request.headers, worker.tokens.accepted())
+                who = credentials_of(request.headers, worker.tokens.current())
                 url, key = archive_and_key(request.path_params["rest"])
                 wanted = _wanted(request.headers.get("range"))
                 kept = await worker.run(SCANNING, lambda deadline: view.open(url, zarr_format, who))
@@ -72,7 +77,7 @@ def zarr_routes(worker: Worker) -> list[BaseRoute]:
         return answer
 
     async def allowed(request: Request) -> Response:
-        """What a browser asks before it sends a header of its own."""
+        """Answer the preflight request of a browser."""
         headers = {
             "Access-Control-Allow-Headers": "Range, Authorization, X-Insitu-Token",
             "Access-Control-Max-Age": "600",
@@ -90,7 +95,7 @@ def zarr_routes(worker: Worker) -> list[BaseRoute]:
 
 
 def archive_and_key(path: str) -> tuple[str, str]:
-    """Which archive a path of the view names, and which key of it.
+    """Return the URL of the archive and the key that a path names.
 
     Examples
     --------
@@ -99,21 +104,21 @@ def archive_and_key(path: str) -> tuple[str, str]:
     >>> archive_and_key("data/wow!.nc!/zarr.json")
     ('/data/wow!.nc', 'zarr.json')
     """
-    # The mark is followed by a slash, or ends the path: a name may hold exclamation marks.
+    # The separator is followed by a slash, or ends the path: a name may contain exclamation marks.
     archive, mark, key = path.partition("!/" if "!/" in path else "!")
     if mark == "!" and path.endswith("!"):
         archive, key = path[:-1], ""
     if not mark or not archive.strip("/"):
-        raise RequestError("this names no archive", why="Write /zarr/PATH!/KEY, e.g. /zarr/data/era5.nc!/zarr.json")
+        raise RequestError("the path names no archive", why="Write /zarr/PATH!/KEY, e.g. /zarr/data/era5.nc!/zarr.json")
     scheme = _SCHEME.match(archive)
-    # Proxies make one slash of two.
+    # Proxies merge two slashes into one.
     url = f"{scheme[1]}://{archive[scheme.end() :]}" if scheme else f"/{archive.lstrip('/')}"
     return url, key.lstrip("/")
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The range that a request asks for."""
+    """The byte range of a request."""
 
     span: Span
     given: bool = False
@@ -121,14 +126,14 @@ class _Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Some bytes of an object, and how long all of it is."""
+    """Some bytes of an object, and the size of the whole object."""
 
     data: bytes
     size: int
 
 
 def _wanted(header: str | None) -> _Wanted:
-    """One range; several are answered with the whole, as HTTP allows."""
+    """Return the range in a header; the whole object if there are several ranges, as HTTP allows."""
     found = _RANGE.fullmatch(header.strip()) if header is not None else None
     if found is None or not (found[1] or found[2]):
         return _Wanted(Span())
@@ -139,18 +144,18 @@ def _wanted(header: str | None) -> _Wanted:
 
 @dataclass(slots=True)
 class _Kept:
-    """An archive that was scanned."""
+    """An archive that was scanned, as a Zarr tree."""
 
     tree: ZarrTree
     version: Any
     since: float
     number: int
-    """No two have the same."""
+    """Unique number, for keys of the cache of encoded chunks."""
 
 
 @dataclass(slots=True, eq=False)
 class _View:
-    """The archives that clients look at, those used last."""
+    """LRU cache of the archives that clients read as Zarr stores."""
 
     worker: Worker
     _trees: OrderedDict[Hashable, _Kept] = field(default_factory=OrderedDict)
@@ -160,13 +165,13 @@ class _View:
     _encoded: Recent[bytes] = field(default_factory=lambda: Recent(len, ENCODED))
 
     def open(self, url: str, zarr_format: int, who: Credentials) -> _Kept:
-        """An archive; scanned if it is new here, or was changed."""
+        """Return an archive; scan it if it is not cached or has changed."""
         options = self._options(who)
-        self.worker.allowed.check(url, options)
+        self.worker.roots.check(url, options)
         add_login(options, url, who)
         key = (who.digest, url, zarr_format)
         version = _version(url)
-        with self._making.hold(key):  # of several requests for one archive, one scans
+        with self._making.hold(key):  # if several requests need one archive, one of them scans it
             with self._lock:
                 kept = self._trees.get(key)
                 fresh = kept is not None and time.monotonic() - kept.since < self.worker.limits.fresh
@@ -184,8 +189,8 @@ class _View:
                 storage_options=options,
                 cache=Portion(self.worker.cache, who, {}),
             )
-            tree.documents  # noqa: B018  now, while only those wait who want it
-            check_deadline()  # a scan that was cut off may have left out what it did not come to
+            tree.documents  # noqa: B018  built now, while only requests for this archive wait
+            check_deadline()  # a scan that was cancelled may be incomplete
             with self._lock:
                 made = self._trees[key] = _Kept(tree, version, time.monotonic(), next(self._numbers))
                 while len(self._trees) > self.worker.limits.scans:
@@ -197,7 +202,7 @@ class _View:
         return options | ({"anon": True} if who.name is None else {"key": who.name, "secret": who.secret})
 
     def cost(self, tree: ZarrTree, key: str) -> int:
-        """About how many bytes an answer holds."""
+        """Return about how many bytes the response to a request holds."""
         place = tree.place(key) if key not in tree.documents else None
         if place is None:
             return 1 << 20
@@ -206,11 +211,13 @@ class _View:
             return 3 * math.prod(view.chunks) * max(view.encoding.dtype.itemsize, view.array.dtype.itemsize, 1)
         size = math.prod(view.array.chunks) * max(view.array.encoding.dtype.itemsize, 1)
         if size > self.worker.limits.chunk:
-            raise TooLargeError(f"a chunk of {place[0]} has {size:,} bytes, more than this server gives at once")
+            raise TooLargeError(
+                f"a chunk of {place[0]} has {size:,} bytes, more than the limit of this server, {self.worker.limits.chunk:,} bytes"
+            )
         return size
 
     def get(self, kept: _Kept, key: str, wanted: _Wanted) -> _Found | None:
-        """What a key holds of what is wanted; None: there is no such key."""
+        """Return the requested range of a key; None if there is no such key."""
         tree = kept.tree
         document = tree.documents.get(key)
         if document is not None:
@@ -236,12 +243,12 @@ def _get(view: _View, kept: _Kept, url: str, key: str, wanted: _Wanted) -> _Foun
 
 
 def _version(url: str) -> Any:
-    """What identifies the present content, where a look costs nothing; None: where it does not."""
+    """Return what identifies the present content of a local archive; None for a remote one."""
     path = local_path(url)
     if path is None or not os.path.exists(path):
         return None
     if os.path.isdir(path):
-        # Of references and stores, the file that is replaced last tells.
+        # Of references and stores, the file that is replaced last identifies the state.
         marks = (os.path.join(path, name) for name in ("root.json", "zarr.json", ".zmetadata", "repo"))
         path = next((mark for mark in marks if os.path.isfile(mark)), path)
     facts = os.stat(path)
@@ -251,7 +258,7 @@ def _version(url: str) -> Any:
 def _given(found: _Found | None, wanted: _Wanted, key: str) -> Response:
     headers: Mapping[str, str] = {**_OPEN, "Accept-Ranges": "bytes", "Cache-Control": "no-cache"}
     if found is None:
-        response = failure(NotFoundError(f"there is no key {key!r}"))
+        response = failure(NotFoundError(f"the store has no key {key!r}"))
         response.headers.update(_OPEN)
         return response
     name = key.rpartition("/")[2]

@@ -1,1 +1,4 @@
-"""The Reductionist protocol, version 2: `/v2/{count,max,min,select,sum}`, one chunk a request, so that PyActiveStorage works unmodified."""
+"""The Reductionist protocol, version 2: routes `/v2/{count,max,min,select,sum}`, one chunk per request.
+
+PyActiveStorage, a client of Reductionist, works with them unmodified.
+"""

@@ -1,4 +1,4 @@
-"""How does the chunk of a request become an array? Fetched by range, decoded, kept for the next request that wants it."""
+"""Load the chunk of a request: fetch its byte range, decode it, and cache it for later requests."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ Array = npt.NDArray[Any]
 
 
 def options_of(request: ChunkRequest, who: Credentials) -> dict[str, Any]:
-    """How the object is opened: with the client's credentials, or with none at all."""
-    if request.place.interface == "s3":
+    """Return the storage options of a request: with the client's credentials, or anonymous."""
+    if request.location.interface == "s3":
         keys = {"anon": True} if who.name is None else {"key": who.name, "secret": who.secret}
-        return {**request.place.options, **keys}
-    if request.place.interface in ("http", "https") and who.name is not None:
+        return {**request.location.options, **keys}
+    if request.location.interface in ("http", "https") and who.name is not None:
         from insitu.sources.http.login import basic
 
         return {"headers": {"Authorization": basic(who.name, who.secret or "")}}
@@ -42,29 +42,35 @@ def options_of(request: ChunkRequest, who: Credentials) -> dict[str, Any]:
 
 
 class Loader:
-    """Loads chunks.
+    """Loads and decodes chunks.
 
     Parameters
     ----------
-    shelf
-        Open objects.
+    source_pools
+        Open sources of all clients.
     cache
         Decoded chunks.
     limits
-        How large a chunk may be.
-    near
-        Where a URL is read from.
+        Limits on the size of a chunk.
+    local_copy
+        Returns the path or URL from which a URL is read.
     metrics
-        Counts what was fetched and decoded.
+        Counters of fetched and decoded bytes.
     """
 
     def __init__(
-        self, shelf: Shelf, cache: ChunkCache, limits: Limits, near: Callable[[str], str], metrics: Metrics
+        self, source_pools: Shelf, cache: ChunkCache, limits: Limits, local_copy: Callable[[str], str], metrics: Metrics
     ) -> None:
-        self.shelf, self.cache, self.limits, self.near, self.metrics = shelf, cache, limits, near, metrics
+        self.source_pools, self.cache, self.limits, self.local_copy, self.metrics = (
+            source_pools,
+            cache,
+            limits,
+            local_copy,
+            metrics,
+        )
 
     def cost(self, request: ChunkRequest) -> int:
-        """About how much memory the request takes, as far as it tells."""
+        """Return about how much memory the request takes, from its shape and size."""
         decoded = None if request.shape is None else math.prod(request.shape) * request.dtype.itemsize
         stored = request.size or 0
         if decoded is None:
@@ -74,22 +80,22 @@ class Loader:
         return stored + 2 * decoded
 
     def load(self, request: ChunkRequest, who: Credentials) -> Array:
-        """The decoded chunk, in the machine's byte order; not to be written to."""
+        """Return the decoded chunk, in native byte order; do not write to it."""
         options = options_of(request, who)
-        return self.shelf.again(who, options, lambda: self._load(request, who, options))
+        return self.source_pools.retry_if_stale(who, options, lambda: self._load(request, who, options))
 
     def _load(self, request: ChunkRequest, who: Credentials, options: dict[str, Any]) -> Array:
-        source = Source(request.place.url)
-        with self.shelf.drawer(who, options).lease(source) as found:
+        source = Source(request.location.url)
+        with self.source_pools.for_client(who, options).lease(source) as found:
             if not request.cached or not self.cache.max_bytes:
                 return self._decoded(request, found)
             version: Any
-            if is_remote(self.near(request.place.url)):
+            if is_remote(self.local_copy(request.location.url)):
                 version = int(time.monotonic() / max(self.limits.fresh, 1e-3))
             else:
                 version = found.describe().etag
             encoding = (request.dtype.str, request.codecs, request.shape, request.order)
-            place = (request.place.given, request.offset, request.size)
+            place = (request.location.given, request.offset, request.size)
             key = (who.digest, place, encoding, version)
             return self.cache.get(key, lambda: self._decoded(request, found))
 

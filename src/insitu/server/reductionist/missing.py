@@ -1,4 +1,4 @@
-"""Which values of a chunk are missing, by the protocol's five ways to say so?"""
+"""Missing values of a chunk, by the five ways in which the protocol describes them."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ WAYS = ("missing_value", "missing_values", "valid_min", "valid_max", "valid_rang
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A way, and its values in the type of the data."""
+    """One of the five descriptions of missing values, with its values in the type of the data."""
 
     way: str
     values: tuple[Any, ...]
 
     def mask(self, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_] | None:
-        """Where values are missing; None if none is. What cannot be compared (NaN) is outside of every valid range."""
+        """Return where values are missing; None if none is. NaN lies outside of every valid range."""
         mask = _MASKS[self.way](values, self.values)
         return mask if mask.any() else None
 
-    def stand_in(self, dtype: np.dtype[Any]) -> Any:
-        """What stands for an extreme of nothing but missing integers: one of them."""
+    def placeholder(self, dtype: np.dtype[Any]) -> Any:
+        """Return a missing value, as the extreme of integers that are all missing."""
         if self.way in ("missing_value", "missing_values") and self.values:
             return self.values[0]
         if dtype.kind in "iu":
@@ -60,7 +60,7 @@ _MASKS: dict[str, Callable[[npt.NDArray[Any], tuple[Any, ...]], npt.NDArray[np.b
 
 
 def missing_of(data: Any, dtype: np.dtype[Any]) -> Missing:
-    """What a request says; ValueError if it does not fit the type."""
+    """Return the missing values that a request describes; ValueError if they do not fit the type."""
     if not isinstance(data, dict):
         raise ValueError("expected an object")
     given = {name: value for name, value in data.items() if value is not None or name not in WAYS}
@@ -83,7 +83,7 @@ def missing_of(data: Any, dtype: np.dtype[Any]) -> Missing:
 
 
 def _fitting(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A number in the type of the data."""
+    """Return a number in the type of the data; ValueError if it does not fit."""
     if dtype.kind == "b" and isinstance(value, bool):
         return dtype.type(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):

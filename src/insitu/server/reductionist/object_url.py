@@ -1,9 +1,9 @@
-"""The object that a request of the compatible protocol names.
+"""The location of the object that a Reductionist request names.
 
-Clients write names of objects as they are (`…/shape-[5, 5, 4]`). They are quoted as browsers and Rust's `Url` do, and the key
-of an S3 object (`endpoint/bucket/key`, path-style) is decoded from that: `a b` and `a%20b` are one key. The URL of an S3
-object or of a file has neither query nor fragment, so `?` and `#` belong to the name there; in web addresses they are
-written `%3F` and `%23`, as everywhere.
+Clients write the names of objects unquoted (`…/shape-[5, 5, 4]`). They are quoted here as browsers
+and Rust's `Url` do it, and the key of an S3 object (`endpoint/bucket/key`, path-style) is decoded
+from that: `a b` and `a%20b` are one key. The URL of an S3 object or of a file has neither query nor
+fragment, so `?` and `#` belong to the name there; in http(s) URLs they are written `%3F` and `%23`.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ __all__ = ["Place", "place_of"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an object is."""
+    """Location of an object, and how to open it."""
 
     interface: str
     url: str
-    """As insitu opens it."""
+    """URL as insitu opens it."""
     given: str
-    """As the client wrote it, for the allow-list and for messages."""
+    """URL as the client wrote it, for cache keys and messages."""
     endpoint: str | None = None
-    """Of S3."""
+    """Endpoint of an S3 object."""
     options: dict[str, Any] = field(default_factory=dict, hash=False)
-    """How to open it, without credentials."""
+    """Storage options, without credentials."""
 
 
 _S3_QUERY = frozenset({"versionid", "partnumber", "awsaccesskeyid", "signature", "x-id"})
-"""Parameters that S3 itself knows: whoever sends one means it, and not a key that looks like it."""
+"""Query parameters of S3 itself: they are not taken as part of a key."""
 
 
 def place_of(interface: str, url: str) -> Place:
-    """Return the place that a request names."""
+    """Return the location of the object that a request names; an error if the URL is invalid."""
     try:
         if any(ord(letter) < 32 or ord(letter) == 127 for letter in url):
             raise ValueError
@@ -50,10 +50,10 @@ def place_of(interface: str, url: str) -> Place:
         raise _invalid(f"url: not a URL: {url[:200]!r}") from None
     if interface == "file":
         if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-            raise _invalid("url: interface_type file wants a URL file:///path")
+            raise _invalid("url: interface_type file needs a URL file:///path")
         return Place(interface, unquote(parts.path), url)
     if parts.scheme not in ("http", "https") or not host:
-        raise _invalid("url: expected a URL of http or https")
+        raise _invalid("url: expected an http or https URL")
     if parts.username is not None or parts.password is not None:
         raise _invalid("url: credentials go into the Authorization header")
     if interface != "s3":

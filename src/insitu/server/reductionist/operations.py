@@ -1,9 +1,11 @@
-"""What is the count, the extreme, the sum of the selected part of a chunk, as the protocol wants it on the wire?
+"""The operations of the protocol on the selected part of a chunk, and the encoding of their results.
 
-As NumPy's masked arrays do it: missing values are left out, NaN is a value like others and shows. Sums are taken in 64 bits and come in the
-type of the data, unless they do not fit it: then in a wider one, which the answer names. Where every value is missing the count is 0. An extreme
-then is infinite, which changes no other: PyActiveStorage puts the extremes of chunks together without a look at their counts. Integers have no
-infinity (and PyActiveStorage cannot say which of them are missing): there it is a missing value.
+Missing values are left out as in NumPy's masked arrays; NaN is a value like any other. Sums are
+taken in 64 bits and returned in the type of the data; a sum that does not fit it is returned in a
+wider type, which the response names. Where every value is missing, the count is 0 and an extreme is
+infinite, because PyActiveStorage merges the extremes of chunks without looking at their counts.
+Integers have no infinity, and PyActiveStorage cannot tell which of them are missing: their extreme
+is then a missing value.
 """
 
 from __future__ import annotations
@@ -28,17 +30,17 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What an operation found."""
+    """Result of an operation."""
 
     values: Array
-    """Flat, in the order of the wire."""
+    """Flat, in the order in which they are sent."""
     shape: tuple[int, ...]
     count: Array
-    """Flat as well, or nested where dimensions are kept."""
+    """Flat; nested if dimensions are kept."""
 
 
 def operate(operation: str, request: ChunkRequest, chunk: Array, keep_dims: bool = False) -> Result:
-    """An operation on a decoded chunk."""
+    """Return the result of an operation on a decoded chunk."""
     part = chunk if request.selection is None else chunk[request.selection]
     mask = None if request.missing is None else request.missing.mask(part)
     whole = part.size if mask is None else part.size - int(np.count_nonzero(mask))
@@ -58,7 +60,7 @@ def operate(operation: str, request: ChunkRequest, chunk: Array, keep_dims: bool
     else:
         values = _extreme(operation, measured, [part.shape[axis] for axis in axes])
         if part.dtype.kind in "iub" and request.missing is not None and not keep_dims and not count.all():
-            values = np.where(count == 0, request.missing.stand_in(values.dtype), values)
+            values = np.where(count == 0, request.missing.placeholder(values.dtype), values)
     if keep_dims:
         return Result(values.ravel(), values.shape, count)
     shape = tuple(length for axis, length in enumerate(values.shape) if axis not in axes)
@@ -66,7 +68,7 @@ def operate(operation: str, request: ChunkRequest, chunk: Array, keep_dims: bool
 
 
 def _untouched(operation: str, part: Array, mask: Array | None, fortran: bool) -> Result:
-    """No axis is reduced: every value is its own statistic."""
+    """Return the result of a reduction along no axis: the values themselves."""
     order: Any = "F" if fortran and operation != "count" else "C"
     count = np.ones(part.shape, np.int64) if mask is None else (~mask).astype(np.int64)
     values = count if operation == "count" else part
@@ -79,13 +81,13 @@ def _extreme(operation: str, part: Part, lengths: Sequence[int]) -> Array:
     ufunc = np.maximum if operation == "max" else np.minimum
     dtype = part.values.dtype
     if part.skipped is None:
-        return part.reduced(ufunc)
+        return part.reduce(ufunc)
     worst = _worst(operation, dtype.newbyteorder("="))
-    return part.reduced(ufunc, np.where(part.skipped, worst, part.values))
+    return part.reduce(ufunc, np.where(part.skipped, worst, part.values))
 
 
 def _worst(operation: str, dtype: np.dtype[Any]) -> Any:
-    """What changes no extreme."""
+    """Return the value that changes no extreme."""
     if dtype.kind == "b":
         return dtype.type(operation == "min")
     if dtype.kind in "iu":
@@ -102,8 +104,8 @@ def _sum(part: Part) -> Array:
             narrow = wide.astype(dtype)
             lost = np.isfinite(wide) & ~np.isfinite(narrow)
             return wide if lost.any() else narrow
-        values = part.filled(0)
-        wide = part.reduced(np.add, values, accumulator(dtype, integers=True))
+        values = part.fill_skipped(0)
+        wide = part.reduce(np.add, values, accumulator(dtype, integers=True))
         if dtype.itemsize == 8 and not _safe(values, part.size):
             exact = _exact(part, values)
             if exact is not None:
@@ -116,7 +118,7 @@ def _sum(part: Part) -> Array:
 
 
 def _safe(values: Array, size: int) -> bool:
-    """Whether a sum of so many 64-bit integers cannot leave 64 bits."""
+    """Return whether the sum of so many 64-bit integers certainly fits 64 bits."""
     if not values.size:
         return True
     largest = max(abs(int(values.min())), abs(int(values.max())))
@@ -124,9 +126,12 @@ def _safe(values: Array, size: int) -> bool:
 
 
 def _exact(part: Part, values: Array) -> Array | None:
-    """The sums as floats where one leaves 64 bits; None if none does. Halves of 32 bits each add up exactly."""
-    high = part.reduced(np.add, values >> values.dtype.type(32))
-    low = part.reduced(np.add, values & values.dtype.type(0xFFFFFFFF))
+    """Return the sums as floats if one does not fit 64 bits; else None.
+
+    Sums of 32-bit halves are exact.
+    """
+    high = part.reduce(np.add, values >> values.dtype.type(32))
+    low = part.reduce(np.add, values & values.dtype.type(0xFFFFFFFF))
     info = np.iinfo(values.dtype.newbyteorder("="))
     totals = [(int(top) << 32) + int(rest) for top, rest in zip(high.ravel(), low.ravel(), strict=True)]
     if all(info.min <= total <= info.max for total in totals):
@@ -135,7 +140,7 @@ def _exact(part: Part, values: Array) -> Array | None:
 
 
 def encoded(result: Result, request: ChunkRequest, keep_dims: bool = False) -> bytes:
-    """The answer: CBOR, little-endian whatever the machine, because clients do not look at `byte_order`."""
+    """Return a result as CBOR; little-endian on every machine, because clients ignore `byte_order`."""
     values = result.values.astype(result.values.dtype.newbyteorder("<"), copy=False)
     count = result.count.astype("<i8", copy=False)
     return cbor2.dumps(
@@ -152,7 +157,10 @@ def encoded(result: Result, request: ChunkRequest, keep_dims: bool = False) -> b
 
 
 def _listed(count: Array, nested: bool) -> Any:
-    """Counts as a flat list. Nested as the values are where dimensions are kept; one number then is a bare one: PyActiveStorage compares it with 0."""
+    """Return counts as a list, nested if dimensions are kept.
+
+    A single nested count is a bare number, because PyActiveStorage compares it with 0.
+    """
     if nested and count.size == 1:
         return int(count.ravel()[0])
     return count.tolist()

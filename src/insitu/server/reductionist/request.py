@@ -1,7 +1,7 @@
-"""What does a request ask for? Every field of the protocol, checked one by one and against each other.
+"""Parsing and checking of Reductionist requests: each field, and the fields against each other.
 
-Wider than Reductionist in what it takes: all numeric types, every codec of insitu by its id, `file://` URLs. As strict in what it
-refuses: unknown fields, wrong types and sizes that do not fit are errors, never guesses.
+More is accepted than by Reductionist: all numeric types, every codec of insitu by its id, `file://`
+URLs. Unknown fields, wrong types and inconsistent sizes are errors, as there.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ FIELDS = (
 MOST_AXES = 32
 LARGEST = 1 << 63
 BARE = ("gzip", "zlib", "blosc2")
-"""Compressions that have nothing but an id in the protocol."""
+"""Compressions that take no options in the protocol."""
 SHUFFLES = ("shuffle", "shuffle_simd")
 INTERFACES = ("s3", "http", "https", "file")
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkRequest:
-    """A request that fits together."""
+    """A valid request."""
 
-    place: Place
+    location: Place
     dtype: np.dtype[Any]
     """With its byte order."""
     offset: int
     size: int | None
     shape: tuple[int, ...] | None
     axis: tuple[int, ...] | None
-    """None: all; empty: none."""
+    """Axes to reduce; None: all; empty: none."""
     order: str
     selection: tuple[slice, ...] | None
     codecs: tuple[Codec, ...]
-    """In the order of writing."""
+    """Filters and compression, in the order of encoding."""
     missing: Missing | None
     cached: bool
     shape_as_bytes: bool
@@ -62,7 +62,7 @@ class ChunkRequest:
 
 
 def parse(body: bytes) -> ChunkRequest:
-    """A request from its body."""
+    """Return the request in a body; an error if it is not valid."""
     data = _object(body)
     unknown = [name for name in data if name not in FIELDS]
     if unknown:
@@ -84,14 +84,14 @@ def parse(body: bytes) -> ChunkRequest:
     size = _optional(data, "size", _count)
     offset = _optional(data, "offset", _count) or 0
     if offset + (size or 0) >= LARGEST:
-        raise invalid("offset and size lead past what any object can hold")
+        raise invalid("offset and size are larger than any object")
     if size == 0:
         raise invalid("size must be greater than 0")
     codecs = (*(_optional(data, "filters", _filters) or ()), *(_optional(data, "compression", _compression) or ()))
     _fit(shape, axis, selection)
     _size_fits(size, shape, dtype, codecs)
     return ChunkRequest(
-        place=place_of(interface, data["url"]),
+        location=place_of(interface, data["url"]),
         dtype=dtype,
         offset=offset,
         size=size,
@@ -108,7 +108,7 @@ def parse(body: bytes) -> ChunkRequest:
 
 
 def invalid(why: str) -> RequestError:
-    """The error of a request that is not valid, with the reason as its cause."""
+    """Return the error for an invalid request, with the reason as its cause."""
     return RequestError("request data is not valid", why=why)
 
 
@@ -129,7 +129,7 @@ def _object(body: bytes) -> dict[str, Any]:
 
 
 def _optional(data: dict[str, Any], name: str, check: Callable[[Any], Any]) -> Any:
-    """A field that may be missing or null."""
+    """Return a checked field; None if it is missing or null."""
     value = data.get(name)
     if value is None:
         return None
@@ -214,7 +214,8 @@ def _codec(value: Any) -> tuple[str, dict[str, Any]]:
     if len(repr(rest)) > MOST_CONFIGURATION:
         raise ValueError("the configuration of a codec is too long")
     name = value["id"].removeprefix("numcodecs.")
-    # Only what insitu decodes itself: a class that some package registered may do anything with what it is told.
+    # Only codecs of insitu:
+    # a class that another package registered may do anything with its configuration.
     if name not in SHUFFLES and ALIASES.get(name, name) not in TABLE:
         raise ValueError(f"unknown variant `{name[:60]}`")
     return name, rest
@@ -248,7 +249,7 @@ def _filters(value: Any) -> tuple[Codec, ...]:
 
 
 def _fit(shape: tuple[int, ...] | None, axis: tuple[int, ...] | None, selection: tuple[slice, ...] | None) -> None:
-    """Whether the fields about axes agree."""
+    """Raise an error if shape, axis and selection do not agree."""
     if selection is not None:
         if shape is None:
             raise invalid("Selection requires shape to be specified")
@@ -268,7 +269,7 @@ def _fit(shape: tuple[int, ...] | None, axis: tuple[int, ...] | None, selection:
 def _size_fits(
     size: int | None, shape: tuple[int, ...] | None, dtype: np.dtype[Any], codecs: tuple[Codec, ...]
 ) -> None:
-    """Whether the size is what the shape says; of anything compressed nobody knows beforehand."""
+    """Raise an error if size and shape do not agree; compressed data may have any size."""
     if size is None or any(codec.name != "shuffle" for codec in codecs):
         return
     if shape is None:

@@ -1,4 +1,4 @@
-"""How is a request of the compatible protocol answered, and its failure?"""
+"""The routes `/v2/{operation}` of the Reductionist protocol, and its error responses."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from insitu.cancellation import Deadline, LateError
 from insitu.errors import AccessError, CodecError, InsituError, NotFoundError, SourceError
 from insitu.server.body import body_of
 from insitu.server.credentials import Credentials, TokenError, credentials_of
@@ -22,7 +23,6 @@ from insitu.server.error_responses import (
 )
 from insitu.server.reductionist.operations import OPERATIONS, encoded, operate
 from insitu.server.reductionist.request import ChunkRequest, parse
-from insitu.server.source_pool import Deadline, LateError
 from insitu.server.worker import Worker
 from insitu.sources.access_policy import RefusedError
 
@@ -30,7 +30,10 @@ __all__ = ["compatible_routes"]
 
 
 def compatible_routes(worker: Worker) -> list[BaseRoute]:
-    """`/v2/…` as Reductionist has it; below `/keepdims` with kept dimensions and nested counts, which lets PyActiveStorage reduce any axes."""
+    """Return the routes `/v2/…`, as in Reductionist, and `/keepdims/v2/…`.
+
+    The latter keep reduced dimensions and nest counts, so that PyActiveStorage can reduce any axes.
+    """
     plain = _answering(worker, worker.settings.keep_dims)
     kept = _answering(worker, True)
     return [
@@ -45,7 +48,7 @@ def _answering(worker: Worker, keep_dims: bool) -> Callable[[Request], Awaitable
         if operation not in OPERATIONS:
             return problem(404, f"unsupported operation {operation[:60]}")
         try:
-            who = credentials_of(request.headers, worker.tokens.accepted())
+            who = credentials_of(request.headers, worker.tokens.current())
             wanted = parse(await body_of(request, worker))
             _allow(worker, wanted)
             cost = worker.loader.cost(wanted)
@@ -58,8 +61,8 @@ def _answering(worker: Worker, keep_dims: bool) -> Callable[[Request], Awaitable
 
 
 def _allow(worker: Worker, wanted: ChunkRequest) -> None:
-    place = wanted.place
-    worker.allowed.check(place.url, place.options)
+    location = wanted.location
+    worker.roots.check(location.url, location.options)
 
 
 def _work(
@@ -72,7 +75,9 @@ def _work(
 
 
 def _failed(error: InsituError) -> Response:
-    """The protocol's statuses: 400 for what is wrong with request, object or upstream, 401 for credentials."""
+    """Return the response of the protocol to an error:
+    400 for request, object or storage, 401 for credentials.
+    """
     if isinstance(error, (RefusedError, BusyError, SlowError, TooLargeError, LateError)):
         return failure(error)
     if isinstance(error, TokenError):

@@ -1,6 +1,7 @@
-"""An archive as archives are: a year of daily maps, a file for each month, no two written in the same way.
+"""The archive of the demonstration: a year of daily maps, in monthly files that differ.
 
-Chunk shapes, compression and packing change from file to file, as they do when models are run again, libraries updated and disks filled. `pr` alone is written alike in all of them.
+Chunk shapes, compression and packing change from file to file, as they do in archives that grow
+over years. Only `pr` is written the same way in all files.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ import numpy.typing as npt
 
 from insitu.errors import InsituError
 
-__all__ = ["HABITS", "LAT", "LON", "YEAR", "Habit", "land", "make_archive"]
+__all__ = ["LAT", "LON", "STYLES", "YEAR", "FileStyle", "land", "make_archive"]
 
 YEAR = 2020
 LAT, LON = 90, 180
 Field = npt.NDArray[np.float32]
 
 
-class Habit(NamedTuple):
-    """How a file is written."""
+class FileStyle(NamedTuple):
+    """Chunks, compression and packing of a file."""
 
     chunks: tuple[int, int, int]
     compression: dict[str, Any]
@@ -29,23 +30,23 @@ class Habit(NamedTuple):
 
 
 _SHUFFLED = {"compression": "zlib", "shuffle": True}
-HABITS = (
-    Habit((10, LAT, LON), {**_SHUFFLED, "complevel": 4}, (0.01, 280.0)),
-    Habit((10, LAT, LON), {**_SHUFFLED, "complevel": 4}, (0.004, 275.0)),
-    Habit((31, 45, 90), {**_SHUFFLED, "complevel": 1, "fletcher32": True}, (0.004, 275.0)),
-    Habit((1, LAT, LON), {}, None),
-    Habit((31, 30, 60), {"compression": "zstd", "complevel": 3, "shuffle": True}, (0.02, 270.0)),
-    Habit((5, LAT, LON), {"compression": "bzip2", "complevel": 1}, (0.02, 270.0)),
+STYLES = (
+    FileStyle((10, LAT, LON), {**_SHUFFLED, "complevel": 4}, (0.01, 280.0)),
+    FileStyle((10, LAT, LON), {**_SHUFFLED, "complevel": 4}, (0.004, 275.0)),
+    FileStyle((31, 45, 90), {**_SHUFFLED, "complevel": 1, "fletcher32": True}, (0.004, 275.0)),
+    FileStyle((1, LAT, LON), {}, None),
+    FileStyle((31, 30, 60), {"compression": "zstd", "complevel": 3, "shuffle": True}, (0.02, 270.0)),
+    FileStyle((5, LAT, LON), {"compression": "bzip2", "complevel": 1}, (0.02, 270.0)),
 )
-"""Each for two months of the year."""
+"""Styles of the files; each for two months of the year."""
 
 
 def make_archive(folder: Path) -> list[Path]:
-    """Write the files; the same every time."""
-    netcdf = _netcdf()
+    """Write the files, the same ones every time, and return their paths."""
+    netcdf = _import_netcdf4()
     files = []
     for month in range(1, 13):
-        habit = HABITS[(month - 1) // 2]
+        style = STYLES[(month - 1) // 2]
         first, last = (np.datetime64(f"{YEAR + m // 12}-{m % 12 + 1:02}-01") for m in (month - 1, month))
         days: npt.NDArray[np.int64] = np.arange(int((first - np.datetime64(f"{YEAR}-01-01")).astype(int)), 999)[
             : int((last - first).astype(int))
@@ -54,7 +55,7 @@ def make_archive(folder: Path) -> list[Path]:
         with netcdf.Dataset(path, "w") as file:
             file.title, file.Conventions = "Made for a demonstration", "CF-1.8"
             _axes(file, month, days)
-            _variable(file, "tas", habit, {"units": "K", "standard_name": "air_temperature"})[:] = temperature(days)
+            _variable(file, "tas", style, {"units": "K", "standard_name": "air_temperature"})[:] = temperature(days)
             rain = file.createVariable(
                 "pr", "f4", ("time", "lat", "lon"), chunksizes=(1, LAT, LON), zlib=True, complevel=1
             )
@@ -67,7 +68,7 @@ def make_archive(folder: Path) -> list[Path]:
 def _axes(file: Any, month: int, days: npt.NDArray[np.int64]) -> None:
     for name, length in (("time", None), ("lat", LAT), ("lon", LON)):
         file.createDimension(name, length)
-    # Some files count from the year's begin, others from the month's: one more thing that differs.
+    # Some files count days from the start of the year, others from that of the month.
     begin = int(days[0]) if month % 2 else 0
     time = file.createVariable("time", "f8", ("time",), chunksizes=(1,))
     time.units = f"days since {YEAR}-{month if month % 2 else 1:02}-01"
@@ -79,34 +80,34 @@ def _axes(file: Any, month: int, days: npt.NDArray[np.int64]) -> None:
         axis[:] = values
 
 
-def _variable(file: Any, name: str, habit: Habit, attributes: dict[str, str]) -> Any:
-    packed = habit.packing is not None
+def _variable(file: Any, name: str, style: FileStyle, attributes: dict[str, str]) -> Any:
+    packed = style.packing is not None
     made = file.createVariable(
         name,
         "i2" if packed else "f4",
         ("time", "lat", "lon"),
-        chunksizes=habit.chunks,
+        chunksizes=style.chunks,
         fill_value=np.int16(-32768) if packed else np.float32(1e20),
-        **habit.compression,
+        **style.compression,
     )
     made.setncatts(attributes)
-    if habit.packing is not None:
-        made.scale_factor, made.add_offset = habit.packing
+    if style.packing is not None:
+        made.scale_factor, made.add_offset = style.packing
     return made
 
 
 def latitudes() -> Field:
-    """Middles of two degrees."""
+    """Return latitudes, in steps of two degrees."""
     return np.linspace(-89, 89, LAT, dtype=np.float32)
 
 
 def longitudes() -> Field:
-    """From 0 on."""
+    """Return longitudes from 0 to 358."""
     return np.linspace(0, 358, LON, dtype=np.float32)
 
 
 def land() -> Field:
-    """Something like continents: 1 on land, 0 at sea."""
+    """Return a map of made-up continents: 1 on land, 0 at sea."""
     lat, lon = np.deg2rad(latitudes().astype(float))[:, None], np.deg2rad(longitudes().astype(float))
     height = np.zeros((LAT, LON))
     for at, to, wide, high in (
@@ -127,7 +128,7 @@ def land() -> Field:
 
 
 def temperature(days: npt.NDArray[np.int64]) -> Field:
-    """Daily maps of something like air temperature."""
+    """Return daily maps of made-up air temperature."""
     random = np.random.default_rng(int(days[0]))
     lat, lon = np.deg2rad(latitudes().astype(float))[:, None], np.deg2rad(longitudes().astype(float))
     season = np.sin(2 * np.pi * (days - 105) / 365.25)[:, None, None]
@@ -138,15 +139,15 @@ def temperature(days: npt.NDArray[np.int64]) -> Field:
 
 
 def rainfall(days: npt.NDArray[np.int64]) -> Field:
-    """Daily maps of something like rain: mostly none."""
+    """Return daily maps of made-up rain."""
     random = np.random.default_rng(1000 + int(days[0]))
     wet = random.random((len(days), LAT, LON)) < 0.25
     return np.where(wet, random.exponential(5e-5, wet.shape), 0).astype(np.float32)
 
 
-def _netcdf() -> Any:
+def _import_netcdf4() -> Any:
     try:
         import netCDF4
     except ImportError:
-        raise InsituError("the demonstration writes NetCDF files", hint="pip install 'insitu[demo]'") from None
+        raise InsituError("the demonstration needs the package netCDF4", hint="pip install 'insitu[demo]'") from None
     return netCDF4

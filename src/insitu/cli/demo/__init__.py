@@ -1,6 +1,8 @@
-"""`insitu demo`: the main job on data made on the spot.
+"""`insitu demo`: combine, save, reduce and draw an archive that is made on the spot.
 
-A year of daily maps whose files differ in chunks, codecs and packing becomes one dataset, is compared with what xarray reads, saved in every form, reduced here and by a server, and drawn.
+A year of daily maps, in files that differ in chunks, codecs and packing, becomes one dataset. It is
+compared with what xarray reads, saved in every format, reduced here and by a server, and drawn. The
+demonstration is part of the package, so that it runs without a checkout of the repository.
 """
 
 from __future__ import annotations
@@ -18,9 +20,9 @@ import typer
 from rich.rule import Rule
 from rich.table import Table
 
-from insitu.cli.demo_archive import YEAR, land, make_archive
-from insitu.cli.demo_pictures import draw_map, draw_mosaic
-from insitu.cli.demo_server import serving
+from insitu.cli.demo.archive import YEAR, land, make_archive
+from insitu.cli.demo.pictures import draw_map, draw_mosaic
+from insitu.cli.demo.server import run_server
 from insitu.cli.screen import chain, chunk_shape, plural, results, size
 from insitu.errors import InsituError, UnsupportedError
 from insitu.sources import trace
@@ -32,23 +34,26 @@ TARGETS = ("archive.insitu", "rain.json", "rain.parq", "rain.parquet", "rain.ice
 
 
 def demo(
-    folder: Annotated[Path, typer.Argument(help="Where to put the archive, the references and the pictures.")] = Path(
+    folder: Annotated[Path, typer.Argument(help="Folder for the archive, the references and the pictures.")] = Path(
         "demo-output"
     ),
 ) -> None:
-    """Make an archive whose files differ, and do with it what insitu is for; under a minute, offline."""
+    """Make an archive of differing files, then combine, save, reduce and draw it.
+
+    Takes under a minute, offline.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     begin = time.perf_counter()
-    results.print(Rule("1. an archive: a year of daily maps, no two habits alike"))
+    results.print(Rule("1. an archive: a year of daily maps, in files that differ"))
     (folder / "archive").mkdir(exist_ok=True)
     files = make_archive(folder / "archive")
     _show_files(files)
     results.print(Rule("2. one dataset"))
-    ours, theirs = _opened(files)
-    results.print(Rule("3. saved, and opened again"))
-    _saved(ours, folder)
-    results.print(Rule("4. the year's mean: by plain reading, by insitu, by a server next to the data"))
-    mean = _reduced(files, folder, theirs)
+    ours, theirs = _open_and_compare(files)
+    results.print(Rule("3. saved in five formats, and opened again"))
+    _save_in_all_formats(ours, folder)
+    results.print(Rule("4. mean of the year: by xarray, by insitu, by a server next to the data"))
+    mean = _compare_means(files, folder, theirs)
     results.print(Rule("5. pictures"))
     title = f"Mean temperature of {YEAR}, reduced by a server next to the data"
     draw_map(mean, land(), folder / "map.png", title)
@@ -82,19 +87,19 @@ def _show_files(files: list[Path]) -> None:
     )
 
 
-def _opened(files: list[Path]) -> tuple[Any, Any]:
-    """The dataset, and what xarray makes of the same files."""
+def _open_and_compare(files: list[Path]) -> tuple[Any, Any]:
+    """Return the dataset, and that of xarray from the same files; an error if they differ."""
     import xarray as xr
 
     from insitu.xarray_bridge import open_mfdataset
 
-    open_mfdataset(files[:1])  # so that neither side is charged for imports
+    open_mfdataset(files[:1])  # so that imports are not timed
     with xr.open_dataset(files[0], engine="netcdf4"):
         pass
-    ours, seconds = _timed(lambda: open_mfdataset(files))
+    ours, seconds = _time_call(lambda: open_mfdataset(files))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about defaults that will change
-        theirs, slow = _timed(lambda: xr.open_mfdataset(files, engine="netcdf4", data_vars="minimal"))
+        theirs, slow = _time_call(lambda: xr.open_mfdataset(files, engine="netcdf4", data_vars="minimal"))
     results.print(str(ours), markup=False, highlight=False)
     results.print(f"opened in {seconds:.2f} s, by xarray.open_mfdataset in {slow:.2f} s")
     same = ours.compute().identical(theirs.load())
@@ -104,8 +109,8 @@ def _opened(files: list[Path]) -> tuple[Any, Any]:
     return ours, theirs
 
 
-def _saved(ours: Any, folder: Path) -> None:
-    """All of it in our form; in the others what Zarr can say, and why not the rest."""
+def _save_in_all_formats(ours: Any, folder: Path) -> None:
+    """Save the dataset as .insitu, and in the other formats what Zarr can represent."""
     from insitu.xarray_bridge import open_dataset
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -114,16 +119,16 @@ def _saved(ours: Any, folder: Path) -> None:
     for name in TARGETS:
         target = folder / name
         part = ours if name.endswith(".insitu") else ours[["pr"]]
-        _removed(target)
+        _remove(target)
         try:
-            _, saving = _timed(lambda target=target, part=part: part.insitu.save(target))  # type: ignore[misc]
+            _, saving = _time_call(lambda target=target, part=part: part.insitu.save(target))  # type: ignore[misc]
         except UnsupportedError as problem:
             table.add_row(name, f"[yellow]{problem.message}[/]")
             continue
-        again, opening = _timed(lambda target=target: open_dataset(target))  # type: ignore[misc]
+        again, opening = _time_call(lambda target=target: open_dataset(target))  # type: ignore[misc]
         equal = again.compute().equals(part.compute())
         if not equal:
-            raise InsituError(f"{name}: what was saved is not what was opened")
+            raise InsituError(f"{name}: the opened dataset differs from the saved one")
         held = ", ".join(str(variable) for variable in again.data_vars)
         table.add_row(name, held, size(_bytes_of(target)), f"{saving:.2f} s", f"{opening:.3f} s", f"[green]{equal}[/]")
     results.print(table)
@@ -134,8 +139,8 @@ def _saved(ours: Any, folder: Path) -> None:
         results.print(f"tas too? {problem.message.partition('; ')[0]}. {problem.hint}", style="yellow", markup=False)
 
 
-def _reduced(files: list[Path], folder: Path, theirs: Any) -> Any:
-    """The mean over time, three ways; what each cost."""
+def _compare_means(files: list[Path], folder: Path, theirs: Any) -> Any:
+    """Return the mean over time; print the cost of three ways to compute it."""
     import xarray as xr
 
     from insitu.xarray_bridge import open_dataset
@@ -150,16 +155,16 @@ def _reduced(files: list[Path], folder: Path, theirs: Any) -> Any:
                 return opened.tas.mean("time").load()
 
     rows: list[_Cost] = []
-    rows.append(_measured("xarray, reading it all", plainly))
-    rows.append(_measured("insitu, here", lambda: open_dataset(saved).tas.mean("time").load()))
-    with serving(folder, folder / "serve.log") as server:
+    rows.append(_measure("xarray, reading it all", plainly))
+    rows.append(_measure("insitu, here", lambda: open_dataset(saved).tas.mean("time").load()))
+    with run_server(folder, folder / "serve.log") as server:
         reduced_there = open_dataset(saved, active=server.url, active_required=True).tas.mean
         with trace() as cost:
-            far = _measured("insitu, next to the data", lambda: reduced_there("time").load())
+            far = _measure("insitu, next to the data", lambda: reduced_there("time").load())
         far.nbytes = cost.bytes
         rows.append(far)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("mean of tas over time", "bytes that came here", "seconds", "largest difference (K)"):
+    for heading in ("mean of tas over time", "bytes read here", "seconds", "largest difference (K)"):
         table.add_column(heading, justify="left" if heading.startswith("mean") else "right")
     for row in rows:
         away = float(np.abs(row.value - expected).max())
@@ -175,7 +180,7 @@ def _reduced(files: list[Path], folder: Path, theirs: Any) -> Any:
 
 @dataclass(slots=True)
 class _Cost:
-    """What something cost."""
+    """Result and cost of one way to compute the mean."""
 
     name: str
     value: Any
@@ -183,15 +188,15 @@ class _Cost:
     nbytes: int | None
 
 
-def _measured(name: str, act: Callable[[], Any]) -> _Cost:
+def _measure(name: str, act: Callable[[], Any]) -> _Cost:
     before = _bytes_read()
-    value, seconds = _timed(act)
+    value, seconds = _time_call(act)
     after = _bytes_read()
     return _Cost(name, value, seconds, None if before is None or after is None else after - before)
 
 
 def _bytes_read() -> int | None:
-    """Bytes that this process read from files so far, where the system tells."""
+    """Return how many bytes this process has read from files, where the system counts them."""
     try:
         lines = Path("/proc/self/io").read_text().splitlines()
     except OSError:
@@ -199,7 +204,7 @@ def _bytes_read() -> int | None:
     return next((int(line.split()[1]) for line in lines if line.startswith("rchar")), None)
 
 
-def _timed(act: Callable[[], Any]) -> tuple[Any, float]:
+def _time_call(act: Callable[[], Any]) -> tuple[Any, float]:
     begin = time.perf_counter()
     value = act()
     return value, time.perf_counter() - begin
@@ -209,7 +214,7 @@ def _bytes_of(path: Path) -> int:
     return path.stat().st_size if path.is_file() else sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
 
 
-def _removed(path: Path) -> None:
+def _remove(path: Path) -> None:
     if path.is_dir():
         shutil.rmtree(path)
     else:

@@ -1,4 +1,4 @@
-"""What do the archive and its mean look like? A map, and the mosaic of chunks, as PNG."""
+"""Pictures of the demonstration: a map of the mean, and the mosaic of chunks, as PNG."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ __all__ = ["draw_map", "draw_mosaic"]
 COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#eeca3b", "#9d755d")
 
 
-def _plotting() -> Any:
+def _import_pyplot() -> Any:
     try:
         matplotlib = import_module("matplotlib")
         matplotlib.use("Agg")  # no window, no display
         return import_module("matplotlib.pyplot")
     except ImportError:
-        raise UnsupportedError("pictures are drawn with matplotlib", hint="pip install 'insitu[demo]'") from None
+        raise UnsupportedError(
+            "the pictures of the demonstration need the package matplotlib", hint="pip install 'insitu[demo]'"
+        ) from None
 
 
 def draw_map(mean: Any, outline: Any, path: Path, title: str) -> None:
-    """A map of a DataArray over lat and lon."""
-    plot = _plotting()
+    """Draw a map of a DataArray over lat and lon."""
+    plot = _import_pyplot()
     figure, axes = plot.subplots(figsize=(9, 4.6), constrained_layout=True)
     lon, lat = mean.lon.values, mean.lat.values
     shown = axes.pcolormesh(lon, lat, mean.values, cmap="RdYlBu_r", shading="nearest", rasterized=True)
@@ -40,8 +42,8 @@ def draw_map(mean: Any, outline: Any, path: Path, title: str) -> None:
 
 
 def draw_mosaic(array: VirtualArray, path: Path, title: str) -> None:
-    """The cells of an array over time and latitude, coloured by how they are encoded."""
-    plot = _plotting()
+    """Draw the chunks of an array over time and latitude, coloured by encoding."""
+    plot = _import_pyplot()
     patches: Any = import_module("matplotlib.patches")
     figure, axes = plot.subplots(figsize=(9, 4.6), constrained_layout=True)
     colours: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""A server beside the demonstration, for as long as it runs."""
+"""The server of the demonstration, a process of its own."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from urllib.request import ProxyHandler, build_opener
 
 from insitu.errors import TimedOutError, UnsupportedError
 
-__all__ = ["Running", "serving"]
+__all__ = ["DemoServer", "run_server"]
 
 SECONDS = 30
 _CODE = "import insitu.cli; insitu.cli.main()"
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """A server that answers."""
+class DemoServer:
+    """A running server."""
 
     url: str
 
 
 @contextmanager
-def serving(folder: Path, log: Path) -> Iterator[Running]:
-    """`insitu serve` over a folder."""
+def run_server(folder: Path, log: Path) -> Iterator[DemoServer]:
+    """Run `insitu serve` over a folder within a `with` block."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
@@ -40,7 +40,7 @@ def serving(folder: Path, log: Path) -> Iterator[Running]:
         process = subprocess.Popen(command, stdout=file, stderr=file, stdin=subprocess.DEVNULL, env=dict(os.environ))
     try:
         _wait(f"http://127.0.0.1:{port}/health", process, log)
-        yield Running(f"http://127.0.0.1:{port}")
+        yield DemoServer(f"http://127.0.0.1:{port}")
     finally:
         process.terminate()
         try:
@@ -51,15 +51,15 @@ def serving(folder: Path, log: Path) -> Iterator[Running]:
 
 
 def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    direct = build_opener(ProxyHandler({}))  # a proxy knows nothing of this machine's ports
+    direct = build_opener(ProxyHandler({}))  # not through a proxy
     until = time.monotonic() + SECONDS
     while time.monotonic() < until:
         if process.poll() is not None:
-            last = (log.read_text().strip().splitlines() or ["it said nothing"])[-1]
+            last = (log.read_text().strip().splitlines() or ["it printed nothing"])[-1]
             raise UnsupportedError(f"the server did not start: {last}", hint="pip install 'insitu[serve]'")
         try:
             with direct.open(url, timeout=2):
                 return
         except (URLError, OSError):
             time.sleep(0.05)
-    raise TimedOutError("the server did not answer", url=url)
+    raise TimedOutError("the server did not start in time", url=url)
