@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import string
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +16,14 @@ from insitu.active.grouped import Weights
 from insitu.active.weighted import weigh_array
 from insitu.forking import fork_safe_lock
 from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.box_iteration import boxes
+from insitu.lazy_array.dispatch import implements
+from insitu.lazy_array.options import options
+from insitu.lazy_array.reductions import refuse
 from insitu.lazy_array.steps import FillNull, IsNull, Not
 from insitu.model import VirtualArray
 
-__all__ = ["product"]
+__all__ = ["einsum"]
 
 KEPT, SECONDS = 4, 60.0
 """Answers that wait for their second question, and how long."""
@@ -95,3 +101,65 @@ def product(array: LazyArray, mine: str, weights: npt.NDArray[Any], labels: str,
     rest = [label for label in mine if label in kept]
     turned: npt.NDArray[Any] = found.transpose([rest.index(label) for label in kept])
     return turned.astype(np.result_type(array.dtype, weights), copy=False)
+
+
+@implements(np.einsum)
+def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Any:
+    """Return `numpy.einsum` with one virtual array among the operands; NotImplemented if that cannot be done in pieces."""
+    if isinstance(subscripts, LazyArray):
+        refuse(subscripts, "einsum")
+    if out is not None or kwargs or not isinstance(subscripts, str):
+        return NotImplemented
+    lazy = [number for number, operand in enumerate(operands) if isinstance(operand, LazyArray)]
+    dtype = np.result_type(*(operand.dtype for operand in operands))
+    if len(lazy) != 1 or dtype.kind not in "iufc" or "->" not in subscripts:
+        return NotImplemented
+    labels, kept = _spelled(subscripts, operands)
+    array, mine = operands[lazy[0]], labels[lazy[0]]
+    if len(operands) == 2:
+        other = 1 - lazy[0]
+        found = product(array, mine, np.asarray(operands[other]), labels[other], kept)
+        if found is not None:
+            return found
+    if len(set(mine)) < len(mine) or array.nbytes <= options.block_bytes:
+        return NotImplemented
+    lengths: dict[str, int] = {}
+    for operand, names in zip(operands, labels, strict=True):
+        for name, length in zip(names, operand.shape, strict=True):
+            lengths[name] = max(lengths.get(name, 1), length)
+    # In more digits than the result has: there are more sums to be taken than values in a piece.
+    out = np.zeros([lengths[name] for name in kept], np.result_type(dtype, np.float64) if dtype.kind in "fc" else dtype)
+    plain = f"{','.join(labels)}->{kept}"
+    for box in boxes(array):
+        where = {name: part for name, part in zip(mine, box, strict=True) if lengths[name] > 1}
+        values = [
+            array[box].read() if number == lazy[0] else _part(np.asarray(operand), labels[number], where)
+            for number, operand in enumerate(operands)
+        ]
+        out[tuple(where.get(name, slice(None)) for name in kept)] += np.einsum(plain, *values, dtype=out.dtype)
+    return out.astype(dtype, copy=False)
+
+
+def _spelled(subscripts: str, operands: Sequence[Any]) -> tuple[list[str], str]:
+    """The labels of each operand and of the result, with letters in place of an ellipsis."""
+    given, kept = subscripts.replace(" ", "").split("->")
+    free = [letter for letter in string.ascii_letters if letter not in subscripts]
+    spread = "".join(free[: max((operand.ndim for operand in operands), default=0)])
+    labels = []
+    widest = 0
+    for names, operand in zip(given.split(","), operands, strict=True):
+        if "..." in names:
+            extra = operand.ndim - len(names.replace("...", ""))
+            widest = max(widest, extra)
+            names = names.replace("...", spread[len(spread) - extra :])
+        labels.append(names)
+    return labels, kept.replace("...", spread[len(spread) - widest :])
+
+
+def _part(values: npt.NDArray[Any], names: str, where: dict[str, slice]) -> npt.NDArray[Any]:
+    """What of another operand belongs to a box; a length of 1 stands for all."""
+    return values[
+        tuple(
+            where.get(name, slice(None)) if n > 1 else slice(None) for name, n in zip(names, values.shape, strict=True)
+        )
+    ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from insitu.errors import UnsupportedError
 from insitu.lazy_array.array import LazyArray
 from insitu.lazy_array.box_iteration import reduced_by_pieces
+from insitu.lazy_array.dispatch import implements
 from insitu.lazy_array.options import options
 from insitu.lazy_array.reduction_patterns import masked, of_nulls
 from insitu.lazy_array.steps import FillNull
@@ -24,7 +26,7 @@ from insitu.reducing import METHODS as STREAMED
 from insitu.reducing import statistics
 from insitu.reducing.reductions import Rules
 
-__all__ = ["reduced", "refuse", "statistics_of", "streams"]
+__all__ = ["refuse", "statistics_of", "streams"]
 
 METHODS: dict[Callable[..., Any], tuple[str, bool]] = {
     np.sum: ("sum", False),
@@ -105,9 +107,9 @@ def statistics_of(
     )
 
 
-def reduced(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The reduction, or NotImplemented if this is not one that streams."""
-    if func not in METHODS or not args or not isinstance(args[0], LazyArray):
+def _reduced(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Return what one of `METHODS` gives; NotImplemented if it is not a call that streams."""
+    if not args or not isinstance(args[0], LazyArray):
         return NotImplemented
     method, skipna = METHODS[func]
     given = _given(method, args, kwargs)
@@ -118,6 +120,21 @@ def reduced(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     if found is None and array.size:
         refuse(array, f"{method} {'of what was done to an array' if array.steps else f'of {array.dtype}'}")
     return NotImplemented if found is None else found
+
+
+for _function in METHODS:
+    implements(_function)(partial(_reduced, _function))
+
+
+def _accumulated(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Return NotImplemented, after saying that servers do not accumulate: NumPy then does it on the values."""
+    if args and isinstance(args[0], LazyArray):
+        refuse(args[0], func.__name__)
+    return NotImplemented
+
+
+for _function in (np.cumsum, np.nancumsum, np.cumprod, np.nancumprod):
+    implements(_function)(partial(_accumulated, _function))
 
 
 def refuse(array: LazyArray, what: str) -> None:

@@ -10,7 +10,7 @@ from html import escape
 
 import numpy as np
 
-from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.model import Census, ChunkTable, Columns, Sparse, census
 from insitu.model.derived import Expanded, Joined, Selected
 
@@ -32,12 +32,12 @@ def readable(nbytes: int) -> str:
     return f"{size:.3g} PB"
 
 
-def _chunk_text(array: LazyArray) -> str:
+def _chunk_text(array: DeferredValues) -> str:
     sizes = [cut[0] if cut else 0 for cut in array.chunks]
     return "×".join(map(str, sizes)) or "scalar"
 
 
-def _files(array: LazyArray) -> str:
+def _files(array: DeferredValues) -> str:
     """How many files lie behind it; where each chunk is an object of its own, how many of these."""
     pools = {id(tile.chunks.sources): tile.chunks.sources for tile in array.array.tiles}.values()
     if all(isinstance(pool, tuple) for pool in pools):
@@ -49,7 +49,7 @@ def _many(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' if count != 1 else ''}"
 
 
-def _counted(array: LazyArray) -> Census | None:
+def _counted(array: DeferredValues) -> Census | None:
     """The chunks by state; None if that would take long, or reading."""
     tables = [tile.chunks for tile in array.array.tiles]
     if sum(math.prod(table.shape) for table in tables) > MOST_CELLS or not all(map(_is_in_memory, tables)):
@@ -65,7 +65,7 @@ def _is_in_memory(table: ChunkTable) -> bool:
     return isinstance(table, (Columns, Sparse))
 
 
-def line(array: LazyArray, max_width: int = 80) -> str:
+def line(array: DeferredValues, max_width: int = 80) -> str:
     """One line, in the list of a dataset's variables."""
     whole = f"virtual, chunks {_chunk_text(array)}, {_files(array)}"
     if len(whole) <= max_width:
@@ -74,7 +74,7 @@ def line(array: LazyArray, max_width: int = 80) -> str:
     return short if len(short) <= max_width else "virtual"[:max_width]
 
 
-def text(array: LazyArray) -> str:
+def text(array: DeferredValues) -> str:
     """A few words between angle brackets."""
     counted = _counted(array)
     parts = [f"shape={array.shape}, dtype={array.dtype}", f"chunks={_chunk_text(array)}"]
@@ -94,7 +94,7 @@ def text(array: LazyArray) -> str:
     return f"<virtual array: {'; '.join(parts)}>"
 
 
-def html(array: LazyArray) -> str:
+def html(array: DeferredValues) -> str:
     """A table, and a picture of how the last two dimensions are cut."""
     counted = _counted(array)
     cells = sum(math.prod(tile.chunks.shape) for tile in array.array.tiles)
@@ -124,7 +124,7 @@ def html(array: LazyArray) -> str:
     )
 
 
-def _picture(array: LazyArray) -> str:
+def _picture(array: DeferredValues) -> str:
     """The cut of the last two dimensions, as SVG."""
     if array.ndim < 1 or 0 in array.shape:
         return ""
@@ -150,7 +150,7 @@ def _picture(array: LazyArray) -> str:
     )
 
 
-def _lines(array: LazyArray, dimension: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _lines(array: DeferredValues, dimension: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Where to draw: the borders of the cells, thinned out where they are many."""
     borders = np.concatenate([[0], np.cumsum(array.aligned_chunks[dimension])])
     if len(borders) > _MAX_LINES:

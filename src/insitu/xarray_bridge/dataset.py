@@ -13,7 +13,8 @@ import xarray
 from insitu.combining.member import Member, Variable
 from insitu.errors import FormatError
 from insitu.formats import InsituWarning
-from insitu.lazy_array.array import Access, LazyArray
+from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.deferred_values import Access
 from insitu.lazy_array.load import to_dask
 from insitu.model import VirtualArray
 from insitu.sources import displayed

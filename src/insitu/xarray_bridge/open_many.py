@@ -16,7 +16,7 @@ from insitu.combining.order import Position
 from insitu.combining.recipe import DEFAULT, Recipe
 from insitu.combining.scan_member import loader
 from insitu.formats import InsituWarning
-from insitu.lazy_array.array import Access
+from insitu.lazy_array.deferred_values import Access
 from insitu.reading import ChunkCache
 from insitu.scanning.scan_url import Verify
 from insitu.xarray_bridge.dataset import dataset_of, member_from

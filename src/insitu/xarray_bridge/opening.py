@@ -12,7 +12,8 @@ from insitu.archive import Archive
 from insitu.combining.member import Member
 from insitu.errors import UnsupportedError
 from insitu.formats import InsituWarning
-from insitu.lazy_array.array import Access, LazyArray
+from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.deferred_values import Access
 from insitu.lazy_array.load import to_dask
 from insitu.reading import ChunkCache
 from insitu.scanning.scan_url import Verify

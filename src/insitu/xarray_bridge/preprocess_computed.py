@@ -21,7 +21,7 @@ from insitu.combining.order import Position
 from insitu.combining.rules import Rules
 from insitu.combining.scan_member import Failure
 from insitu.errors import InsituError
-from insitu.lazy_array.array import Access
+from insitu.lazy_array.deferred_values import Access
 from insitu.xarray_bridge.dataset import dataset_of, is_dask
 from insitu.xarray_bridge.opening import chunked
 
