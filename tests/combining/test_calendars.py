@@ -102,7 +102,7 @@ def test_other_ways_of_combining(paths: list[str], how: str) -> None:
 
 def test_what_a_preprocess_computes(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("dask.array")
-    monkeypatch.setattr(open_many, "COMPUTED", 1)
+    monkeypatch.setattr(open_many, "COMPUTED_LIMIT", 1)
     agree(paths, combine="nested", concat_dim="time", preprocess=lambda ds: ds.assign(v=ds.v + 1))
 
 

@@ -27,7 +27,7 @@ WHAT: dict[str, Callable[[xr.Dataset], xr.Dataset]] = {
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    monkeypatch.setattr(open_many, "COMPUTED", 4 * 100)
+    monkeypatch.setattr(open_many, "COMPUTED_LIMIT", 4 * 100)
     rng = np.random.default_rng(3)
     paths = []
     for number in range(4):
@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_taken(archive: list[str], tmp_path: Path) -> None
 
 
 def test_little_is_computed_at_once(archive: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_many, "COMPUTED", 1 << 20)
+    monkeypatch.setattr(open_many, "COMPUTED_LIMIT", 1 << 20)
     found = open_mfdataset(archive, preprocess=WHAT["arithmetic"])
     assert isinstance(found.t.variable._data, np.ndarray)
     xr.testing.assert_identical(found, theirs(archive, preprocess=WHAT["arithmetic"]))

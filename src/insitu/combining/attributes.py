@@ -1,4 +1,4 @@
-"""Which attributes does a combination have?"""
+"""Merging of attributes and encodings by xarray's `combine_attrs` rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Attributes = Mapping[str, Any]
 
 
 def merged_attributes(parts: Sequence[Attributes], how: str | Callable[..., dict[str, Any]]) -> dict[str, Any]:
-    """The attributes of several, by one of xarray's rules."""
+    """Return the attributes of several, by one of xarray's rules."""
     if not parts:
         return {}
     if callable(how):
@@ -50,7 +50,7 @@ def merged_attributes(parts: Sequence[Attributes], how: str | Callable[..., dict
 
 
 def common(parts: Sequence[Attributes]) -> dict[str, Any]:
-    """Only what all have, with the same value: an encoding that would be wrong for some files must not be written with."""
+    """Return only what all have, with the same value: an encoding that would be wrong for some files must not be written with."""
     result = dict(parts[0])
     for part in _different(parts[1:]):
         for key in [key for key, value in result.items() if key not in part or not equivalent(value, part[key])]:
@@ -75,7 +75,7 @@ def _same(one: Attributes, other: Attributes) -> bool:
 
 
 def equivalent(one: Any, other: Any) -> bool:
-    """Whether two values are equal, NaN equal to NaN, arrays and lists by element."""
+    """Return whether two values are equal, NaN equal to NaN, arrays and lists by element."""
     if one is other:
         return True
     if isinstance(one, str) and isinstance(other, str):

@@ -1,6 +1,6 @@
-"""What do members make that stand one after another along a dimension?
+"""Concatenation of members along a dimension: xarray's `concat`, on tables of chunks.
 
-xarray's `concat`, rule for rule, on tables: which variables are joined (those along the dimension, and more by `data_vars` and `coords`), which
+It follows xarray rule for rule: which variables are joined (those along the dimension, and more by `data_vars` and `coords`), which
 are merged, which dimensions the joined ones get. One pass over the members for each variable.
 """
 
@@ -36,7 +36,7 @@ class _Choice:
 
 
 def concat(members: Sequence[Member], dim: str, rules: Rules, labels: npt.NDArray[Any] | None = None) -> Member:
-    """The members one after another.
+    """Return the members one after another.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def concat(members: Sequence[Member], dim: str, rules: Rules, labels: npt.NDArra
 
 
 def _expanded(member: Member, dim: str) -> Member:
-    """A scalar variable that is named like the dimension becomes its label; data variables get the dimension."""
+    """Return a scalar variable that is named like the dimension becomes its label; data variables get the dimension."""
     variables = {}
     for name, variable in member.variables.items():
         if name == dim or name not in member.coords:
@@ -190,7 +190,7 @@ def _check_identical(name: str, found: Sequence[Variable], rules: Rules) -> None
 def _joined(
     name: str, variables: Sequence[Variable], lengths: Sequence[int], dim: str, sizes: dict[str, int], rules: Rules
 ) -> Variable:
-    """One variable, joined."""
+    """Return one variable, joined."""
     dims = dict.fromkeys(d for variable in variables for d in variable.dims)
     order = tuple(dims) if dim in dims else (dim, *dims)
     attributes = merged_attributes([variable.attributes for variable in variables], rules.combine_attrs)

@@ -1,7 +1,6 @@
-"""What do the variables of one file mean together (CF)?
+"""Decoding options, and the CF conventions that relate variables: coordinates, bounds, character dimensions.
 
-Each variable's own decoding is in `codecs.cf`. Here is what takes a look at all of them, as xarray's `decode_cf_variables` does: which are
-coordinates, which bounds take the units of their times, which character dimensions may be joined.
+The decoding of a single variable is in `insitu.cf`. This module looks at all variables of a file together, as xarray's `decode_cf_variables` does.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class Decoding:
         return cls(**chosen, drop_variables=frozenset(dropped))
 
     def of_variable(self, name: str) -> dict[str, Any]:
-        """The keywords for one variable."""
+        """Return the keywords for one variable."""
         defaults = {
             "mask_and_scale": True,
             "decode_times": True,
@@ -91,7 +90,7 @@ def _item(option: Each, name: str, default: Any) -> Any:
 
 
 def with_bounds(arrays: Mapping[str, VirtualArray]) -> dict[str, Mapping[str, Any]]:
-    """The attributes of all variables, with the units of a time given to its bounds."""
+    """Return the attributes of all variables, with the units of a time given to its bounds."""
     attributes: dict[str, Mapping[str, Any]] = {name: array.attributes for name, array in arrays.items()}
     for array in arrays.values():
         own = array.attributes
@@ -105,7 +104,7 @@ def with_bounds(arrays: Mapping[str, VirtualArray]) -> dict[str, Mapping[str, An
 
 
 def needs_values(name: str, array: VirtualArray, attributes: Mapping[str, Any]) -> bool:
-    """Whether opening takes the values of a variable: it labels a dimension, is a single value, or a time."""
+    """Return whether opening takes the values of a variable: it labels a dimension, is a single value, or a time."""
     if array.dims in ((name,), ()):
         return True
     units = attributes.get("units")
@@ -113,7 +112,7 @@ def needs_values(name: str, array: VirtualArray, attributes: Mapping[str, Any]) 
 
 
 def stackable(arrays: Mapping[str, VirtualArray], texts: bool = False) -> set[str]:
-    """The dimensions that hold the characters of texts and nothing else.
+    """Return the dimensions that hold the characters of texts and nothing else.
 
     Parameters
     ----------
@@ -134,7 +133,7 @@ def stackable(arrays: Mapping[str, VirtualArray], texts: bool = False) -> set[st
 def coordinates(
     own: dict[str, Any], encoding: dict[str, Any], variables: Collection[str], how: bool | str
 ) -> frozenset[str]:
-    """Which variables one variable names as coordinates.
+    """Return which variables one variable names as coordinates.
 
     Parameters
     ----------
@@ -160,7 +159,7 @@ def coordinates(
 
 
 def _related(key: str, own: dict[str, Any], encoding: dict[str, Any], variables: Collection[str]) -> set[str]:
-    """The variables that one attribute names."""
+    """Return the variables that one attribute names."""
     text = own.pop(key).replace(" :", ":")
     names = text.split()
     if key in NEED_PARSING and len(names) > 1:
@@ -185,6 +184,6 @@ def _related(key: str, own: dict[str, Any], encoding: dict[str, Any], variables:
 
 
 def referred(attributes: Mapping[str, Any]) -> set[str]:
-    """The variables that a variable's attributes name as its coordinates or bounds."""
+    """Return the variables that a variable's attributes name as its coordinates or bounds."""
     texts = [attributes.get(key) for key in ("coordinates", "bounds", "climatology")]
     return {name for text in texts if isinstance(text, str) for name in text.split()}

@@ -1,7 +1,7 @@
-"""How does a scanned file become a member? Its variables decoded, its coordinates found, its labels in memory.
+"""Decoding of a scanned file into a member: variables decoded, coordinates found, labels in memory.
 
 Files of one archive are alike. What a variable's attributes mean is decided once and remembered: the next file with the same attributes
-takes the same packing, the same attributes, the same encoding, and, if its bytes are the same too, the same labels.
+takes the same packing, attributes and encoding, and, if its bytes are the same too, the same labels.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def member_of(
     url: str | None = None,
     only: Sequence[str] | None = None,
 ) -> Member:
-    """One file's contribution.
+    """Return one file's contribution.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def unreadable(arrays: Mapping[str, VirtualArray], load: Load) -> dict[str, str]
 
 
 def undecodable(arrays: Mapping[str, VirtualArray]) -> dict[str, str]:
-    """The variables with chunks that nothing here decodes, and why."""
+    """Return the variables with chunks that nothing here decodes, and why."""
     found = {
         name: next(filter(None, (_refusal(e, len(tile.axes)) for tile in array.tiles for e in tile.encodings)), "")
         for name, array in arrays.items()
@@ -193,7 +193,7 @@ def _refusal(encoding: Encoding, rank: int) -> str:
 
 
 def _needed(group: VirtualGroup, only: Sequence[str]) -> dict[str, VirtualArray]:
-    """The wanted variables, the labels of their dimensions, and what they name as coordinates."""
+    """Return the wanted variables, the labels of their dimensions, and what they name as coordinates."""
     arrays = group.arrays
     wanted = {name for name in only if name in arrays}
     for _ in range(2):  # also the labels' bounds, and the dimensions of auxiliary coordinates
@@ -205,7 +205,7 @@ def _needed(group: VirtualGroup, only: Sequence[str]) -> dict[str, VirtualArray]
 
 
 def _again(file: _Given, join: bool, memory: Memory) -> Variable | None:
-    """The variable by what is remembered of it; None if it is another."""
+    """Return the variable by what is remembered of it; None if it is another."""
     seen, array = memory.variables.get(file.name), file.array
     if seen is None or seen.joined != join or len(array.tiles) != 1:
         return None
@@ -235,7 +235,7 @@ def _again(file: _Given, join: bool, memory: Memory) -> Variable | None:
 
 
 def _same_for_all_values(seen: _Seen) -> bool:
-    """Whether other values would have been decoded alike: numbers are; so are dates, where they can be, as nanoseconds from the start."""
+    """Return whether other values would have been decoded alike: numbers are; so are dates, where they can be, as nanoseconds from the start."""
     dtype = seen.variable.dtype
     if dtype.kind in "biufc":
         return True
@@ -244,7 +244,7 @@ def _same_for_all_values(seen: _Seen) -> bool:
 
 
 def _decided(file: _Given, join: bool, memory: Memory) -> Variable:
-    """The variable by its attributes, and by its values where they decide."""
+    """Return the variable by its attributes, and by its values where they decide."""
     array, name = file.array, file.name
     encoding, attributes = stored_encoding(array, file.attributes, file.format)
     if array.dtype.kind == "S" and array.dtype.itemsize > 1 and file.format in NETCDF:
@@ -276,14 +276,14 @@ def _decided(file: _Given, join: bool, memory: Memory) -> Variable:
 
 
 def _labels(file: _Given, array: VirtualArray) -> npt.NDArray[Any]:
-    """The values of a variable that is part of the member, decoded."""
+    """Return the values of a variable that is part of the member, decoded."""
     if (file.blocks is None and file.known is None) or array.shape != file.array.shape or len(array.tiles) != 1:
         return file.load([array])[0]
     return _shown(file, array.tiles[0].packings[0], array.dtype)
 
 
 def _shown(file: _Given, packing: Packing, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """The values at hand, decoded."""
+    """Return the values at hand, decoded."""
     values = file.values()
     values = values if packing.identity else unpack(values, packing)
     return values if values.dtype == dtype and values.flags.writeable else values.astype(dtype)
@@ -306,7 +306,7 @@ def _text(file: _Given, attributes: Mapping[str, Any]) -> Variable:
 
 
 def _coordinates(found: Mapping[str, Variable], how: Decoding, memory: Memory) -> set[str]:
-    """Which variables are named as coordinates; what names them moves from attributes to encoding."""
+    """Return which variables are named as coordinates; what names them moves from attributes to encoding."""
     if found.keys() != memory.names:
         memory.names, memory.named = frozenset(found), {}
     names: set[str] = set()
@@ -325,7 +325,7 @@ def _coordinates(found: Mapping[str, Variable], how: Decoding, memory: Memory) -
 
 
 def _shared(memory: Memory, key: str, fresh: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The equal mapping of the file before, so that comparing them later costs nothing."""
+    """Return the equal mapping of the file before, so that comparing them later costs nothing."""
     old = memory.shared.get(key)
     if old is not None and _equal(old, fresh):
         return old

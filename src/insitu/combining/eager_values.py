@@ -1,7 +1,7 @@
-"""Which values must be known to open a dataset? Labels of dimensions, single values, and times.
+"""Values that opening a dataset needs at once: labels of dimensions, single values, and times.
 
-They are small, and every file has some, so their bytes are fetched in one batch while the file is open anyway. Equal bytes in the next file
-need no second look.
+They are small, and every file has some, so their bytes are fetched in one batch while the file is open anyway. If the next file has the same
+bytes, they are not decoded again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Blocks = tuple[bytes, ...]
 
 
 def fetched(arrays: Mapping[str, VirtualArray], source: ByteSource) -> dict[str, Blocks]:
-    """The chunks of those arrays that are small and plain, fetched in one batch."""
+    """Return the chunks of those arrays that are small and plain, fetched in one batch."""
     ranges: list[tuple[int, int]] = []
     found: dict[str, slice] = {}
     own = source.describe().url if arrays else ""
@@ -49,7 +49,7 @@ def fetched(arrays: Mapping[str, VirtualArray], source: ByteSource) -> dict[str,
 
 
 def _ranges(array: VirtualArray, own: str) -> list[tuple[int, int]]:
-    """Where the chunks lie in this file, if that is all there is to know about the array; else nothing."""
+    """Return where the chunks lie in this file, if that is all there is to know about the array; else nothing."""
     if len(array.tiles) != 1:
         return []
     tile = array.tiles[0]
@@ -71,7 +71,7 @@ def _ranges(array: VirtualArray, own: str) -> list[tuple[int, int]]:
 
 
 def _one_after_another(array: VirtualArray) -> bool:
-    """Whether the chunks lie one after another in the array, too: only its first axis is cut."""
+    """Return whether the chunks lie one after another in the array, too: only its first axis is cut."""
     tile = array.tiles[0]
     return (
         tile.layout == tuple(range(len(tile.axes)))
@@ -81,7 +81,7 @@ def _one_after_another(array: VirtualArray) -> bool:
 
 
 def stored_values(array: VirtualArray, blocks: Blocks) -> npt.NDArray[Any]:
-    """The values that fetched chunks hold, as stored."""
+    """Return the values that fetched chunks hold, as stored."""
     tile = array.tiles[0]
     encoding = tile.encodings[0]
     shape = tuple(axis.size for axis in tile.axes)

@@ -1,6 +1,7 @@
-r"""Which files are meant, and what do their names say?
+r"""Expansion of paths, and labels of new dimensions from file names.
 
-Globs here and far away, prefixes, files that list names, nested lists of all of these. And a new dimension from the names themselves: `{"member": r"_(r\d+)i1p1"}`.
+Paths are local and remote globs, prefixes, files that list names, and nested lists of all of these. A new dimension comes from the names themselves:
+`{"member": r"_(r\d+)i1p1"}`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ file's name and then in its whole path; or a function of the path), or the label
 
 
 def found_paths(paths: Any, storage_options: Mapping[str, Any] | None = None) -> Any:
-    """The files: patterns, prefixes and lists of names become what they stand for, local paths absolute; nesting stays."""
+    """Return the files: patterns, prefixes and lists of names become what they stand for, local paths absolute; nesting stays."""
     if isinstance(paths, (list, tuple)):
         found: list[Any] = []
         for part in paths:
@@ -38,7 +39,7 @@ def found_paths(paths: Any, storage_options: Mapping[str, Any] | None = None) ->
 
 
 def absolute_path(path: Any) -> Any:
-    """A path as it is meant from everywhere; URLs and open files stay as they are."""
+    """Return a path as it is meant from everywhere; URLs and open files stay as they are."""
     if isinstance(path, os.PathLike):
         path = os.fspath(path)
     place = names_member(path)

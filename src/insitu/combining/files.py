@@ -1,7 +1,7 @@
-"""How do scanned files become one member, bad ones among them?
+"""Combination of scanned files into one member, with files that could not be opened among them.
 
-In a list a bad file is left out: what follows moves up, as if it had never been there. In a grid of files that would shift an axis, so
-its cell stays, Absent: the other files of its row and column say how large it is and what its labels are.
+In a list a failed file is left out: what follows moves up, as if it had never been there. In a grid of files that would shift an axis, so
+its cell stays, absent: the other files of its row and column determine how large it is and what its labels are.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from insitu.combining.align import with_dtype
-from insitu.combining.combine import ConcatDim, by_coords, nested
+from insitu.combining.combine import by_coords, nested
 from insitu.combining.equality import all_same
-from insitu.combining.member import CombineError, Member, Variable
-from insitu.combining.order import Position
+from insitu.combining.member import CombineError, ConcatDim, Member, Position, Variable
 from insitu.combining.promotion import type_with_holes
 from insitu.combining.rules import Rules
 from insitu.combining.scan_member import Failure
@@ -29,7 +28,7 @@ Found = Member | Failure
 
 
 def without_failures(found: Sequence[Found], errors: str) -> list[Member]:
-    """The files that could be taken; the others are told about."""
+    """Return the files that could be taken; the others are told about."""
     bad = [item for item in found if isinstance(item, Failure)]
     if bad and errors == "raise":
         raise bad[0].error
@@ -49,7 +48,7 @@ def combine_files(
     rules: Rules,
     errors: str = "raise",
 ) -> Member:
-    """All files as one.
+    """Return all files as one.
 
     Parameters
     ----------
@@ -105,14 +104,14 @@ def combine_named(
 
 
 def _labels_without(dim: ConcatDim, missing: Sequence[int], count: int) -> ConcatDim:
-    """The labels of a new dimension without those of the files that are left out."""
+    """Return the labels of a new dimension without those of the files that are left out."""
     if isinstance(dim, tuple) and len(dim[1]) == count:
         return dim[0], np.delete(np.asarray(dim[1]), list(missing))
     return dim
 
 
 def _absent(place: Position, grid: Mapping[Position, Member], dims: Sequence[ConcatDim], rules: Rules) -> Member:
-    """What would stand in a cell of a grid of files: what its neighbours determine, and nothing where they do not."""
+    """Return what would stand in a cell of a grid of files: what its neighbours determine, and nothing where they do not."""
     along: dict[str, Member] = {}
     for axis, dim in enumerate(dims):
         name = dim[0] if isinstance(dim, tuple) else dim
@@ -140,7 +139,7 @@ def _absent(place: Position, grid: Mapping[Position, Member], dims: Sequence[Con
 
 
 def _spreads(name: str, dim: str, members: Sequence[Member], rules: Rules) -> bool:
-    """Whether a variable that a dimension does not appear in gets it, so that each file along it has a value of its own."""
+    """Return whether a variable that a dimension does not appear in gets it, so that each file along it has a value of its own."""
     first = members[0]
     if first.index(name) is not None:
         return False
@@ -154,7 +153,7 @@ def _spreads(name: str, dim: str, members: Sequence[Member], rules: Rules) -> bo
 
 
 def _hole(variable: Variable, shape: tuple[int, ...]) -> VirtualArray:
-    """An array that no file covers."""
+    """Return an array that no file covers."""
     dtype = type_with_holes(variable.dtype)
     none = np.zeros((0, len(shape)), np.int64)
     return with_dtype(VirtualArray(shape, dtype, variable.dims, (), none), dtype)

@@ -1,6 +1,6 @@
-"""What does one file contribute, and what is it called once several have become one? The same thing: a `Member`.
+"""`Member`: the variables of one file, or of several files combined.
 
-A member is what a dataset is before xarray makes one of it: variables with dimensions, some of them coordinates. It is light (no
+A member is a dataset before xarray: variables with dimensions, some of them coordinates. It is light (no
 xarray object for each of ten thousand files), and combining is a function from members to a member.
 """
 
@@ -16,10 +16,16 @@ import numpy.typing as npt
 from insitu.errors import ModelError
 from insitu.model import Axis, Columns, Encoding, GroupDetails, Tile, VirtualArray
 
-__all__ = ["CombineError", "Load", "Member", "Variable", "in_memory"]
+__all__ = ["CombineError", "ConcatDim", "Load", "Member", "Position", "Variable", "in_memory"]
 
 Load = Callable[[list[VirtualArray]], list[npt.NDArray[Any]]]
 """Reads the values of arrays, all at once."""
+
+Position = tuple[int, ...]
+"""Where a file stands in a grid of files: one number for each level of nesting."""
+
+ConcatDim = str | tuple[str, npt.NDArray[Any]] | None
+"""A dimension, a new one with its labels, or None: merge along this level of nesting."""
 
 
 class CombineError(ModelError):
@@ -57,13 +63,13 @@ class Variable:
         return in_memory(self.data)
 
     def values(self, load: Load) -> npt.NDArray[Any]:
-        """The values; read only once."""
+        """Return the values; read only once."""
         if isinstance(self.data, VirtualArray):
             (self.data,) = load([self.data])
         return self.data
 
     def with_data(self, data: VirtualArray | npt.NDArray[Any], dims: tuple[str, ...] | None = None) -> Variable:
-        """The same with other values."""
+        """Return the same with other values."""
         return replace(self, data=data, dims=self.dims if dims is None else dims)
 
 
@@ -103,11 +109,11 @@ class Member:
         return sizes
 
     def data_names(self) -> list[str]:
-        """The variables that are not coordinates."""
+        """Return the variables that are not coordinates."""
         return [name for name in self.variables if name not in self.coords]
 
     def index(self, dim: str) -> npt.NDArray[Any] | None:
-        """The values that label a dimension, if it has labels."""
+        """Return the values that label a dimension, if it has labels."""
         variable = self.variables.get(dim)
         if variable is None or variable.dims != (dim,) or dim in self.unindexed or dim not in self.coords:
             return None

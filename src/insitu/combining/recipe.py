@@ -1,37 +1,21 @@
-"""How files were combined into one archive: what is needed to add files to it, and to scan changed files again."""
+"""`Recipe`: the options by which files were combined into an archive, as saved with it to add and refresh files."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from insitu.combining.conventions import Decoding
-from insitu.combining.member import CombineError, Load, Member
+from insitu.combining.file_names import labels_from_names
+from insitu.combining.member import CombineError, ConcatDim, Load, Member, Position
+from insitu.combining.rules import DEFAULT, Rules
 from insitu.combining.scan_member import Failure
 from insitu.model import VirtualArray
 
-if TYPE_CHECKING:
-    from insitu.combining.combine import ConcatDim
-    from insitu.combining.order import Position
-    from insitu.combining.rules import Rules
-
-__all__ = ["DEFAULT", "Recipe"]
-
-
-class _Default:
-    """Stands for what the installed xarray does."""
-
-    def __repr__(self) -> str:
-        return "xarray's default"
-
-    def __reduce__(self) -> str:
-        return "DEFAULT"
-
-
-DEFAULT: Any = _Default()
+__all__ = ["Recipe"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +42,6 @@ class Recipe:
 
     def rules(self, load: Load) -> Rules:
         """Return the rules by which variables are joined and compared."""
-        from insitu.combining.rules import Rules  # imports xarray, which one file does not need
-
         return Rules(load, self.data_vars, self.coords, self.compat, self.join, self.combine_attrs)
 
     def combine_found(
@@ -85,7 +67,7 @@ class Recipe:
         errors
             What happens to files that could not be taken: "raise", "warn", "skip".
         """
-        from insitu.combining.file_names import labels_from_names
+        # Imports xarray and pandas, which one file does not need.
         from insitu.combining.files import combine_files, combine_named
 
         rules = self.rules(load)
@@ -97,7 +79,7 @@ class Recipe:
         """Return members that follow each other along a dimension as one: by their labels where they have some."""
         if len(members) == 1:
             return members[0]
-        from insitu.combining.combine import by_coords, nested
+        from insitu.combining.combine import by_coords, nested  # imports xarray and pandas
 
         rules = self.rules(load)
         members = _with_same_dims(members, dim)

@@ -1,4 +1,4 @@
-"""How are many files scanned? On threads, on any executor, on a Dask cluster; in order, and telling how far it is."""
+"""Scanning of many files: on threads, on an executor or on a Dask cluster, in order, with progress reports."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How is one file, one Zarr store or one set of references scanned and decoded?
+"""Scanning and decoding of one file, one Zarr store or one set of references into a member.
 
-What comes back is a member: tables, no open file and no xarray object, so it travels between processes.
+A member is made of tables, without open files and xarray objects, so it travels between processes.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 from insitu.combining.conventions import Decoding, referred
 from insitu.combining.decode_member import Memory, member_of, undecodable, unreadable
-from insitu.combining.matlab import is_matlab
 from insitu.combining.member import Load, Member
 from insitu.combining.saved import member_from_tree
-from insitu.combining.vendor_conventions import Rescan, understood
+from insitu.combining.vendor_conventions.apply import Rescan, understood
+from insitu.combining.vendor_conventions.matlab import is_matlab
 from insitu.errors import CodecError, FormatError, UnsupportedError, VariableError
 from insitu.formats import InsituWarning, scan_format
 from insitu.formats.containers import open_place
@@ -72,7 +72,7 @@ class Job:
         return [self.one(url, memory) for url in urls]
 
     def one(self, url: Any, memory: Memory | None = None) -> Member | Failure:
-        """The member of one file."""
+        """Return the member of one file."""
         try:
             member = scan_member(url, self, memory)
             return member if self.finish is None else self.finish(member)
@@ -84,7 +84,7 @@ class Job:
 
 
 def loader(storage_options: Mapping[str, Any] | None) -> Callable[[list[VirtualArray]], list[Any]]:
-    """What reads values with these options."""
+    """Return what reads values with these options."""
 
     def load(arrays: list[VirtualArray]) -> list[Any]:
         return read_arrays([(array, ...) for array in arrays], storage_options=storage_options)
@@ -93,7 +93,7 @@ def loader(storage_options: Mapping[str, Any] | None) -> Callable[[list[VirtualA
 
 
 def scan_member(url: Any, job: Job, memory: Memory | None = None, told: VirtualGroup | None = None) -> Member:
-    """One group of whatever lies at a URL, decoded.
+    """Return one group of whatever lies at a URL, decoded.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def _refused(group: VirtualGroup, scanned: VirtualGroup, job: Job, url: str, dee
 
 
 def _beside(place: Any, job: Job) -> Rescan:
-    """What scans another group of the same file: what cannot be taken there was not asked for, and is told as a warning."""
+    """Return what scans another group of the same file: what cannot be taken there was not asked for, and is told as a warning."""
 
     def rescan(group: str | None) -> VirtualGroup:
         if isinstance(place, (str, PathLike, Mapping)):
@@ -199,7 +199,7 @@ def _beside(place: Any, job: Job) -> Rescan:
 
 
 def _member(group: VirtualGroup, job: Job, load: Load, **how: Any) -> Member:
-    """A member; with `catch`, without the variables that nothing here decodes, or whose values are needed now and cannot be had."""
+    """Return a member; with `catch`, without the variables that nothing here decodes, or whose values are needed now and cannot be had."""
     if job.catch:
         group = _without(group, undecodable(group.arrays), how.get("url"), job)
     try:
@@ -214,7 +214,7 @@ def _member(group: VirtualGroup, job: Job, load: Load, **how: Any) -> Member:
 
 
 def _without(group: VirtualGroup, bad: Mapping[str, str], url: str | None, job: Job) -> VirtualGroup:
-    """The group without some variables; a warning tells each, and why."""
+    """Return the group without some variables; a warning tells each, and why."""
     for name, why in bad.items():
         job.warn(f"left out: {name} of {displayed(url or 'this archive')}: {why}")
     rest = {name: array for name, array in group.arrays.items() if name not in bad}
@@ -222,7 +222,7 @@ def _without(group: VirtualGroup, bad: Mapping[str, str], url: str | None, job: 
 
 
 def _collected(url: Any, job: Job) -> bool:
-    """Whether a URL may name more than a file: references, a Zarr store."""
+    """Return whether a URL may name more than a file: references, a Zarr store."""
     if isinstance(url, Mapping):
         return True
     return job.format is None and isinstance(url, (str, PathLike)) and may_be_many(fspath(url))
@@ -258,7 +258,7 @@ def _check_wanted(group: VirtualGroup, job: Job, url: str) -> None:
 
 
 def _scanned(source: ByteSource, job: Job) -> VirtualGroup:
-    """The file, or just the wanted variables and what they refer to."""
+    """Return the file, or just the wanted variables and what they refer to."""
     wanted = job.variables
     while wanted is not None:
         try:

@@ -1,7 +1,7 @@
-"""Stored values behind decoded arrays: the fallible direction.
+"""Stored values behind decoded arrays.
 
 A virtual array has the values that xarray shows. Its files may be packed differently; only where they are not is there one array of stored
-values behind it.
+values behind it. Else an error names two files that differ.
 """
 
 from __future__ import annotations

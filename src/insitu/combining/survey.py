@@ -1,6 +1,6 @@
-"""Which files differ from the rest, in what, and what did not fuse?
+"""Report of how the files of an archive differ: `ds.insitu.report()`.
 
-Most archives have a shape that nearly all files share. What most files say is taken as the rule, and every file that says otherwise is listed.
+The value that most files have is taken as the rule, and every file that differs is listed.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _described(variable: Variable, encodings: tuple[Encoding, ...]) -> Described
 
 
 def _traits(variable: Described) -> dict[str, Hashable]:
-    """What of a variable is compared."""
+    """Return what of a variable is compared."""
     encoding = variable.encoding
     traits: dict[str, Hashable] = {
         "dims": variable.dims,

@@ -1,4 +1,4 @@
-"""How does an array get places that no file covers? Padding and reindexing: an index of -1 is a hole with a given value."""
+"""Padding, reindexing and masking of a `LazyArray`: an index of -1 is an element that no file covers, with a given fill value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["has_holes", "same_fill", "with_holes"]
 
 
 def with_holes(array: LazyArray, indices: Sequence[npt.NDArray[Any] | None], fill: Any) -> LazyArray:
-    """These elements along each dimension (None: all), `fill` where an index is -1."""
+    """Return these elements along each dimension (None: all), `fill` where an index is -1."""
     value = np.asarray(fill, array.dtype)[()] if array.dtype.kind != "O" else fill
     plain = not array.steps and array.dtype.kind in "biufcmMSU"
     if plain and (same_fill(_present_fill(array.array), value) or not has_holes(array.array)):
@@ -50,7 +50,7 @@ def _present_fill(array: VirtualArray) -> Any:
 
 
 def same_fill(one: Any, other: Any) -> bool:
-    """Whether two fill values are the same, NaN and NaT included."""
+    """Return whether two fill values are the same, NaN and NaT included."""
     if one is None or other is None:
         return one is other
     if one != one or other != other:
@@ -59,7 +59,7 @@ def same_fill(one: Any, other: Any) -> bool:
 
 
 def has_holes(array: VirtualArray) -> bool:
-    """Whether some place of an array is covered by no file."""
+    """Return whether some place of an array is covered by no file."""
     if sum(math.prod(tile.shape) for tile in array.tiles) < array.size:
         return True
     for tile in array.tiles:

@@ -56,7 +56,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
     # Values.
 
     def read(self) -> npt.NDArray[Any]:
-        """The values."""
+        """Return the values."""
         return read_all([self])[0]
 
     def __array__(self, dtype: npt.DTypeLike | None = None, *, copy: bool | None = None) -> npt.NDArray[Any]:
@@ -122,7 +122,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
                 values = values[(slice(None),) * axis + (keys[axis],)]
             return values
 
-        selected = self._moved(self.array[keys], move)
+        selected = self._restructured(self.array[keys], move)
         if self.access.cache is not None and self.access.cache.ahead and self.origin is None:
             selected.origin = self.array, keys
         return selected
@@ -135,7 +135,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
                 return _points_first(self.read(), keys)
             how = self.access
             return read_points(self.array, keys, name=how.name, storage_options=how.storage_options)
-        return self._moved(found, lambda values: _points_first(values, keys))
+        return self._restructured(found, lambda values: _points_first(values, keys))
 
     def _advanced(self, keys: tuple[Any, ...]) -> Any:
         """NumPy's own meaning of several index arrays."""
@@ -143,40 +143,40 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
     # Structure.
 
-    def _moved(self, array: VirtualArray, move: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> LazyArray:
+    def _restructured(self, array: VirtualArray, move: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> LazyArray:
         """After a structural operation, given both on the virtual array and on plain ones."""
-        return LazyArray(array, self.access, tuple(step.moved(move) for step in self.steps))
+        return LazyArray(array, self.access, tuple(step.after_move(move) for step in self.steps))
 
     def then(self, *steps: Step) -> LazyArray:
         """With more done to each value."""
         return LazyArray(self.array, self.access, (*self.steps, *steps))
 
     def transpose(self, *axes: Any) -> LazyArray:
-        """The dimensions in another order."""
+        """Return the dimensions in another order."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], (int, np.integer)) else axes
         if order is None or not len(order):
             order = tuple(reversed(range(self.ndim)))
         order = tuple(int(axis) % max(self.ndim, 1) for axis in order)
         if order == tuple(range(self.ndim)):
             return self
-        return self._moved(self.array.transpose(*order), lambda values: values.transpose(order))
+        return self._restructured(self.array.transpose(*order), lambda values: values.transpose(order))
 
     def expand_dims(self, axis: int) -> LazyArray:
         """With a new dimension of length 1."""
-        return self._moved(
+        return self._restructured(
             self.array.expand_dims(axis, f"new_{self.ndim}"), lambda values: np.expand_dims(values, axis)
         )
 
     def drop(self, axis: int) -> LazyArray:
         """Without a dimension of length 1."""
-        return self._moved(self.array.drop(axis), lambda values: np.squeeze(values, axis))
+        return self._restructured(self.array.drop(axis), lambda values: np.squeeze(values, axis))
 
     def broadcast_to(self, shape: Sequence[int]) -> LazyArray:
         """NumPy's broadcasting."""
         shape = tuple(int(length) for length in shape)
         if shape == self.shape:
             return self
-        return self._moved(self.array.broadcast_to(shape), lambda values: np.broadcast_to(values, shape))
+        return self._restructured(self.array.broadcast_to(shape), lambda values: np.broadcast_to(values, shape))
 
     def reshape(self, *shape: Any, order: str = "C") -> Any:
         """Another shape: virtual where only lengths of 1 come or go, else the values."""
@@ -201,7 +201,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         return self
 
     def compute(self, *data: Any, **kwargs: Any) -> Any:
-        """The values."""
+        """Return the values."""
         return self.read()
 
     # Travelling and showing.
@@ -251,7 +251,7 @@ class Indexable:
 
 
 def _spelled(keys: tuple[Any, ...], ndim: int) -> list[Any]:
-    """The keys with the Ellipsis spelled out; None stays."""
+    """Return the keys with the Ellipsis spelled out; None stays."""
     given = sum(1 for key in keys if key is not None and key is not Ellipsis)
     at = next((i for i, key in enumerate(keys) if key is Ellipsis), len(keys))
     return [*keys[:at], *[slice(None)] * (ndim - given), *keys[at + 1 :]]

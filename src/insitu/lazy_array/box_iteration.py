@@ -1,7 +1,7 @@
-"""How is an array gone through that is too large to hold? In boxes of bounded size, whose borders lie on those of chunks where they can.
+"""Iteration over a `LazyArray` in boxes of bounded size, and reductions by such boxes.
 
-What is done to each value after reading (`steps`) is done to each box, so a reduction of what was masked or filled needs no more memory than one of
-what is stored; and so does a sum of products with weights.
+The borders of boxes lie on those of chunks where they can. Steps after reading (`steps`) are applied to each box, so a reduction of masked or filled
+values needs no more memory than one of stored values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Box = tuple[slice, ...]
 
 
 def boxes(array: LazyArray, wanted: Sequence[int] | None = None) -> Iterator[Box]:
-    """The array in boxes of about `options.block_bytes`.
+    """Return the array in boxes of about `options.block_bytes`.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def _is_plain(array: LazyArray) -> bool:
 def reduced_by_pieces(
     array: LazyArray, methods: Sequence[str], axes: tuple[int, ...], rules: Rules
 ) -> dict[str, npt.NDArray[Any]]:
-    """Several statistics of an array, steps and all, in one pass; reduced axes have length 1.
+    """Return several statistics of an array, steps and all, in one pass; reduced axes have length 1.
 
     Parameters
     ----------

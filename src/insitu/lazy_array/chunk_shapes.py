@@ -1,4 +1,4 @@
-"""Into which blocks does a virtual array fall? As it is stored, or evenly, near to that."""
+"""Chunk lengths of a virtual array along each dimension: as stored, or uniform and near to that."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _even(length: int, size: int) -> tuple[int, ...]:
 
 
 def _sizes(array: VirtualArray) -> list[int]:
-    """The chunk size along each dimension that most elements lie in."""
+    """Return the chunk size along each dimension that most elements lie in."""
     if not array.tiles:
         return list(array.shape)
     sizes = []
@@ -51,7 +51,7 @@ def _telling(tiles: Sequence[Tile]) -> Sequence[Tile]:
 
 
 def stored_cuts(array: VirtualArray) -> Cuts:
-    """Where the stored chunks end; where tiles that stand beside each other are cut differently, as most of them are."""
+    """Return where the stored chunks end; where tiles that stand beside each other are cut differently, as most of them are."""
     return tuple(_between_borders(array, dimension) for dimension in range(array.ndim))
 
 

@@ -37,7 +37,7 @@ class Access:
     """The server that reduces next to the data."""
     cache: ChunkCache | None = field(default=None, compare=False)
     """Keeps decoded chunks for the next reads."""
-    kept: tuple[Any, ...] = field(default=(), compare=False, repr=False)
+    keep_alive: tuple[Any, ...] = field(default=(), compare=False, repr=False)
     """Sources in memory that the array needs: a registry holds them weakly, by name, so somebody must keep them alive."""
     read_limit: int | None = field(default=None, compare=False, repr=False)
     """Bytes that arithmetic may read at once; None: `options.read_limit`."""
@@ -113,13 +113,13 @@ class DeferredValues:
 def joined_access(arrays: Sequence[DeferredValues]) -> Access:
     """Return how to reach the values of several arrays that became one."""
     first = arrays[0].access
-    if all(array.access == first and array.access.kept == first.kept for array in arrays):
+    if all(array.access == first and array.access.keep_alive == first.keep_alive for array in arrays):
         return first
-    kept = tuple({id(part): part for array in arrays for part in array.access.kept}.values())
+    kept = tuple({id(part): part for array in arrays for part in array.access.keep_alive}.values())
     if all(array.access.storage_options == first.storage_options for array in arrays):
-        return replace(first, kept=kept)
+        return replace(first, keep_alive=kept)
     how: dict[str, Any] = {}
     for array in arrays:
         for source in array.array.sources:
             how[source.url] = options_for(source.url, array.access.storage_options)
-    return replace(first, storage_options=how, kept=kept)
+    return replace(first, storage_options=how, keep_alive=kept)

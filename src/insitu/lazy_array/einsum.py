@@ -1,4 +1,8 @@
-"""Products of a virtual array and weights (`numpy.einsum`), computed next to the data."""
+"""`numpy.einsum` of a virtual array and weights: on a server next to the data, or box by box.
+
+xarray's `weighted(...).mean()` asks for two products, one of the values and one of the mask of missing values. The server computes both at once, and
+the second waits here until xarray asks for it.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +29,8 @@ from insitu.model import VirtualArray
 
 __all__ = ["einsum"]
 
-KEPT, SECONDS = 4, 60.0
-"""Answers that wait for their second question, and how long."""
+MAX_ANSWERS, ANSWER_SECONDS = 4, 60.0
+"""How many answers are kept for the question that follows, and for how long."""
 
 
 class _Waiting:
@@ -34,20 +38,20 @@ class _Waiting:
 
     def __init__(self) -> None:
         self.lock = fork_safe_lock()
-        self.kept: OrderedDict[Any, tuple[float, VirtualArray, npt.NDArray[Any]]] = OrderedDict()
+        self.answers: OrderedDict[Any, tuple[float, VirtualArray, npt.NDArray[Any]]] = OrderedDict()
 
     def put(self, key: Any, array: VirtualArray, answer: npt.NDArray[Any]) -> None:
         """Keep an answer; the array too, so that no other takes its identity."""
         with self.lock:
-            self.kept[key] = time.monotonic(), array, answer
-            while len(self.kept) > KEPT:
-                self.kept.popitem(last=False)
+            self.answers[key] = time.monotonic(), array, answer
+            while len(self.answers) > MAX_ANSWERS:
+                self.answers.popitem(last=False)
 
     def take(self, key: Any) -> npt.NDArray[Any] | None:
-        """An answer, once."""
+        """Return an answer, once."""
         with self.lock:
-            found = self.kept.pop(key, None)
-        return None if found is None or time.monotonic() - found[0] > SECONDS else found[2]
+            found = self.answers.pop(key, None)
+        return None if found is None or time.monotonic() - found[0] > ANSWER_SECONDS else found[2]
 
 
 _waiting = _Waiting()
@@ -141,7 +145,7 @@ def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = Fal
 
 
 def _spelled(subscripts: str, operands: Sequence[Any]) -> tuple[list[str], str]:
-    """The labels of each operand and of the result, with letters in place of an ellipsis."""
+    """Return the labels of each operand and of the result, with letters in place of an ellipsis."""
     given, kept = subscripts.replace(" ", "").split("->")
     free = [letter for letter in string.ascii_letters if letter not in subscripts]
     spread = "".join(free[: max((operand.ndim for operand in operands), default=0)])
@@ -157,7 +161,7 @@ def _spelled(subscripts: str, operands: Sequence[Any]) -> tuple[list[str], str]:
 
 
 def _part(values: npt.NDArray[Any], names: str, where: dict[str, slice]) -> npt.NDArray[Any]:
-    """What of another operand belongs to a box; a length of 1 stands for all."""
+    """Return what of another operand belongs to a box; a length of 1 stands for all."""
     return values[
         tuple(
             where.get(name, slice(None)) if n > 1 else slice(None) for name, n in zip(names, values.shape, strict=True)

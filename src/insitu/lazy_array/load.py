@@ -1,4 +1,4 @@
-"""When are values needed, how are they got? All at once, or through Dask where they are too many to hold."""
+"""Loading of `LazyArray` values: all at once, or as a Dask array where they exceed `options.read_limit`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["TooLargeError", "computable", "fingerprint", "read_all", "to_dask", 
 
 
 def read_all(arrays: Sequence[DeferredValues]) -> list[npt.NDArray[Any]]:
-    """The values of several arrays, in one batch of reads."""
+    """Return the values of several arrays, in one batch of reads."""
     groups: list[tuple[Access, list[int]]] = []
     for number, array in enumerate(arrays):
         how = array.access
@@ -93,7 +93,7 @@ class TooLargeError(InsituError, MemoryError):
 
 
 def to_dask(array: DeferredValues, chunks: Any = None, *, inline_array: bool = False) -> Any:
-    """The same as a Dask array, cut where the stored chunks end."""
+    """Return the same as a Dask array, cut where the stored chunks end."""
     try:
         dask_array: Any = import_module("dask.array")
     except ModuleNotFoundError as problem:
@@ -136,5 +136,5 @@ class _Blocks:
 
 
 def fingerprint(array: DeferredValues) -> str:
-    """A text that tells it from every other array."""
+    """Return a text that tells it from every other array."""
     return hashlib.blake2b(pickle.dumps((array.array, array.steps)), digest_size=16).hexdigest()

@@ -1,7 +1,6 @@
-"""Which of NumPy's functions work on a virtual array without reading it?
+"""NumPy functions that work on a virtual array without reading it, registered with `dispatch`.
 
-A table of those that do: what xarray calls for concat, stack, transpose, broadcast, pad, reindex and where. Reductions go to `reductions`.
-Everything else is done on the values: read if they are few, as a Dask array if they are many.
+These are what xarray calls for concat, stack, transpose, broadcast, pad, reindex and where. Reductions are in `reductions`, `einsum` in `einsum`.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def _stack(arrays: Sequence[Any], axis: int = 0, out: Any = None, **kwargs: Any)
 
 
 def _all_lazy(arrays: Sequence[Any]) -> list[LazyArray] | None:
-    """All of them as virtual arrays with the same steps; None if that is not possible."""
+    """Return all of them as virtual arrays with the same steps; None if that is not possible."""
     lazy = []
     for array in arrays:
         if not isinstance(array, LazyArray):
@@ -216,7 +215,7 @@ def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
 
 
 def _constant(value: Any) -> npt.NDArray[Any] | None:
-    """The one value of an array that is the same everywhere by construction."""
+    """Return the one value of an array that is the same everywhere by construction."""
     if isinstance(value, LazyArray):
         return None
     array = np.asarray(value)

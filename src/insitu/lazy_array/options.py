@@ -1,4 +1,4 @@
-"""How much may an operation read without being asked to? One place for the settings of a process."""
+"""Options of the process for virtual arrays: `insitu.options` (read limit, block size, point limit, fallback warnings)."""
 
 from __future__ import annotations
 

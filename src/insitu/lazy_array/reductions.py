@@ -1,8 +1,8 @@
-"""Which of NumPy's reductions stream through a virtual array, chunk by chunk, and where are they taken?
+"""NumPy's reductions on virtual arrays: streamed chunk by chunk, here or on a server next to the data.
 
-xarray asks for `nanmean`, `nanmax`, … by name, and for sums and counts through small patterns: `sum(where(isnan(a), 0, a))` is a sum that
-skips missing values, `sum(~isnan(a))` a count. They are recognised here and in `patterns`; the values never exist as a whole. `statistics_of` is the one door: whatever
-else may take a statistic (a server beside the data) is asked there.
+xarray asks for `nanmean`, `nanmax`, ... by name, and for sums and counts through small patterns: `sum(where(isnan(a), 0, a))` is a sum that
+skips missing values, `sum(~isnan(a))` a count. They are recognised here and in `reduction_patterns`; the values never exist as a whole. Every
+statistic is taken by `statistics_of`, which also asks the server.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ WHOLE = ("median", "quantile")
 
 
 def streams(dtype: np.dtype[Any], method: str) -> bool:
-    """Whether a statistic of values of this type is taken piece by piece."""
+    """Return whether a statistic of values of this type is taken piece by piece."""
     return dtype.kind in ("biuf" if method in WHOLE else STREAMED[method].kinds.replace("S", "").replace("U", ""))
 
 
 def statistics_of(
     array: LazyArray, methods: Sequence[str], axes: Sequence[int] | None, rules: Rules, *, keepdims: bool = False
 ) -> dict[str, npt.NDArray[Any]]:
-    """Several statistics of an array in one pass, wherever they are best taken.
+    """Return several statistics of an array in one pass, wherever they are best taken.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def refuse(array: LazyArray, what: str) -> None:
 
 
 def _found(array: LazyArray, method: str, skipna: bool, given: dict[str, Any]) -> Any:
-    """The statistic; None if it does not stream."""
+    """Return the statistic; None if it does not stream."""
     if not array.size:
         return None
     axes = given["axis"]
@@ -183,7 +183,7 @@ def _scalar(found: Any) -> Any:
 
 
 def _given(method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
-    """The arguments by name; None if there are some that mean more than is done here."""
+    """Return the arguments by name; None if there are some that mean more than is done here."""
     given: dict[str, Any] = {"axis": None, "dtype": None, "out": None, "keepdims": False, "ddof": 0, "q": None}
     if method == "quantile":
         order = ["q", "axis", "out"]
@@ -204,5 +204,5 @@ def _given(method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[s
 
 
 def _same_type(dtype: np.dtype[Any], asked: Any) -> bool:
-    """Whether the type that was asked for is the one that comes anyway."""
+    """Return whether the type that was asked for is the one that comes anyway."""
     return asked is None or (np.dtype(asked) == dtype and dtype.kind == "f")

@@ -1,6 +1,6 @@
-"""What does a person see of a virtual array? That it is virtual, how it is cut, how many files and bytes lie behind it.
+"""Text and HTML representation of virtual arrays: shape, chunks, number of files, stored and virtual bytes.
 
-To look costs next to nothing: chunks are counted where their table is in memory and not too long; a table that is paged in or computed is left alone.
+Showing an array is cheap: chunks are counted only where their table is in memory and not too long. A table that is paged in or computed is left alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX_LINES = 40
 
 
 def readable(nbytes: int) -> str:
-    """A number of bytes as people write it."""
+    """Return a number of bytes as people write it."""
     size = float(nbytes)
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if size < 1000:
@@ -38,7 +38,7 @@ def _chunk_text(array: DeferredValues) -> str:
 
 
 def _files(array: DeferredValues) -> str:
-    """How many files lie behind it; where each chunk is an object of its own, how many of these."""
+    """Return how many files lie behind it; where each chunk is an object of its own, how many of these."""
     pools = {id(tile.chunks.sources): tile.chunks.sources for tile in array.array.tiles}.values()
     if all(isinstance(pool, tuple) for pool in pools):
         return _many(len({source for pool in pools for source in pool}), "file")
@@ -50,7 +50,7 @@ def _many(count: int, what: str) -> str:
 
 
 def _counted(array: DeferredValues) -> Census | None:
-    """The chunks by state; None if that would take long, or reading."""
+    """Return the chunks by state; None if that would take long, or reading."""
     tables = [tile.chunks for tile in array.array.tiles]
     if sum(math.prod(table.shape) for table in tables) > MOST_CELLS or not all(map(_is_in_memory, tables)):
         return None
@@ -66,7 +66,7 @@ def _is_in_memory(table: ChunkTable) -> bool:
 
 
 def line(array: DeferredValues, max_width: int = 80) -> str:
-    """One line, in the list of a dataset's variables."""
+    """Return one line, in the list of a dataset's variables."""
     whole = f"virtual, chunks {_chunk_text(array)}, {_files(array)}"
     if len(whole) <= max_width:
         return whole
@@ -75,7 +75,7 @@ def line(array: DeferredValues, max_width: int = 80) -> str:
 
 
 def text(array: DeferredValues) -> str:
-    """A few words between angle brackets."""
+    """Return a few words between angle brackets."""
     counted = _counted(array)
     parts = [f"shape={array.shape}, dtype={array.dtype}", f"chunks={_chunk_text(array)}"]
     if counted is None:
@@ -95,7 +95,7 @@ def text(array: DeferredValues) -> str:
 
 
 def html(array: DeferredValues) -> str:
-    """A table, and a picture of how the last two dimensions are cut."""
+    """Return a table, and a picture of how the last two dimensions are cut."""
     counted = _counted(array)
     cells = sum(math.prod(tile.chunks.shape) for tile in array.array.tiles)
     stored = (
@@ -125,7 +125,7 @@ def html(array: DeferredValues) -> str:
 
 
 def _picture(array: DeferredValues) -> str:
-    """The cut of the last two dimensions, as SVG."""
+    """Return the cut of the last two dimensions, as SVG."""
     if array.ndim < 1 or 0 in array.shape:
         return ""
     cuts = [_lines(array, dimension) for dimension in range(max(array.ndim - 2, 0), array.ndim)]
@@ -151,7 +151,7 @@ def _picture(array: DeferredValues) -> str:
 
 
 def _lines(array: DeferredValues, dimension: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Where to draw: the borders of the cells, thinned out where they are many."""
+    """Return where to draw: the borders of the cells, thinned out where they are many."""
     borders = np.concatenate([[0], np.cumsum(array.aligned_chunks[dimension])])
     if len(borders) > _MAX_LINES:
         borders = borders[np.linspace(0, len(borders) - 1, _MAX_LINES).astype(int)]

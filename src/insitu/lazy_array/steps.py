@@ -1,8 +1,8 @@
-"""What is done to each value after reading, that is not worth reading for?
+"""Element-wise steps that are applied to values after reading: null tests, filling, casting, masking, rounding.
 
 xarray asks `isnan(a)`, `~mask`, `where(mask, 0, a)` on its way to a sum or a count, and `where(mask, a, nan)` for every `ds.where`. Each
-such step is kept beside the virtual array and applied to the values once they are read; a reduction that knows the pattern never
-applies it at all. Steps work on each element alone, so every structural operation may be done before them.
+such step is kept beside the virtual array and applied to the values once they are read. A reduction that knows the pattern never
+applies it at all. Steps work on each element alone, so every structural operation can be done before them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Move = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 
 
 def is_null(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Which elements are NaN or NaT."""
+    """Return which elements are NaN or NaT."""
     return np.asarray(np.isnat(values) if values.dtype.kind in "mM" else np.isnan(values))
 
 
@@ -37,8 +37,8 @@ class IsNull:
         """Do it."""
         return is_null(values)
 
-    def moved(self, move: Move) -> IsNull:
-        """The same after a structural operation."""
+    def after_move(self, move: Move) -> IsNull:
+        """Return the same after a structural operation."""
         return self
 
 
@@ -54,8 +54,8 @@ class Not:
         """Do it."""
         return np.asarray(np.logical_not(values))
 
-    def moved(self, move: Move) -> Not:
-        """The same after a structural operation."""
+    def after_move(self, move: Move) -> Not:
+        """Return the same after a structural operation."""
         return self
 
 
@@ -75,8 +75,8 @@ class FillNull:
         """Do it."""
         return np.where(is_null(values), np.asarray(self.value, self.to), values.astype(self.to, copy=False))
 
-    def moved(self, move: Move) -> FillNull:
-        """The same after a structural operation."""
+    def after_move(self, move: Move) -> FillNull:
+        """Return the same after a structural operation."""
         return self
 
 
@@ -94,8 +94,8 @@ class Cast:
         """Do it."""
         return values.astype(self.to, copy=False)
 
-    def moved(self, move: Move) -> Cast:
-        """The same after a structural operation."""
+    def after_move(self, move: Move) -> Cast:
+        """Return the same after a structural operation."""
         return self
 
 
@@ -116,8 +116,8 @@ class Where:
         """Do it."""
         return np.where(self.condition, values.astype(self.to, copy=False), np.asarray(self.other, self.to))
 
-    def moved(self, move: Move) -> Where:
-        """The same after a structural operation."""
+    def after_move(self, move: Move) -> Where:
+        """Return the same after a structural operation."""
         return Where(move(self.condition), self.other, self.to)
 
 
@@ -136,8 +136,8 @@ class Combined:
         """Do it."""
         return np.asarray(self.ufunc(values, self.number, out=np.empty_like(values), casting="same_kind"))
 
-    def moved(self, move: Move) -> Combined:
-        """The same after a structural operation."""
+    def after_move(self, move: Move) -> Combined:
+        """Return the same after a structural operation."""
         return self
 
 
@@ -155,8 +155,8 @@ class Rounded:
         """Do it."""
         return np.asarray(np.round(values, self.decimals))
 
-    def moved(self, move: Move) -> Rounded:
-        """The same after a structural operation."""
+    def after_move(self, move: Move) -> Rounded:
+        """Return the same after a structural operation."""
         return self
 
 

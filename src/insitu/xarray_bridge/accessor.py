@@ -1,4 +1,4 @@
-"""What lies behind a dataset? `ds.insitu` tells, and computes several statistics in one pass."""
+"""The accessors `ds.insitu` and `da.insitu`: sources and references behind a dataset, saving, statistics in one pass."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from insitu.combining.saved import tree_from_member
 from insitu.combining.survey import Report, Survey
 from insitu.lazy_array.array import LazyArray
 from insitu.lazy_array.reductions import statistics_of, streams
+from insitu.lazy_array.representation import readable
 from insitu.maintenance import append_member, save_tree
 from insitu.model import VirtualArray, VirtualGroup, byte_ranges, census
 from insitu.reducing import METHODS as STREAMED
 from insitu.reducing.reductions import Rules
-from insitu.xarray_bridge.backend_array import behind, dataset_name, stored_name
+from insitu.xarray_bridge.backend_array import behind, dataset_name, duck_array, stored_name
 from insitu.xarray_bridge.dataset import member_from
 from insitu.xarray_bridge.distributions import histogram, quantile
 from insitu.xarray_bridge.grouped import Grouped
@@ -70,7 +71,7 @@ class InsituAccessor:
         return list(dict.fromkeys(source.url for _, array in self._lazy() for source in array.array.sources))
 
     def group(self) -> VirtualGroup:
-        """The virtual arrays as a group, with the dataset's names, dimensions and attributes."""
+        """Return the virtual arrays as a group, with the dataset's names, dimensions and attributes."""
         arrays = {}
         for name, lazy in self._lazy():
             if lazy.steps:
@@ -144,11 +145,11 @@ class InsituAccessor:
         return append_member(member_from(self._dataset), fspath(target), dim, storage_options=options, **how)
 
     def tree(self) -> VirtualGroup:
-        """The whole dataset as a group of virtual arrays: what is in memory is carried inline."""
+        """Return the whole dataset as a group of virtual arrays: what is in memory is carried inline."""
         return tree_from_member(member_from(self._dataset))
 
     def _options(self, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """The given options; else those that the dataset's arrays are read with."""
+        """Return the given options; else those that the dataset's arrays are read with."""
         if given is not None:
             return given
         every = [array.access.storage_options for _, array in self._lazy() if array.access.storage_options]
@@ -159,7 +160,7 @@ class InsituAccessor:
         return {name: len(array.array.tiles) for name, array in self._lazy()}
 
     def references(self, variable: str | None = None) -> dict[str, dict[str, Any]]:
-        """Where the chunks lie: for each variable columns `source`, `offset`, `length`, and the `urls` that `source` numbers."""
+        """Return where the chunks lie: for each variable columns `source`, `offset`, `length`, and the `urls` that `source` numbers."""
         found = {}
         for name, array in self._lazy():
             if variable in (None, name):
@@ -174,7 +175,7 @@ class InsituAccessor:
         return found
 
     def report(self) -> Report:
-        """Which files differ in what, which were left out, and what did not fuse."""
+        """Return which files differ in what, which were left out, and what did not fuse."""
         if self.survey is None:
             raise ValueError("only the dataset that insitu.open_mfdataset returned has a report")
         return self.survey.report()
@@ -182,7 +183,7 @@ class InsituAccessor:
     def stats(
         self, methods: Sequence[str] | str = ("count", "min", "max", "mean", "std"), dim: Any = None, **how: Any
     ) -> xarray.Dataset:
-        """Several statistics of every numeric variable, each array read once.
+        """Return several statistics of every numeric variable, each array read once.
 
         Parameters
         ----------
@@ -220,15 +221,15 @@ class InsituAccessor:
         return Grouped(self._dataset, lambda dataset: dataset.groupby(group, **how))
 
     def groupby_bins(self, group: Any, bins: Any, **how: Any) -> Grouped:
-        """The same for `Dataset.groupby_bins`."""
+        """Return the same for `Dataset.groupby_bins`."""
         return Grouped(self._dataset, lambda dataset: dataset.groupby_bins(group, bins, **how))
 
     def resample(self, indexer: Any = None, **how: Any) -> Grouped:
-        """The same for `Dataset.resample`."""
+        """Return the same for `Dataset.resample`."""
         return Grouped(self._dataset, lambda dataset: dataset.resample(indexer, **how))
 
     def histogram(self, edges: Any, dim: Any = None, weights: Any = None) -> xarray.Dataset:
-        """How many values of every numeric variable lie between edges, each array read once.
+        """Return how many values of every numeric variable lie between edges, each array read once.
 
         Parameters
         ----------
@@ -275,8 +276,6 @@ class InsituAccessor:
         return self._dataset.quantile(q, dim, skipna=skipna, keep_attrs=keep_attrs)
 
     def __repr__(self) -> str:
-        from insitu.lazy_array.representation import readable
-
         return (
             f"<insitu: {len(self.virtual)} virtual variables in {len(self.sources):,} file(s), "
             f"{readable(self.nbytes_stored)} stored, {readable(self.nbytes_virtual)} virtual>"
@@ -293,12 +292,8 @@ def _statistics(
     dims = list(variable.dims) if dim is None else [dim] if isinstance(dim, str) else list(dim)
     dims = [name for name in dims if name in variable.dims]
     kept = tuple(name for name in variable.dims if name not in dims)
-    data = variable._data
-    if (
-        isinstance(data, LazyArray)
-        and data.size
-        and all(method in STREAMED or method == "median" for method in methods)
-    ):
+    data = duck_array(variable)
+    if data is not None and data.size and all(method in STREAMED or method == "median" for method in methods):
         axes = tuple(variable.get_axis_num(name) for name in dims)
         rules = Rules(how.get("skipna"), how.get("ddof", 0), how.get("min_count"))
         if all(streams(data.dtype, method) for method in methods) and not (data.steps and "median" in methods):
@@ -355,7 +350,7 @@ class InsituArrayAccessor:
         return [] if self.array is None else list(dict.fromkeys(source.url for source in self.array.sources))
 
     def references(self) -> dict[str, Any]:
-        """Where the chunks lie: see `Dataset.insitu.references`."""
+        """Return where the chunks lie: see `Dataset.insitu.references`."""
         found = self._dataset().insitu.references(NAME_ALONE)
         result: dict[str, Any] = found.get(NAME_ALONE, {})
         return result
@@ -363,7 +358,7 @@ class InsituArrayAccessor:
     def stats(
         self, methods: Sequence[str] | str = ("count", "min", "max", "mean", "std"), dim: Any = None
     ) -> xarray.Dataset:
-        """Several statistics in one pass; variables are named by them."""
+        """Return several statistics in one pass; variables are named by them."""
         found = self._dataset().insitu.stats(methods, dim)
         result: xarray.Dataset = found.rename(
             {name: str(name).removeprefix(f"{NAME_ALONE}_") for name in found.data_vars}

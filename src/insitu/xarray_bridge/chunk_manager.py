@@ -1,8 +1,7 @@
-"""What does xarray do with virtual arrays when it wants values, or wants to write them?
+"""xarray's chunk manager for `LazyArray`: batched computing, and streaming to stores.
 
 xarray hands arrays that have `chunks` to a chunk manager. This one computes all arrays of a dataset in one batch of reads, and streams them
-to another store in pieces of bounded size. What needs real parallel blocks (`map_blocks`, `apply_ufunc(dask="parallelized")`) is
-left to Dask.
+to another store in pieces of bounded size. What needs parallel blocks (`map_blocks`, `apply_ufunc(dask="parallelized")`) is left to Dask.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
         self.array_cls = LazyArray
 
     def is_chunked_array(self, data: Any) -> bool:
-        """Whether an array is one of ours."""
+        """Return whether an array is one of ours."""
         return isinstance(data, LazyArray)
 
     def chunks(self, data: LazyArray) -> tuple[tuple[int, ...], ...]:
-        """How an array is cut."""
+        """Return how an array is cut."""
         return data.chunks
 
     def normalize_chunks(
@@ -47,7 +46,7 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
         dtype: Any = None,
         previous_chunks: Any = None,
     ) -> Any:
-        """A cut as a tuple for each dimension."""
+        """Return a cut as a tuple for each dimension."""
         if shape is None:
             return chunks
         if isinstance(chunks, dict):
@@ -70,13 +69,13 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
         return data
 
     def compute(self, *data: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """The values of all arrays, read in one batch."""
+        """Return the values of all arrays, read in one batch."""
         lazy = [array for array in data if isinstance(array, LazyArray)]
         values = iter(read_all(lazy))
         return tuple(next(values) if isinstance(array, LazyArray) else array for array in data)
 
     def persist(self, *data: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """The same: there is nowhere but memory to persist to."""
+        """Return the same: there is nowhere but memory to persist to."""
         return self.compute(*data, **kwargs)
 
     @property
@@ -94,7 +93,7 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
         dtype: Any = None,
         keepdims: bool = False,
     ) -> Any:
-        """A reduction by functions of blocks, on the values."""
+        """Return a reduction by functions of blocks, on the values."""
         partial = func(np.asarray(arr), axis=axis, keepdims=True)
         return (aggregate_func or combine_func or func)(partial, axis=axis, keepdims=keepdims)
 
@@ -143,7 +142,7 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
                 target[_within(region, piece)] = source[piece].read()
 
     def shuffle(self, x: LazyArray, indexer: list[list[int]], axis: int, chunks: Any) -> LazyArray:
-        """The elements of one dimension in another order."""
+        """Return the elements of one dimension in another order."""
         order = np.concatenate([np.asarray(part, int) for part in indexer])
         shuffled: LazyArray = x[(*[slice(None)] * axis, order)]
         return shuffled
@@ -158,7 +157,7 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
         dtype: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """A cumulative function, on the values."""
+        """Return a cumulative function, on the values."""
         return func(np.asarray(arr), axis=axis)
 
     def get_auto_chunk_size(self) -> int:
@@ -202,7 +201,7 @@ def _cut(length: int, wanted: Any) -> tuple[int, ...]:
 
 
 def _chunks_of(target: Any, source: LazyArray) -> Sequence[int] | None:
-    """The chunks of what is written to, if it has some."""
+    """Return the chunks of what is written to, if it has some."""
     theirs = getattr(target, "chunks", None)
     if isinstance(theirs, tuple) and len(theirs) == source.ndim and all(isinstance(n, int) for n in theirs):
         return theirs
@@ -210,7 +209,7 @@ def _chunks_of(target: Any, source: LazyArray) -> Sequence[int] | None:
 
 
 def _within(region: Any, piece: tuple[slice, ...]) -> tuple[Any, ...]:
-    """A piece of the source as a place in the target, whose region it fills."""
+    """Return a piece of the source as a place in the target, whose region it fills."""
     if region is None:
         return piece or (...,)
     out = []

@@ -1,4 +1,4 @@
-"""How does a member become an xarray dataset, and a dataset a member again?"""
+"""Conversion between members of an archive and xarray datasets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["dataset_of", "is_dask", "member_from", "without_conflicts"]
 
 
 def dataset_of(member: Member, access: Access | None = None, *, indexed: bool = True) -> xarray.Dataset:
-    """The dataset that a member makes: virtual arrays where values are not known yet.
+    """Return the dataset that a member makes: virtual arrays where values are not known yet.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def dataset_of(member: Member, access: Access | None = None, *, indexed: bool = 
 
 
 def without_conflicts(member: Member) -> Member:
-    """The member without variables that disagree about the length of a dimension; a warning names each.
+    """Return the member without variables that disagree about the length of a dimension; a warning names each.
 
     What labels a dimension decides its length, else the first variable that has it.
     """
@@ -94,7 +94,7 @@ def _variable(name: str, variable: Variable, access: Access, coordinate: bool) -
 
 
 def member_from(dataset: xarray.Dataset, source: str | None = None, limit: int | None = None) -> Member:
-    """What a dataset is made of (after a preprocess): virtual where it still is, else values.
+    """Return what a dataset is made of (after a preprocess): virtual where it still is, else values.
 
     Parameters
     ----------
@@ -131,5 +131,5 @@ def _data(variable: xarray.Variable, limit: int | None) -> Any:
 
 
 def is_dask(data: Any) -> bool:
-    """Whether these are no values, but what Dask will make of some."""
+    """Return whether these are no values, but what Dask will make of some."""
     return hasattr(data, "dask")

@@ -1,4 +1,4 @@
-"""How are the values of a dataset distributed? Histograms and approximate quantiles of arrays that nobody could hold, in one pass."""
+"""Histograms and approximate quantiles (t-digest) of datasets, in one pass over the chunks."""
 
 from __future__ import annotations
 

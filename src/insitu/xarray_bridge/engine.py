@@ -1,4 +1,4 @@
-"""How does `xr.open_dataset(url, engine="insitu")` work? xarray's ordinary lazy arrays, read by insitu; Dask arrays with `chunks=`."""
+"""The xarray engine: `xr.open_dataset(url, engine="insitu")` gives xarray's own lazy arrays, and Dask arrays with `chunks=`."""
 
 from __future__ import annotations
 

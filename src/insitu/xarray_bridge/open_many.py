@@ -1,4 +1,4 @@
-"""How are many files opened as one dataset?"""
+"""`open_mfdataset`: many files as one dataset of virtual arrays."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import xarray
 
 from insitu.archive import Archive, Found
 from insitu.combining.file_names import found_paths, labels_from_names
-from insitu.combining.member import CombineError, Member
-from insitu.combining.order import Position
-from insitu.combining.recipe import DEFAULT, Recipe
+from insitu.combining.member import CombineError, Member, Position
+from insitu.combining.recipe import Recipe
+from insitu.combining.rules import DEFAULT
 from insitu.combining.scan_member import loader
 from insitu.formats import InsituWarning
 from insitu.lazy_array.deferred_values import Access
@@ -23,7 +23,7 @@ from insitu.xarray_bridge.dataset import dataset_of, member_from
 from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
 from insitu.xarray_bridge.opening import access_to, chunked, only_groups
 from insitu.xarray_bridge.origin import Origin
-from insitu.xarray_bridge.preprocess_computed import COMPUTED, combined_by_xarray, computes
+from insitu.xarray_bridge.preprocess_computed import COMPUTED_LIMIT, combined_by_xarray, computes
 
 __all__ = ["open_mfdataset"]
 
@@ -175,6 +175,6 @@ class _Preprocess:
     files: int
 
     def __call__(self, member: Member) -> Member:
-        limit = COMPUTED // max(self.files, 1)
+        limit = COMPUTED_LIMIT // max(self.files, 1)
         dataset = dataset_of(member, Access(self.storage_options, read_limit=limit))
         return member_from(self.function(dataset), member.source, limit)

@@ -1,4 +1,4 @@
-"""How is one archive opened as a dataset, or as a tree of them?"""
+"""`open_dataset`, `open_datatree` and `open_groups`: one archive as a dataset, or as a tree of datasets."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from insitu.lazy_array.load import to_dask
 from insitu.reading import ChunkCache
 from insitu.scanning.scan_url import Verify
 from insitu.sources import displayed
+from insitu.xarray_bridge.backend_array import duck_array
 from insitu.xarray_bridge.dataset import dataset_of, without_conflicts
 from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
 from insitu.xarray_bridge.origin import Origin
@@ -149,7 +150,7 @@ def open_datatree(url: Any, **how: Any) -> xarray.DataTree:
 
 
 def tree_of(groups: Mapping[str, xarray.Dataset], url: Any) -> xarray.DataTree:
-    """The tree that groups make.
+    """Return the tree that groups make.
 
     Raises
     ------
@@ -213,7 +214,7 @@ def _check_group(group: Any) -> None:
 
 
 def only_groups(member: Member, group: str | None) -> str:
-    """What to say of a group that has groups, but no variables."""
+    """Return what to say of a group that has groups, but no variables."""
     prefix = "".join(f"{part}/" for part in (group or "").split("/") if part)
     names = [repr(prefix + path) for path in member.groups]
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
@@ -226,24 +227,23 @@ def only_groups(member: Member, group: str | None) -> str:
 
 def access_to(archive: Archive) -> Access:
     """Return how the values of an archive are read by the arrays of its datasets."""
-    return Access(archive.job.storage_options, active=archive.active, cache=archive.cache, kept=archive.kept)
+    return Access(archive.job.storage_options, active=archive.active, cache=archive.cache, keep_alive=archive.kept)
 
 
 def chunked(dataset: xarray.Dataset, chunks: Any, inline_array: bool = False) -> xarray.Dataset:
-    """The dataset with Dask arrays in place of the virtual ones."""
+    """Return the dataset with Dask arrays in place of the virtual ones."""
     variables: dict[Any, xarray.Variable] = {}
     for name, variable in dataset.variables.items():
-        if isinstance(variable._data, LazyArray):
-            array = variable._data
+        if (array := duck_array(variable)) is not None:
             cut = _wanted(array, variable.dims, chunks)
-            variables[name] = variable._replace(data=to_dask(array, cut, inline_array=inline_array))
+            variables[name] = variable.copy(deep=False, data=to_dask(array, cut, inline_array=inline_array))
     return dataset.assign({name: v for name, v in variables.items() if name in dataset.data_vars}).assign_coords(
         {name: v for name, v in variables.items() if name in dataset.coords}
     )
 
 
 def _wanted(array: LazyArray, dims: tuple[Any, ...], chunks: Any) -> Any:
-    """The cut that was asked for; None: where the stored chunks end."""
+    """Return the cut that was asked for; None: where the stored chunks end."""
     if isinstance(chunks, Mapping):
         if not any(dim in chunks for dim in dims):
             return None

@@ -1,7 +1,7 @@
-"""What if a preprocess computes with the values of each file?
+"""Combination of files whose `preprocess` computed values: as Dask arrays, by xarray itself.
 
-What it makes is no longer where some bytes lie, so it cannot be a mosaic; and to hold it for every file of an archive would need the memory that
-nobody has. It is a Dask array then, and xarray itself combines the files, by the same rules.
+Computed values no longer lie in a file, so they cannot be part of a virtual array; holding them for every file would need too much memory. They are Dask
+arrays then, and xarray combines the files by the same rules.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ import pandas
 import xarray
 
 from insitu.cf.casting import as_objects, cast
-from insitu.combining.combine import ConcatDim
 from insitu.combining.files import without_failures
-from insitu.combining.member import CombineError, Member
-from insitu.combining.order import Position
+from insitu.combining.member import CombineError, ConcatDim, Member, Position
 from insitu.combining.rules import Rules
 from insitu.combining.scan_member import Failure
 from insitu.errors import InsituError
@@ -25,9 +23,9 @@ from insitu.lazy_array.deferred_values import Access
 from insitu.xarray_bridge.dataset import dataset_of, is_dask
 from insitu.xarray_bridge.opening import chunked
 
-__all__ = ["COMPUTED", "combined_by_xarray", "computes"]
+__all__ = ["COMPUTED_LIMIT", "combined_by_xarray", "computes"]
 
-COMPUTED = 256 << 20
+COMPUTED_LIMIT = 256 << 20
 """Bytes of a variable, in all files together, up to which what a preprocess computes is held in memory."""
 
 DATES = 1 << 20
@@ -38,12 +36,12 @@ Named = Sequence[tuple[str, Any, list[int]]]
 
 
 def computes(item: Member | Failure) -> bool:
-    """Whether some variable of a file was computed, and waits for Dask."""
+    """Return whether some variable of a file was computed, and waits for Dask."""
     return isinstance(item, Member) and any(is_dask(variable.data) for variable in item.variables.values())
 
 
 def combined_by_xarray(*given: Any) -> xarray.Dataset:
-    """All files as one dataset of Dask arrays: see `_combine`. What xarray refuses is a `CombineError`."""
+    """Return all files as one dataset of Dask arrays: see `_combine`. What xarray refuses is a `CombineError`."""
     try:
         return _combine(*given)
     except InsituError:
@@ -64,7 +62,7 @@ def _combine(
     errors: str,
     access: Access,
 ) -> xarray.Dataset:
-    """All files as one dataset of Dask arrays.
+    """Return all files as one dataset of Dask arrays.
 
     Parameters
     ----------
@@ -109,7 +107,7 @@ def _combine(
 
 
 def _with_dates_as_objects(datasets: Sequence[xarray.Dataset]) -> list[xarray.Dataset]:
-    """The datasets with objects in place of dates that will meet dates of another calendar.
+    """Return the datasets with objects in place of dates that will meet dates of another calendar.
 
     xarray makes integers of such dates, outside of indexes.
     """
@@ -130,13 +128,13 @@ def _dates_as_objects(dataset: xarray.Dataset, names: set[Hashable]) -> xarray.D
             new[name] = xarray.Variable(variable.dims, values, variable.attrs, variable.encoding, fastpath=True)
         elif variable.dtype.kind in "mM":
             array: Any = variable.chunk().data
-            new[name] = variable._replace(data=array.map_blocks(as_objects, dtype=object))
+            new[name] = variable.copy(deep=False, data=array.map_blocks(as_objects, dtype=object))
     coords = {name: variable for name, variable in new.items() if name in dataset.coords}
     return dataset.assign({name: v for name, v in new.items() if name not in coords}).assign_coords(coords)
 
 
 def _nested(grid: Mapping[Position, Any], dims: Sequence[ConcatDim], how: Mapping[str, Any]) -> xarray.Dataset:
-    """A grid of datasets, some of which may be missing where there is one dimension only."""
+    """Return a grid of datasets, some of which may be missing where there is one dimension only."""
     depth = len(next(iter(grid)))
     along: list[Any] = []
     for level, dim in enumerate(dims):
@@ -153,7 +151,7 @@ def _nested(grid: Mapping[Position, Any], dims: Sequence[ConcatDim], how: Mappin
 
 
 def _lists(grid: Mapping[Position, Any], depth: int, at: Position) -> Any:
-    """A grid as nested lists, without the places at which nothing stands."""
+    """Return a grid as nested lists, without the places at which nothing stands."""
     if len(at) == depth:
         return grid[at]
     numbers = sorted({place[len(at)] for place in grid})
