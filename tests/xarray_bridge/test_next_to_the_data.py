@@ -122,7 +122,7 @@ def test_done_here_with_a_word(
     monkeypatch.setattr("insitu.active.fallback._warned", set())
     operation = HERE[name]
     if name != "an infinity behind the mask":  # which is found out on the way
-        with pytest.raises(UnsupportedError, match=r"is not what servers compute.*load\(\) first"):
+        with pytest.raises(UnsupportedError, match=r"servers do not compute.*load\(\) first"):
             operation(insitu.open_dataset(path, active=server.url, active_required=True))
     there = insitu.open_dataset(path, active=server.url)
     with pytest.warns(ActiveWarning, match="t is read and reduced here, not by"):

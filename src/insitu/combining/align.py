@@ -1,7 +1,9 @@
-"""Alignment of members by their labels: xarray's `join` along dimensions that files are not joined along.
+"""Alignment of members by their labels: xarray's `join`.
 
-`join` gives the union, the intersection, the first, the last, an error, or the first one's labels for all. Reindexing a virtual
-array is a `take` with -1 for labels that a file does not have: no values are read, those elements are absent.
+`join` applies along dimensions that files are not joined along: it gives the union, the
+intersection, the first, the last, an error, or the first one's labels for all. Reindexing a virtual
+array is a `take` with -1 for labels that a file does not have: no values are read, those elements
+are absent.
 """
 
 from __future__ import annotations
@@ -78,7 +80,10 @@ def aligned(members: Sequence[Member], join: str, exclude: str | None = None) ->
 
 
 def _distinct(labels: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-    """Without repetitions, in the order of the first: files that are alike have the same labels, often the very same object."""
+    """Return different labels once, in order.
+
+    Files that are alike have the same labels, often the very same object.
+    """
     found: dict[Any, npt.NDArray[Any]] = {}
     for index in {id(index): index for index in labels}.values():
         found.setdefault(id(index) if index.dtype.hasobject else (index.dtype, index.tobytes()), index)
@@ -98,7 +103,10 @@ def _joined(labels: list[npt.NDArray[Any]], dim: str, join: str) -> pandas.Index
 
 
 def _incomparable(dim: str, labels: Sequence[npt.NDArray[Any]]) -> CombineError:
-    """Return the error for labels of a dimension that cannot be brought into one order: dates of two calendars, mostly."""
+    """Return the error for labels of a dimension that cannot be brought into one order.
+
+    Dates of two calendars, mostly.
+    """
     kinds = {type(label).__name__ for index in labels for label in index[:1]}
     return CombineError(
         f"cannot align along dimension {dim!r} because its labels cannot be compared: {', '.join(sorted(kinds))}",
@@ -119,14 +127,14 @@ def _label(result: list[Member], labels: Sequence[Any], sizes: Sequence[Any], di
 
 
 def _override(result: list[Member], labels: Sequence[Any], sizes: Sequence[Any], dim: str, holder: Variable) -> None:
-    """The first one's labels for all that have some."""
+    """Give the first member's labels to all that have labels."""
     for number, index in enumerate(labels):
         if index is not None:
             result[number] = _with_label(result[number], dim, holder, keep=False)
 
 
 def _with_label(member: Member, dim: str, holder: Variable, *, keep: bool = True) -> Member:
-    """With other labels; attributes stay the member's own if it had labels."""
+    """Return the member with other labels; attributes stay its own if it had labels."""
     variables = dict(member.variables)
     own = variables.get(dim)
     variables[dim] = holder if own is None or not keep else own.with_data(holder.data, (dim,))
@@ -213,7 +221,10 @@ def taken(variable: Variable, axis: int, indexer: Indexer) -> Variable:
 
 
 def with_dtype(array: VirtualArray, dtype: np.dtype[Any]) -> VirtualArray:
-    """Return the array in another type; its places that no file covers are NaN, NaT or whatever that type has for missing."""
+    """Return the array in another type.
+
+    Elements that no file covers are NaN, NaT or what that type has for missing.
+    """
     if array.dtype == dtype and array.fill_value is None and dtype.kind not in "mM":
         return array
     fill = array.fill_value

@@ -1,7 +1,8 @@
 """Decoding of images whose bands have scales and offsets of their own.
 
-CF knows one scale and one offset for a variable; a TIFF has one of each for every band (`scales`, `offsets`, as rioxarray calls them). Every band is
-decoded as a variable of its own, and they are joined again: a packing belongs to a chunk, not to an array.
+CF knows one scale and one offset for a variable; a TIFF has one of each for every band (`scales`,
+`offsets`, as rioxarray calls them). Every band is decoded as a variable of its own, and they are
+joined again: a packing belongs to a chunk, not to an array.
 """
 
 from __future__ import annotations

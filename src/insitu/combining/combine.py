@@ -1,7 +1,8 @@
-"""Combination of many members into one: xarray's `combine_by_coords` and `combine_nested`, on tables of chunks.
+"""Combination of many members into one: xarray's `combine_by_coords`, `combine_nested`.
 
-By coordinates: files with the same variables are put in the order of their labels and joined, then files with different variables are merged.
-Nested: the caller's lists give the order. Either way the grid of files is joined one dimension after another.
+By coordinates: files with the same variables are put in the order of their labels and joined, then
+files with different variables are merged. Nested: the caller's lists give the order. Either way the
+grid of files is joined one dimension after another.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def nested(grid: Mapping[Position, Member], dims: Sequence[ConcatDim], rules: Ru
 
 
 def _along_all(grid: Mapping[Position, Member], dims: Sequence[ConcatDim], rules: Rules) -> Member:
-    """Return one dimension after another, the first first."""
+    """Combine along one dimension after another, beginning with the first."""
     for dim in dims:
         lines: dict[Position, list[tuple[Position, Member]]] = {}
         for place, member in grid.items():

@@ -1,6 +1,7 @@
-"""Decoding options, and the CF conventions that relate variables: coordinates, bounds, character dimensions.
+"""Decoding options, and CF conventions that relate variables (coordinates, bounds, characters).
 
-The decoding of a single variable is in `insitu.cf`. This module looks at all variables of a file together, as xarray's `decode_cf_variables` does.
+The decoding of a single variable is in `insitu.cf`. This module looks at all variables of a file
+together, as xarray's `decode_cf_variables` does.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ OTHER_KEYWORDS = (
     "coords", "data_vars", "errors", "format", "group", "inline_array", "join", "parallel", "preprocess", "progress",
     "storage_options", "variables", "verify",
 )  # fmt: skip
-"""Keywords of opening and combining: a misspelled one may be meant."""
+"""Keywords of opening and combining, suggested for misspelled ones."""
 
 Each = Mapping[str, Any] | Any
 
@@ -61,7 +62,7 @@ class Decoding:
         drop_variables: str | Iterable[str] | None = None,
         **given: Any,
     ) -> Decoding:
-        """From the keywords of a call; None means the default."""
+        """Return the options from the keywords of a call; None means the default."""
         known = {*cls.__slots__, "decode_cf", "drop_variables"}
         for name in sorted(set(given) - known):
             near = get_close_matches(name, (*sorted(known), *OTHER_KEYWORDS), 1)
@@ -104,7 +105,10 @@ def with_bounds(arrays: Mapping[str, VirtualArray]) -> dict[str, Mapping[str, An
 
 
 def needs_values(name: str, array: VirtualArray, attributes: Mapping[str, Any]) -> bool:
-    """Return whether opening takes the values of a variable: it labels a dimension, is a single value, or a time."""
+    """Return whether opening takes the values of a variable.
+
+    It labels a dimension, is a single value, or a time.
+    """
     if array.dims in ((name,), ()):
         return True
     units = attributes.get("units")
@@ -119,7 +123,8 @@ def stackable(arrays: Mapping[str, VirtualArray], texts: bool = False) -> set[st
     arrays
         All variables of a group.
     texts
-        Whether bytes of a fixed length above 1 are whole texts, as netCDF-4 has it, and no characters.
+        Whether bytes of a fixed length above 1 are whole texts, as netCDF-4 has it, and no
+        characters.
     """
     good: dict[str, bool] = {}
     for array in arrays.values():

@@ -1,7 +1,8 @@
 """Comparison and merging of variables of one name.
 
-Most often they are equal to the byte (coordinates repeated in every file), which is found without xarray. The rest is decided by xarray's own
-`Variable.equals`, `broadcast_equals`, `identical`, `no_conflicts` on the values.
+Most often they are equal to the byte (coordinates repeated in every file), which is found without
+xarray. The rest is decided by xarray's own `Variable.equals`, `broadcast_equals`, `identical`,
+`no_conflicts` on the values.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ __all__ = ["all_same", "merged_variable", "read_together", "same", "same_values"
 
 
 def same_values(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
-    """Equal values, NaN equal to NaN, whatever the types."""
+    """Return whether values are equal, NaN equal to NaN, whatever their types."""
     if one is other:
         return True
     if one.shape != other.shape:
@@ -116,7 +117,7 @@ def merged_variable(
 
 
 def _filled(variables: Sequence[Variable], load: Load) -> Variable:
-    """Return the first, its missing values taken from the others."""
+    """Return the first variable, its missing values taken from the others."""
     first = variables[0]
     if all(v.data is first.data for v in variables):
         return first
@@ -136,7 +137,10 @@ def _filled(variables: Sequence[Variable], load: Load) -> Variable:
 
 
 def _filled_objects(variables: Sequence[Variable], load: Load) -> Variable:
-    """Return the same for objects: xarray's `fillna` makes integers of dates that meet ones of another calendar."""
+    """Return the first variable of objects, its missing values taken from the others.
+
+    xarray's `fillna` makes integers of dates that meet ones of another calendar.
+    """
     first = variables[0]
     dims = dict.fromkeys(dim for variable in variables for dim in variable.dims)
     sizes = {dim: length for variable in variables for dim, length in variable.sizes.items()}

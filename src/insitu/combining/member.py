@@ -1,7 +1,8 @@
 """`Member`: the variables of one file, or of several files combined.
 
-A member is a dataset before xarray: variables with dimensions, some of them coordinates. It is light (no
-xarray object for each of ten thousand files), and combining is a function from members to a member.
+A member is a dataset before xarray: variables with dimensions, some of them coordinates. It is
+light (no xarray object for each of ten thousand files), and combining is a function from members to
+a member.
 """
 
 from __future__ import annotations
@@ -57,7 +58,10 @@ class Variable:
         return dict(zip(self.dims, self.data.shape, strict=True))
 
     def virtual(self) -> VirtualArray | None:
-        """As a virtual array; None if the values are objects in memory, which cannot be one."""
+        """Return the data as a virtual array.
+
+        None if they are objects in memory, which cannot be one.
+        """
         if isinstance(self.data, VirtualArray):
             return self.data
         return in_memory(self.data)
@@ -89,17 +93,22 @@ class Member:
     groups: tuple[str, ...] = ()
     """Of a group without variables: the paths of the groups below it that have some."""
     order: tuple[str, ...] = ()
-    """The dimensions in the order of the dataset that a preprocess gave: xarray keeps it where variables are transposed."""
+    """The dimensions in the order of the dataset that a preprocess gave: xarray keeps it where
+    variables are transposed.
+    """
     details: GroupDetails = field(default_factory=GroupDetails)
-    """What the format says of the group beside attributes."""
+    """What the format knows of the group beside attributes."""
     problems: Mapping[str, str] = field(default_factory=dict)
     """Variables that were left out: why."""
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Dimension: elements along it, in xarray's order: as data variables name them, then as coordinates do.
+        """Dimension: elements along it, in xarray's order.
 
-        The order decides along which dimension `by_coords` joins first, so which one comes first in a variable that lacks both.
+        As data variables name them, then as coordinates do.
+
+        The order decides along which dimension `combine_by_coords` joins first, so which one comes
+        first in a variable that lacks both.
         """
         sizes: dict[str, int] = {}
         coords = [variable for name, variable in self.variables.items() if name in self.coords]
@@ -121,12 +130,15 @@ class Member:
         return variable.data
 
     def renewed(self, variables: dict[str, Variable], coords: Iterable[str] | None = None) -> Member:
-        """With other variables."""
+        """Return the member with other variables."""
         return replace(self, variables=variables, coords=self.coords if coords is None else frozenset(coords))
 
 
 def in_memory(values: npt.NDArray[Any]) -> VirtualArray | None:
-    """Values in memory as a virtual array that carries them; None if their type cannot be carried so."""
+    """Return values as a virtual array that carries them inline.
+
+    None for objects and types without size.
+    """
     if values.dtype.hasobject or not values.dtype.itemsize:
         return None
     axes = tuple(Axis.regular(length, max(length, 1)) for length in values.shape)

@@ -1,7 +1,8 @@
 """Merging of members side by side: xarray's `merge`, on tables of chunks.
 
-Often a variable is missing in some files: xarray joins the files with it and those without apart, and merges the two. Variables of both are then filled in
-from one another. Where no label along some dimension is in two parts, that is a join in another order, and nothing is read.
+Often a variable is missing in some files: xarray joins the files with it and those without apart,
+and merges the two. Variables of both are then filled in from one another. Where no label along some
+dimension is in two parts, that is a join in another order, and nothing is read.
 """
 
 from __future__ import annotations
@@ -82,11 +83,13 @@ def _label(name: str, labels: Sequence[Variable], rules: Rules) -> Variable:
 
 Mask = npt.NDArray[np.bool_]
 _FILLABLE = "fcmM"
-"""Kinds of types that have a value for what is missing: the alignment makes numbers with holes such ones, all else objects."""
+"""Kinds of types that have a missing value: alignment converts numbers with missing elements to
+these, all else to objects.
+"""
 
 
 class _Labels:
-    """Which of the merged labels each part had by itself."""
+    """Masks: which of the merged labels each part had before merging."""
 
     def __init__(self, before: Sequence[Member], after: Sequence[Member]) -> None:
         self.before = before
@@ -94,7 +97,7 @@ class _Labels:
         self._known: dict[tuple[str, int], Mask] = {}
 
     def mask(self, number: int, dim: str, length: int) -> Mask:
-        """True where a part had the label; everywhere, if the dimension has none."""
+        """Return a mask: True where a part had the label, and everywhere if the dimension has none."""
         own, merged = self.before[number].index(dim), self.after[number].index(dim)
         if own is None or merged is None or own is merged:
             return np.ones(length, bool)
@@ -105,7 +108,10 @@ class _Labels:
 
 
 def _interlocked(name: str, labels: _Labels) -> Variable | None:
-    """Return the variable that its parts make where one begins when another ends; None if they overlap, or are in memory anyway."""
+    """Return the variable that parts with disjoint labels make.
+
+    None if they overlap, or are all in memory.
+    """
     numbers = [number for number, member in enumerate(labels.after) if name in member.variables]
     parts = [labels.after[number].variables[name] for number in numbers]
     first = parts[0]

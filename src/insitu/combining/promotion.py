@@ -1,7 +1,8 @@
-"""Type promotion as in xarray: the type of values of several types, and of values with missing elements.
+"""Type promotion as in xarray: for values of several types, and for missing elements.
 
-xarray has rules of its own here (integers with missing elements become floats of a width that depends on theirs, text and numbers become objects) and
-changes them now and then. So the installed xarray is asked, once for each combination of types, on arrays of one element.
+xarray has rules of its own here (integers with missing elements become floats of a width that
+depends on theirs, text and numbers become objects) and changes them now and then. So the installed
+xarray is asked, once for each combination of types, on arrays of one element.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Recipe`: the options by which files were combined into an archive, as saved with it to add and refresh files."""
+"""`Recipe`: the options of a combination, saved to add and refresh files later."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ class Recipe:
 
     combine: str = "by_coords"
     concat_dim: Any = None
-    """With `combine="nested"`: a name, or one for each level of nesting. A mapping: new dimensions from the names of files."""
+    """With `combine="nested"`: a name, or one for each level of nesting. A mapping: new dimensions
+    from the names of files.
+    """
     data_vars: Any = DEFAULT
     coords: Any = DEFAULT
     compat: Any = DEFAULT
@@ -36,7 +38,9 @@ class Recipe:
     decoding: Mapping[str, Any] = field(default_factory=dict)
     """Keywords of decoding that are not xarray's defaults."""
     files: tuple[str, ...] = ()
-    """What was scanned, where that is not the sources of the chunks: members of archives, documents that describe other files."""
+    """What was scanned, where that is not the sources of the chunks: members of archives, documents
+    that describe other files.
+    """
     unknown: str | None = None
     """Why the archive cannot be made again from its files, if it cannot."""
 
@@ -76,7 +80,10 @@ class Recipe:
         return combine_files(found, places if self.combine == "nested" else None, self.dims(), rules, errors)
 
     def join_in_order(self, members: Sequence[Member], dim: str, load: Load) -> Member:
-        """Return members that follow each other along a dimension as one: by their labels where they have some."""
+        """Return members that follow each other along a dimension as one.
+
+        By their labels where they have some.
+        """
         if len(members) == 1:
             return members[0]
         from insitu.combining.combine import by_coords, nested  # imports xarray and pandas
@@ -100,14 +107,17 @@ class Recipe:
         return [_dim(dim) for dim in (self.concat_dim if many else [self.concat_dim])]
 
     def open_options(self, dim: str) -> dict[str, Any]:
-        """Return the keywords with which more files of the same kind are opened, to follow each other along a dimension."""
+        """Return the keywords to open more files of the same kind, to be joined along a dimension."""
         rules = {name: getattr(self, name) for name in ("data_vars", "coords", "compat", "join", "combine_attrs")}
         about = {"group": self.group, "variables": self.variables, "format": self.format}
         nested = {"combine": "nested", "concat_dim": dim} if self.combine == "nested" else {}
         return {**rules, **about, **nested, **self.decoding}
 
     def to_document(self) -> dict[str, Any]:
-        """Return the recipe as plain values; one that holds what cannot be written as text (functions, arrays) is unknown then."""
+        """Return the recipe as plain values.
+
+        One that holds what cannot be written as text (functions, arrays) is unknown then.
+        """
         document = {item.name: getattr(self, item.name) for item in fields(self)}
         document |= {"decoding": dict(self.decoding)}
         document = {key: value for key, value in document.items() if not _is_left_out(value)}
@@ -117,7 +127,7 @@ class Recipe:
         kept = {key: value for key, value in document.items() if key not in lost}
         within = [name for name, value in self.decoding.items() if not _is_plain(value)]
         names = ", ".join(f"{name}=" for name in [*lost, *within] if name != "decoding")
-        return {**kept, "unknown": f"it was opened with {names}, whose value cannot be kept"}
+        return {**kept, "unknown": f"it was opened with {names}, whose value cannot be saved"}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Recipe:
@@ -137,7 +147,8 @@ class Recipe:
 def _with_same_dims(members: Sequence[Member], dim: str) -> list[Member]:
     """Return members whose variables have the dimension in all of them or in none.
 
-    What does not vary along it gets it when files are combined (bounds of latitudes, say); in a single file it has it not yet.
+    What does not vary along it gets it when files are combined (bounds of latitudes, say); in a
+    single file it has it not yet.
     """
     model: dict[str, tuple[str, ...]] = {}
     for member in members:

@@ -1,4 +1,4 @@
-"""xarray's keywords of combining (`join`, `compat`, ...), with the defaults of the installed xarray."""
+"""xarray's keywords of combining (`join`, `compat`, …), with the installed xarray's defaults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["DEFAULT", "Rules"]
 
 
 class _Default:
-    """Stands for what the installed xarray does."""
+    """Stands for the default of the installed xarray."""
 
     def __repr__(self) -> str:
         return "xarray's default"
@@ -40,7 +40,10 @@ def _default(name: str) -> Any:
 
 
 def _resolved(name: str, given: Any) -> Any:
-    """Return what was given, or what the installed xarray would take now (its defaults may depend on `xr.set_options`)."""
+    """Return the given value, or the default of the installed xarray.
+
+    Defaults may depend on `xr.set_options`.
+    """
     value = _default(name) if given is DEFAULT else given
     # xarray wraps a default that is about to change; the wrapper equals the value in force.
     return value._value if type(value).__name__ == "CombineKwargDefault" else value

@@ -1,8 +1,9 @@
 """`LazyArray`: a virtual array as a duck array inside xarray, read when its values are needed.
 
-NumPy's functions and ufuncs come to it through `dispatch`. It is an `ExplicitlyIndexed` of xarray whose `get_duck_array` is itself, and it
-has `chunks`, so that xarray asks its chunk manager to compute it. Structural operations make another one and read nothing; reductions
-stream; everything else reads. There is one class only, because xarray compares the types of arrays that it joins.
+NumPy's functions and ufuncs come to it through `dispatch`. It is an `ExplicitlyIndexed` of xarray
+whose `get_duck_array` is itself, and it has `chunks`, so that xarray asks its chunk manager to
+compute it. Structural operations make another one and read nothing; reductions stream; everything
+else reads. There is one class only, because xarray compares the types of arrays that it joins.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         return self.shape[0]
 
     def get_duck_array(self) -> LazyArray:
-        """Itself: it is one already."""
+        """Return itself: it is a duck array already."""
         return self
 
     async def async_get_duck_array(self) -> LazyArray:
-        """Itself: it is one already."""
+        """Return itself: it is a duck array already."""
         return self
 
     # Values.
@@ -61,7 +62,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
     def __array__(self, dtype: npt.DTypeLike | None = None, *, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
-            raise ValueError("a virtual array has no values to share: reading makes a copy")
+            raise ValueError("copy=False is not possible: reading a virtual array makes a copy")
         values = self.read()
         return values if dtype is None else values.astype(dtype, copy=False)
 
@@ -100,7 +101,10 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         return selected.read().item() if selected.dtype.hasobject and not selected.ndim and self.ndim else selected
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Write to the array: its values are read, and it carries them from then on. Copies are not affected."""
+        """Write to the array: its values are read, and it carries them from then on.
+
+        Copies are not affected.
+        """
         write_values(self, key, value)
 
     @property
@@ -138,17 +142,20 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         return self._restructured(found, lambda values: _points_first(values, keys))
 
     def _advanced(self, keys: tuple[Any, ...]) -> Any:
-        """NumPy's own meaning of several index arrays."""
+        """Index with several arrays as NumPy does, on the values."""
         return computable(self)[keys]
 
     # Structure.
 
     def _restructured(self, array: VirtualArray, move: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> LazyArray:
-        """After a structural operation, given both on the virtual array and on plain ones."""
+        """Return the array after a structural operation.
+
+        It is given twice: for the virtual array, and for the plain arrays (masks) of steps.
+        """
         return LazyArray(array, self.access, tuple(step.after_move(move) for step in self.steps))
 
     def then(self, *steps: Step) -> LazyArray:
-        """With more done to each value."""
+        """Return the array with more steps applied to each value after reading."""
         return LazyArray(self.array, self.access, (*self.steps, *steps))
 
     def transpose(self, *axes: Any) -> LazyArray:
@@ -162,31 +169,34 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         return self._restructured(self.array.transpose(*order), lambda values: values.transpose(order))
 
     def expand_dims(self, axis: int) -> LazyArray:
-        """With a new dimension of length 1."""
+        """Return the array with a new dimension of length 1."""
         return self._restructured(
             self.array.expand_dims(axis, f"new_{self.ndim}"), lambda values: np.expand_dims(values, axis)
         )
 
     def drop(self, axis: int) -> LazyArray:
-        """Without a dimension of length 1."""
+        """Return the array without a dimension of length 1."""
         return self._restructured(self.array.drop(axis), lambda values: np.squeeze(values, axis))
 
     def broadcast_to(self, shape: Sequence[int]) -> LazyArray:
-        """NumPy's broadcasting."""
+        """Return the array broadcast to a shape, as NumPy does."""
         shape = tuple(int(length) for length in shape)
         if shape == self.shape:
             return self
         return self._restructured(self.array.broadcast_to(shape), lambda values: np.broadcast_to(values, shape))
 
     def reshape(self, *shape: Any, order: str = "C") -> Any:
-        """Another shape: virtual where only lengths of 1 come or go, else the values."""
+        """Return the array in another shape.
+
+        Virtual where only lengths of 1 come or go, else the values.
+        """
         wanted = shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, np.integer)) else shape
         return call_function(np.reshape, (self, wanted, order), {})
 
     def astype(
         self, dtype: npt.DTypeLike, order: Any = "K", casting: Any = "unsafe", subok: bool = True, copy: bool = True
     ) -> LazyArray:
-        """In another type, as NumPy casts."""
+        """Return the array in another type, cast as NumPy does."""
         to = np.dtype(dtype)
         if not np.can_cast(self.dtype, to, casting):
             raise TypeError(f"Cannot cast array data from {self.dtype!r} to {to!r} according to the rule {casting!r}")
@@ -197,7 +207,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         return self.then(Cast(to))
 
     def rechunk(self, chunks: Any, **kwargs: Any) -> LazyArray:
-        """Itself: chunks are where they are stored."""
+        """Return itself: chunks are where they are stored."""
         return self
 
     def compute(self, *data: Any, **kwargs: Any) -> Any:
@@ -236,7 +246,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
 @dataclass(frozen=True, slots=True)
 class Indexable:
-    """Square brackets for a way of indexing."""
+    """Indexing with square brackets in one way (orthogonal or pointwise)."""
 
     get: Callable[[tuple[Any, ...]], Any]
     write: Callable[[Any, Any], None]
@@ -258,7 +268,7 @@ def _spelled(keys: tuple[Any, ...], ndim: int) -> list[Any]:
 
 
 def _points_first(values: npt.NDArray[Any], keys: tuple[Any, ...]) -> npt.NDArray[Any]:
-    """NumPy's pointwise indexing, with the points' dimensions in front."""
+    """Return values indexed pointwise as NumPy does, with the points' dimensions in front."""
     where = [i for i, key in enumerate(keys) if not isinstance(key, slice)]
     turned = np.moveaxis(values, where, range(len(where)))
     points = turned[tuple(keys[i] for i in where)]

@@ -1,7 +1,8 @@
 """Iteration over a `LazyArray` in boxes of bounded size, and reductions by such boxes.
 
-The borders of boxes lie on those of chunks where they can. Steps after reading (`steps`) are applied to each box, so a reduction of masked or filled
-values needs no more memory than one of stored values.
+The borders of boxes lie on those of chunks where they can. Steps after reading (`steps`) are
+applied to each box, so a reduction of masked or filled values needs no more memory than one of
+stored values.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ Box = tuple[slice, ...]
 
 
 def boxes(array: LazyArray, wanted: Sequence[int] | None = None) -> Iterator[Box]:
-    """Return the array in boxes of about `options.block_bytes`.
+    """Iterate over an array in boxes of about `options.block_bytes`.
 
     Parameters
     ----------
     array
         What to go through.
     wanted
-        Lengths of which a box should have a multiple: the chunks of a target. If not given, those of the array's own chunks.
+        Lengths of which a box should have a multiple: the chunks of a target. If not given, those
+        of the array's own chunks.
     """
     if not array.shape:
         yield ()
@@ -40,13 +42,15 @@ def boxes(array: LazyArray, wanted: Sequence[int] | None = None) -> Iterator[Box
     own = [cut[0] if cut else 1 for cut in array.chunks]
     size = [max(min(length, n), 1) for length, n in zip(array.shape, own if wanted is None else wanted, strict=True)]
     room = max(options.block_bytes // max(array.dtype.itemsize, array.array.dtype.itemsize, 1), 1)
-    # A chunk that is encoded is decoded whole, so less than one is never asked for; of plain bytes any part can be.
+    # A chunk that is encoded is decoded whole, so less than one is never asked for; of plain bytes
+    # any part can be.
     least = [1] * array.ndim if _is_plain(array) else [min(o, s) for o, s in zip(own, size, strict=True)]
     for axis in range(array.ndim):
         others = math.prod(size) // size[axis]
         if others * size[axis] > room:
             size[axis] = max(room // max(others, 1), least[axis], 1)
-    # From the last dimension on, as many chunks as fit: what is read together lies together, and is decoded once.
+    # From the last dimension on, as many chunks as fit: what is read together lies together, and is
+    # decoded once.
     for axis in reversed(range(array.ndim)):
         size[axis] = min(size[axis] * max(room // max(math.prod(size), 1), 1), max(array.shape[axis], 1))
     steps = [range(0, length, n) for length, n in zip(array.shape, size, strict=True)]
@@ -61,7 +65,9 @@ def _is_plain(array: LazyArray) -> bool:
 def reduced_by_pieces(
     array: LazyArray, methods: Sequence[str], axes: tuple[int, ...], rules: Rules
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return several statistics of an array, steps and all, in one pass; reduced axes have length 1.
+    """Return several statistics of an array, steps and all, in one pass.
+
+    Reduced axes have length 1.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""`DeferredValues`: a virtual array, the steps that each value passes after reading, and how the values are reached.
+"""`DeferredValues`: a virtual array, steps to apply after reading, and how to read it.
 
-This is the state of a `LazyArray` without its NumPy and xarray interfaces. Loading, showing and dispatching need no more, so their
-modules lie below `array` and never import it.
+This is the state of a `LazyArray` without its NumPy and xarray interfaces. Loading, showing and
+dispatching need no more, so their modules lie below `array` and never import it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ __all__ = ["Access", "DeferredValues", "joined_access"]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How the values behind an array are reached: with which options, through which cache, by which server.
+    """How the values behind an array are reached.
 
-    It travels with the array. `load.read_all` is the one place that reads with it, `reductions.statistics_of` the one that reduces
-    with it.
+    With which options, through which cache, by which server.
+
+    It travels with the array. `load.read_all` is the one place that reads with it,
+    `reductions.compute_statistics` the one that reduces with it.
     """
 
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
@@ -38,7 +40,9 @@ class Access:
     cache: ChunkCache | None = field(default=None, compare=False)
     """Keeps decoded chunks for the next reads."""
     keep_alive: tuple[Any, ...] = field(default=(), compare=False, repr=False)
-    """Sources in memory that the array needs: a registry holds them weakly, by name, so somebody must keep them alive."""
+    """Sources in memory that the array needs: a registry holds them weakly, by name, so somebody
+    must keep them alive.
+    """
     read_limit: int | None = field(default=None, compare=False, repr=False)
     """Bytes that arithmetic may read at once; None: `options.read_limit`."""
 
@@ -54,10 +58,11 @@ class DeferredValues:
         self.steps = steps
         self._chunks: tuple[tuple[int, ...], ...] | None = None
         self.origin: tuple[VirtualArray, tuple[Any, ...]] | None = None
-        """The array that this was selected from, and the selection: for a cache that reads ahead."""
+        """The array that this was selected from, and the selection: for a cache that reads ahead.
+        """
 
     def __getitem__(self, key: Any) -> Any:
-        raise NotImplementedError("selecting is a matter of LazyArray")
+        raise NotImplementedError("only a LazyArray can be indexed")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -94,7 +99,10 @@ class DeferredValues:
 
     @property
     def chunks(self) -> tuple[tuple[int, ...], ...]:
-        """Uniform chunks near the stored ones: xarray plans writing with them. `aligned_chunks` are where chunks really end."""
+        """Uniform chunks near the stored ones.
+
+        xarray plans writing with them. `aligned_chunks` are where chunks really end.
+        """
         if self._chunks is None:
             self._chunks = uniform_cuts(self.array)
         return self._chunks

@@ -1,8 +1,9 @@
-"""Dispatch of NumPy's functions and ufuncs on virtual arrays: the registry of implementations, and the fallback that reads values.
+"""Dispatch of NumPy's functions and ufuncs on virtual arrays: registry and fallback.
 
-`numpy_functions`, `reductions` and `einsum` register what they implement with `implements`; the package imports them. An
-implementation that cannot do what a call asks for returns NotImplemented. Then, and for every function that is not registered, NumPy
-computes on the values: read if they are few, as a Dask array if they are many.
+`numpy_functions`, `reductions` and `einsum` register what they implement with `implements`; the
+package imports them. An implementation that cannot do what a call asks for returns NotImplemented.
+Then, and for every function that is not registered, NumPy computes on the values: read if they are
+few, as a Dask array if they are many.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     if method == "__call__" and not kwargs:
         return call_function(ufunc, inputs, kwargs)
     if method == "__call__" and set(kwargs) == {"out"} and len(inputs) == 2:
-        # In place: an encoder on its way to write. Kept as a step, so that writing streams; the caller assigns the result.
+        # In place: an encoder on its way to write. Kept as a step, so that writing streams; the
+        # caller assigns the result.
         (array, number), (target,) = inputs, kwargs["out"]
         if target is array and np.ndim(number) == 0 and array.dtype.kind in "fc":
             return array.then(Combined(ufunc, number))

@@ -1,7 +1,8 @@
 """`numpy.einsum` of a virtual array and weights: on a server next to the data, or box by box.
 
-xarray's `weighted(...).mean()` asks for two products, one of the values and one of the mask of missing values. The server computes both at once, and
-the second waits here until xarray asks for it.
+xarray's `weighted(...).mean()` asks for two products, one of the values and one of the mask of
+missing values. The server computes both at once, and the second waits here until xarray asks for
+it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ MAX_ANSWERS, ANSWER_SECONDS = 4, 60.0
 
 
 class _Waiting:
-    """Answers to what xarray will ask next."""
+    """Sums of weights that the server sent along, until xarray asks for them."""
 
     def __init__(self) -> None:
         self.lock = fork_safe_lock()
@@ -48,7 +49,7 @@ class _Waiting:
                 self.answers.popitem(last=False)
 
     def take(self, key: Any) -> npt.NDArray[Any] | None:
-        """Return an answer, once."""
+        """Return an answer and forget it; None if there is none, or it is too old."""
         with self.lock:
             found = self.answers.pop(key, None)
         return None if found is None or time.monotonic() - found[0] > ANSWER_SECONDS else found[2]
@@ -58,7 +59,9 @@ _waiting = _Waiting()
 
 
 def product(array: LazyArray, mine: str, weights: npt.NDArray[Any], labels: str, kept: str) -> npt.NDArray[Any] | None:
-    """`einsum` of a virtual array and weights, next to the data; None if it is not such a product, or there is no server.
+    """Return `einsum` of a virtual array and weights, computed next to the data.
+
+    None if that is not possible.
 
     Parameters
     ----------
@@ -97,7 +100,7 @@ def product(array: LazyArray, mine: str, weights: npt.NDArray[Any], labels: str,
     elif array.steps == (IsNull(), Not()):
         waiting = _waiting.take(key)
         found = ask(["sum_of_weights"], True)["sum_of_weights"] if waiting is None else waiting
-        found = np.where(np.isnan(found), 0, found)  # xarray itself says that there is none where it is 0
+        found = np.where(np.isnan(found), 0, found)  # xarray makes NaN of 0
     elif not array.steps:
         found = ask(["sum"], False)["sum"]
     else:
@@ -109,7 +112,10 @@ def product(array: LazyArray, mine: str, weights: npt.NDArray[Any], labels: str,
 
 @implements(np.einsum)
 def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Any:
-    """Return `numpy.einsum` with one virtual array among the operands; NotImplemented if that cannot be done in pieces."""
+    """Return `numpy.einsum` with one virtual array among the operands.
+
+    NotImplemented if that cannot be done in pieces.
+    """
     if isinstance(subscripts, LazyArray):
         refuse(subscripts, "einsum")
     if out is not None or kwargs or not isinstance(subscripts, str):
@@ -161,7 +167,7 @@ def _spelled(subscripts: str, operands: Sequence[Any]) -> tuple[list[str], str]:
 
 
 def _part(values: npt.NDArray[Any], names: str, where: dict[str, slice]) -> npt.NDArray[Any]:
-    """Return what of another operand belongs to a box; a length of 1 stands for all."""
+    """Return the part of another operand that belongs to a box; a length of 1 is broadcast."""
     return values[
         tuple(
             where.get(name, slice(None)) if n > 1 else slice(None) for name, n in zip(names, values.shape, strict=True)

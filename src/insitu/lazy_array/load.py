@@ -1,4 +1,4 @@
-"""Loading of `LazyArray` values: all at once, or as a Dask array where they exceed `options.read_limit`."""
+"""Loading of `LazyArray` values: at once, or as a Dask array above `options.read_limit`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ def read_all(arrays: Sequence[DeferredValues]) -> list[npt.NDArray[Any]]:
 
 
 def computable(array: DeferredValues) -> Any:
-    """Something that NumPy's functions compute with: the values, or a Dask array where there are more than `read_limit`."""
+    """Return what NumPy's functions compute with.
+
+    The values, or a Dask array where they exceed `read_limit`.
+    """
     limit = array.access.read_limit
     if array.nbytes <= (options.read_limit if limit is None else limit):
         return read_all([array])[0]
@@ -57,7 +60,7 @@ def computable(array: DeferredValues) -> Any:
             return read_all([array])[0]
         raise TooLargeError(
             f"this would read {array.nbytes / 2**30:.1f} GiB at once, more than insitu.options.read_limit",
-            hint="Select less, load() it on purpose, raise the limit, or install Dask (then it becomes a Dask array)",
+            hint="Select less, call load() to read it anyway, raise the limit, or install Dask (then it becomes a Dask array)",
         )
     return to_dask(array)
 
@@ -74,7 +77,7 @@ def write_values(array: DeferredValues, key: Any, value: Any) -> None:
     if array.nbytes > limit:
         raise TooLargeError(
             f"writing to this variable would read {array.nbytes / 2**30:.1f} GiB, more than insitu.options.read_limit",
-            hint="Select what you need first, use where(), or load() it on purpose",
+            hint="Select what you need first, use where(), or call load() to read it anyway",
         )
     values = np.array(read_all([array])[0])
     if isinstance(key, indexing.ExplicitIndexer):
@@ -89,16 +92,16 @@ def write_values(array: DeferredValues, key: Any, value: Any) -> None:
 
 
 class TooLargeError(InsituError, MemoryError):
-    """An operation would read more than the limit, and there is no Dask to cut it up."""
+    """An operation would read more than the limit, and Dask is not installed to split it."""
 
 
 def to_dask(array: DeferredValues, chunks: Any = None, *, inline_array: bool = False) -> Any:
-    """Return the same as a Dask array, cut where the stored chunks end."""
+    """Return the values as a Dask array whose chunks are the stored ones, or `chunks`."""
     try:
         dask_array: Any = import_module("dask.array")
     except ModuleNotFoundError as problem:
         raise UnsupportedError(
-            "chunks= makes Dask arrays, and Dask is not here", hint="pip install 'insitu[dask]'"
+            "chunks= needs Dask, which is not installed", hint="pip install 'insitu[dask]'"
         ) from problem
     aligned = array.aligned_chunks
     if chunks == "auto" and array.dtype.hasobject:
@@ -114,7 +117,10 @@ def to_dask(array: DeferredValues, chunks: Any = None, *, inline_array: bool = F
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """What Dask takes its blocks from: a selection is values at once (Dask would go on with a virtual array as it is)."""
+    """Source of a Dask array's blocks.
+
+    A selection gives values (Dask would pass a virtual array on unread).
+    """
 
     array: DeferredValues
 
@@ -136,5 +142,5 @@ class _Blocks:
 
 
 def fingerprint(array: DeferredValues) -> str:
-    """Return a text that tells it from every other array."""
+    """Return a hash of an array's chunks and steps: the same for equal arrays only."""
     return hashlib.blake2b(pickle.dumps((array.array, array.steps)), digest_size=16).hexdigest()

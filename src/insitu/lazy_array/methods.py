@@ -1,7 +1,8 @@
 """The methods of `numpy.ndarray` on a virtual array.
 
-Most are NumPy's functions under another name: what `numpy_functions` keeps virtual stays virtual, the rest reads the values. Attributes of memory
-(`strides`, `data`, sorting in place, ...) do not exist here; the error says so.
+Most are NumPy's functions under another name: what `numpy_functions` keeps virtual stays virtual,
+the rest reads the values. Attributes of memory (`strides`, `data`, sorting in place, ...) do not
+exist here; the error says so.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 class Methods:
-    """What an array can do that NumPy's functions can do with it."""
+    """Methods of `numpy.ndarray` that NumPy's functions implement."""
 
     __slots__ = ()
 
@@ -104,7 +105,7 @@ class Methods:
         return np.asarray(self).imag
 
     def round(self, decimals: int = 0, out: Any = None) -> Any:
-        """Rounded to so many decimals."""
+        """Return the values rounded to some decimals."""
         rounded: Any = np.round
         return rounded(self, decimals, out=out)
 

@@ -1,6 +1,7 @@
 """NumPy functions that work on a virtual array without reading it, registered with `dispatch`.
 
-These are what xarray calls for concat, stack, transpose, broadcast, pad, reindex and where. Reductions are in `reductions`, `einsum` in `einsum`.
+These are what xarray calls for concat, stack, transpose, broadcast, pad, reindex and where.
+Reductions are in `reductions`, `einsum` in `einsum`.
 """
 
 from __future__ import annotations
@@ -160,10 +161,10 @@ def _roll(a: LazyArray, shift: Any, axis: Any = None) -> Any:
 
 @implements(np.reshape)
 def _reshape(a: LazyArray, shape: Any = None, order: Any = "C", **kwargs: Any) -> Any:
-    """Another shape: virtual where only lengths of 1 come or go."""
+    """Return the array in another shape: virtual where only lengths of 1 come or go."""
     wanted = np.reshape(np.broadcast_to(np.int8(0), a.shape), shape).shape  # spells out -1, checks the size
     if [n for n in wanted if n != 1] != [n for n in a.shape if n != 1] or 0 in wanted:
-        refuse(a, "another shape, as of coarsen and stack,")
+        refuse(a, "other shapes (as in coarsen and stack)")
         values = to_computable(a)  # Dask's has no order
         return np.reshape(values, wanted) if order == "C" else np.reshape(values, wanted, order=order)
     bare = _squeeze(a)
@@ -227,7 +228,10 @@ def _constant(value: Any) -> npt.NDArray[Any] | None:
 
 
 def _where_null(condition: LazyArray, x: Any, y: Any) -> Any:
-    """`where(isnan(a), value, a)` and its negation, before a sum."""
+    """Return `where(isnan(a), value, a)`, or its negation, as a step.
+
+    xarray asks for it before a sum.
+    """
     if condition.steps and condition.steps[-1] == Not():
         inner = LazyArray(condition.array, condition.access, condition.steps[:-1])
         return _where_null(inner, y, x)
@@ -283,7 +287,8 @@ def _full_like(a: LazyArray, fill_value: Any, dtype: Any = None, **kwargs: Any) 
 
 
 def _filled_like(a: LazyArray, value: Any, dtype: Any, kwargs: dict[str, Any]) -> Any:
-    # One element shown everywhere: xarray makes such arrays of the full shape only to choose from them.
+    # One element shown everywhere: xarray makes such arrays of the full shape only to choose from
+    # them.
     shape = kwargs.get("shape")
     return np.broadcast_to(np.asarray(value, dtype or a.dtype), a.shape if shape is None else shape)
 

@@ -1,7 +1,9 @@
 """Reductions of masked arrays and null tests, rewritten as reductions of the stored array.
 
-The number of missing values is the size less the count. After `where` with a mask that varies along kept dimensions only, the result is masked in place
-of the array; with one that varies along reduced dimensions only, the mask is a weight of 0 or 1. So these run next to the data, where steps cannot go.
+The number of missing values is the size less the count. After `where` with a mask that varies along
+kept dimensions only, the result is masked in place of the array; with one that varies along reduced
+dimensions only, the mask is a weight of 0 or 1. So these run next to the data, where steps cannot
+go.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ __all__ = ["masked", "of_nulls"]
 Take = Callable[[LazyArray, str, Rules], npt.NDArray[Any]]
 """Takes a statistic of an array, with its reduced axes in place."""
 EMPTY = {"sum": 0, "count": 0, "mean": np.nan, "min": np.nan, "max": np.nan, "std": np.nan, "var": np.nan}
-"""What there is where everything is masked."""
+"""Results where everything is masked."""
 
 
 def of_nulls(array: LazyArray, method: str, axes: tuple[int, ...], take: Take) -> npt.NDArray[Any] | None:
@@ -43,7 +45,10 @@ def of_nulls(array: LazyArray, method: str, axes: tuple[int, ...], take: Take) -
 def masked(
     array: LazyArray, method: str, axes: tuple[int, ...], rules: Rules, skipna: bool, take: Take
 ) -> npt.NDArray[Any] | None:
-    """Return a statistic of what `where` left, next to the data; None if it cannot be had so."""
+    """Return a statistic of values masked by `where`, computed next to the data.
+
+    None if that is not possible.
+    """
     first, *rest = array.steps
     if (
         not isinstance(first, Where)

@@ -1,6 +1,7 @@
-"""Text and HTML representation of virtual arrays: shape, chunks, number of files, stored and virtual bytes.
+"""Text and HTML representation of virtual arrays: shape, chunks, files, bytes.
 
-Showing an array is cheap: chunks are counted only where their table is in memory and not too long. A table that is paged in or computed is left alone.
+Showing an array is cheap: chunks are counted only where their table is in memory and not too long.
+A table that is paged in or computed is left alone.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ def _chunk_text(array: DeferredValues) -> str:
 
 
 def _files(array: DeferredValues) -> str:
-    """Return how many files lie behind it; where each chunk is an object of its own, how many of these."""
+    """Return the number of files as text.
+
+    Where each chunk is an object of its own, the number of objects.
+    """
     pools = {id(tile.chunks.sources): tile.chunks.sources for tile in array.array.tiles}.values()
     if all(isinstance(pool, tuple) for pool in pools):
         return _many(len({source for pool in pools for source in pool}), "file")
@@ -50,7 +54,7 @@ def _many(count: int, what: str) -> str:
 
 
 def _counted(array: DeferredValues) -> Census | None:
-    """Return the chunks by state; None if that would take long, or reading."""
+    """Return the number of chunks by state; None if counting would be slow, or would read."""
     tables = [tile.chunks for tile in array.array.tiles]
     if sum(math.prod(table.shape) for table in tables) > MOST_CELLS or not all(map(_is_in_memory, tables)):
         return None
@@ -66,7 +70,7 @@ def _is_in_memory(table: ChunkTable) -> bool:
 
 
 def line(array: DeferredValues, max_width: int = 80) -> str:
-    """Return one line, in the list of a dataset's variables."""
+    """Return the representation on one line, for the list of a dataset's variables."""
     whole = f"virtual, chunks {_chunk_text(array)}, {_files(array)}"
     if len(whole) <= max_width:
         return whole
@@ -75,7 +79,7 @@ def line(array: DeferredValues, max_width: int = 80) -> str:
 
 
 def text(array: DeferredValues) -> str:
-    """Return a few words between angle brackets."""
+    """Return the text representation (`repr`)."""
     counted = _counted(array)
     parts = [f"shape={array.shape}, dtype={array.dtype}", f"chunks={_chunk_text(array)}"]
     if counted is None:
@@ -95,7 +99,10 @@ def text(array: DeferredValues) -> str:
 
 
 def html(array: DeferredValues) -> str:
-    """Return a table, and a picture of how the last two dimensions are cut."""
+    """Return the HTML representation.
+
+    A table, and a picture of the chunks of the last two dimensions.
+    """
     counted = _counted(array)
     cells = sum(math.prod(tile.chunks.shape) for tile in array.array.tiles)
     stored = (
@@ -107,11 +114,11 @@ def html(array: DeferredValues) -> str:
         else f"{counted.stored + counted.inline:,} written, {counted.unwritten:,} never written"
     )
     rows = [
-        ("Virtual", readable(array.nbytes), "what reading all of it gives"),
+        ("Virtual", readable(array.nbytes), "in memory, once it is read"),
         ("Stored", *stored),
         ("Shape", " × ".join(map(str, array.shape)) or "scalar", str(array.dtype)),
         ("Chunks", _chunk_text(array), written),
-        ("Tiles", f"{len(array.array.tiles):,}", "grids of chunks that are cut alike"),
+        ("Tiles", f"{len(array.array.tiles):,}", "grids of chunks of one shape"),
     ]
     body = "".join(
         f"<tr><th style='text-align:left'>{escape(name)}</th><td>{escape(value)}</td>"
@@ -125,7 +132,7 @@ def html(array: DeferredValues) -> str:
 
 
 def _picture(array: DeferredValues) -> str:
-    """Return the cut of the last two dimensions, as SVG."""
+    """Return a picture of the chunks of the last two dimensions, as SVG."""
     if array.ndim < 1 or 0 in array.shape:
         return ""
     cuts = [_lines(array, dimension) for dimension in range(max(array.ndim - 2, 0), array.ndim)]

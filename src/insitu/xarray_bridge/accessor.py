@@ -1,4 +1,4 @@
-"""The accessors `ds.insitu` and `da.insitu`: sources and references behind a dataset, saving, statistics in one pass."""
+"""The accessors `ds.insitu` and `da.insitu`: sources, references, saving, statistics."""
 
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ __all__ = ["InsituAccessor", "InsituArrayAccessor"]
 
 
 class InsituAccessor:
-    """What is behind a dataset."""
+    """The accessor `ds.insitu`: sources, references, saving and statistics of a dataset."""
 
     def __init__(self, dataset: xarray.Dataset) -> None:
         self._dataset = dataset
         self.survey: Survey | None = None
         self.origin: Origin | None = None
-        """What the dataset was opened from, as long as it is that very dataset."""
+        """The archive that the dataset was opened from; None for datasets made from it."""
 
     def __getstate__(self) -> dict[str, Any]:
-        # Archives hold open objects, which cannot travel, and all variables, of which a dataset may need a few.
+        # Archives hold open objects, which cannot travel, and all variables, of which a dataset may
+        # need a few.
         return {**self.__dict__, "origin": None}
 
     def _lazy(self) -> Iterator[tuple[str, LazyArray]]:
@@ -71,11 +72,13 @@ class InsituAccessor:
         return list(dict.fromkeys(source.url for _, array in self._lazy() for source in array.array.sources))
 
     def group(self) -> VirtualGroup:
-        """Return the virtual arrays as a group, with the dataset's names, dimensions and attributes."""
+        """Return the virtual arrays as a group, with names, dimensions and attributes."""
         arrays = {}
         for name, lazy in self._lazy():
             if lazy.steps:
-                raise ValueError(f"variable {name!r} is computed from what is stored: load() it, or drop it")
+                raise ValueError(
+                    f"variable {name!r} was masked, filled or converted after opening, so no stored array is behind it: load() or drop it"
+                )
             variable = self._dataset.variables[dataset_name(name)]
             arrays[name] = _named(lazy.array, tuple(map(str, variable.dims)), dict(variable.attrs))
         return VirtualGroup(arrays, attributes=dict(self._dataset.attrs))
@@ -89,18 +92,22 @@ class InsituAccessor:
         storage_options: Mapping[str, Any] | None = None,
         **how: Any,
     ) -> None:
-        """Save the dataset as references: small, and opened again at once. What is in memory is kept inline.
+        """Save the dataset as references: small, and opened again at once.
+
+        What is in memory is kept inline.
 
         Parameters
         ----------
         target
-            The name says the format: `*.insitu` holds every dataset; `*.json` and `*.parq` (kerchunk) hold those whose files are cut, encoded and packed alike.
+            Its name decides the format: `*.insitu` holds every dataset; `*.json` and `*.parq`
+            (kerchunk) hold those whose files are cut, encoded and packed alike.
         format
-            One of `insitu.references.FORMATS`, if the name should not decide.
+            One of `insitu.references.FORMATS`, if not by the name.
         mode
             `"w"`: what lies there is replaced. `"x"`: nothing may lie there.
         storage_options
-            For the target, and for sources that have to be looked at; those that the dataset was opened with, if not given.
+            For the target, and for sources that have to be looked at; those that the dataset was
+            opened with, if not given.
         **how
             Of `insitu.references.save`: `inline_threshold`, `relative`, …
 
@@ -123,9 +130,12 @@ class InsituAccessor:
     def append(
         self, target: str | PathLike[str], dim: str, *, storage_options: Mapping[str, Any] | None = None, **how: Any
     ) -> AppendReport:
-        """Add the dataset to a saved one, along a dimension. Of what was saved only labels are read, and nothing is written again.
+        """Add the dataset to a saved one, along a dimension.
 
-        Appending is idempotent: files that are there already, unchanged, are left out, and the report names them.
+        Of what was saved only labels are read, and nothing is written again.
+
+        Appending is idempotent: files that are there already, unchanged, are left out, and the
+        report names them.
 
         Parameters
         ----------
@@ -145,7 +155,10 @@ class InsituAccessor:
         return append_member(member_from(self._dataset), fspath(target), dim, storage_options=options, **how)
 
     def tree(self) -> VirtualGroup:
-        """Return the whole dataset as a group of virtual arrays: what is in memory is carried inline."""
+        """Return the whole dataset as a group of virtual arrays.
+
+        What is in memory is carried inline.
+        """
         return tree_from_member(member_from(self._dataset))
 
     def _options(self, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -156,11 +169,18 @@ class InsituAccessor:
         return {key: value for options in every for key, value in options.items()} if every else None
 
     def tiles(self) -> dict[str, int]:
-        """For each virtual variable in how many tiles it is: 1 where all files are cut alike across the join."""
+        """Return the number of tiles of each virtual variable.
+
+        It is 1 where all files have the same chunk shapes across the join.
+        """
         return {name: len(array.array.tiles) for name, array in self._lazy()}
 
     def references(self, variable: str | None = None) -> dict[str, dict[str, Any]]:
-        """Return where the chunks lie: for each variable columns `source`, `offset`, `length`, and the `urls` that `source` numbers."""
+        """Return where the chunks lie.
+
+        For each variable columns `source`, `offset`, `length`, and the `urls` that `source`
+        numbers.
+        """
         found = {}
         for name, array in self._lazy():
             if variable in (None, name):
@@ -175,9 +195,11 @@ class InsituAccessor:
         return found
 
     def report(self) -> Report:
-        """Return which files differ in what, which were left out, and what did not fuse."""
+        """Return a report of how files differ, which were left out, and what did not fuse."""
         if self.survey is None:
-            raise ValueError("only the dataset that insitu.open_mfdataset returned has a report")
+            raise ValueError(
+                "only the very dataset that insitu.open_mfdataset returned has a report, not those made from it"
+            )
         return self.survey.report()
 
     def stats(
@@ -213,11 +235,17 @@ class InsituAccessor:
         return xarray.Dataset(result, coords=coords)
 
     def weighted(self, weights: xarray.DataArray) -> Weighted:
-        """Weighted reductions, each array in one pass, here or next to the data; the results are those of `Dataset.weighted`."""
+        """Return weighted reductions, each array in one pass, here or next to the data.
+
+        Results are those of `Dataset.weighted`.
+        """
         return Weighted(self._dataset, weights)
 
     def groupby(self, group: Any = None, **how: Any) -> Grouped:
-        """Reductions of groups, each array in one pass and one request; the results are those of `Dataset.groupby`."""
+        """Return reductions of groups, each array in one pass and one request.
+
+        Results are those of `Dataset.groupby`.
+        """
         return Grouped(self._dataset, lambda dataset: dataset.groupby(group, **how))
 
     def groupby_bins(self, group: Any, bins: Any, **how: Any) -> Grouped:
@@ -234,7 +262,8 @@ class InsituAccessor:
         Parameters
         ----------
         edges
-            Of the bins, increasing. As for `numpy.histogram`: the last bin has both its edges, missing values are in none.
+            Of the bins, increasing. As for `numpy.histogram`: the last bin has both its edges,
+            missing values are in none.
         dim
             Along which dimension(s); all if not given.
         weights
@@ -243,7 +272,8 @@ class InsituAccessor:
         Returns
         -------
         xarray.Dataset
-            The variables with a last dimension `bin`; coordinates `bin` (the middle), `bin_left`, `bin_right`.
+            The variables with a last dimension `bin`; coordinates `bin` (the middle), `bin_left`,
+            `bin_right`.
         """
         return histogram(self._dataset, edges, dim, weights)
 
@@ -256,7 +286,7 @@ class InsituAccessor:
         skipna: bool | None = None,
         keep_attrs: bool | None = None,
     ) -> xarray.Dataset:
-        """Quantiles of every numeric variable; the result looks like that of `Dataset.quantile`.
+        """Return quantiles of every numeric variable, in the form of `Dataset.quantile`.
 
         Parameters
         ----------
@@ -265,8 +295,9 @@ class InsituAccessor:
         dim
             Along which dimension(s); all if not given.
         approximate
-            Whether a t-digest is taken, in one pass over the chunks and in fixed space: what it gives for `q` is a true quantile of some
-            `q'` with `|q' - q|` up to `2 pi sqrt(q (1 - q)) / 512`, which is 0.6 % for a median and less towards the ends. If not, all values
+            Whether a t-digest is taken, in one pass over the chunks and in fixed space: what it
+            gives for `q` is a true quantile of some `q'` with `|q' - q|` up to `2 pi sqrt(q (1 -
+            q)) / 512`, which is 0.6 % for a median and less towards the ends. If not, all values
             that an answer depends on are held at once, as for `Dataset.quantile`.
         skipna, keep_attrs
             As for `Dataset.quantile`.
@@ -318,7 +349,7 @@ def _plainly(variable: xarray.Variable, method: str, dims: Sequence[Any], how: M
 
 
 class InsituArrayAccessor:
-    """What is behind one variable: `ds.tas.insitu`."""
+    """The accessor `da.insitu`: sources, references and statistics of one variable."""
 
     def __init__(self, array: xarray.DataArray) -> None:
         self._array = array

@@ -1,7 +1,8 @@
 """Conversion of a `LazyArray` to xarray's own lazily indexed arrays, and back.
 
-The engine returns such arrays. So do coordinates that label no dimension: xarray compares and copies those often, so they are read once and
-kept. (They may also stand beside Dask arrays, which a `LazyArray` may not.)
+The engine returns such arrays. So do coordinates that label no dimension: xarray compares and
+copies those often, so they are read once and kept. (They may also stand beside Dask arrays, which a
+`LazyArray` may not.)
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ NO_NAME = "__values__"
 
 
 def dataset_name(stored: str) -> Any:
-    """Return the name that a variable of a file has in a dataset: None for the one that xarray wrote without a name."""
+    """Return the name that a variable of a file has in a dataset.
+
+    None for the one that xarray wrote without a name.
+    """
     return None if stored == NO_NAME else stored
 
 
@@ -51,13 +55,13 @@ class InsituArray(BackendArray):
 
 
 def cached(array: LazyArray) -> Any:
-    """Return an ordinary lazy array that keeps its values once they are read."""
+    """Return a lazily indexed array of xarray that keeps its values once they are read."""
     wrapped: Any = indexing
     return wrapped.MemoryCachedArray(wrapped.CopyOnWriteArray(wrapped.LazilyIndexedArray(InsituArray(array))))
 
 
 def ordinary(dataset: xarray.Dataset) -> xarray.Dataset:
-    """With xarray's own lazy arrays in place of ours."""
+    """Replace the virtual arrays of a dataset by xarray's own lazy arrays."""
     for variable in dataset.variables.values():
         if (array := duck_array(variable)) is not None:
             variable.data = indexing.LazilyIndexedArray(InsituArray(array))
@@ -65,13 +69,19 @@ def ordinary(dataset: xarray.Dataset) -> xarray.Dataset:
 
 
 def duck_array(variable: xarray.Variable) -> LazyArray | None:
-    """Return the virtual array that a variable holds as it is; None if it holds anything else. Reads nothing."""
+    """Return the virtual array that a variable holds as it is; None if it holds anything else.
+
+    Reads nothing.
+    """
     data: Any = None if variable.chunks is None else variable.data  # of what has chunks, the data are given unread
     return data if isinstance(data, LazyArray) else None
 
 
 def behind(variable: xarray.Variable) -> LazyArray | None:
-    """Return the virtual array of a variable, if it has not been read yet; what was selected from it is selected."""
+    """Return the virtual array behind a variable, with selections applied; None if it was read.
+
+    Reads nothing.
+    """
     data: Any = variable._data
     while isinstance(data, (indexing.MemoryCachedArray, indexing.CopyOnWriteArray)):
         data = data.array

@@ -1,7 +1,8 @@
 """xarray's chunk manager for `LazyArray`: batched computing, and streaming to stores.
 
-xarray hands arrays that have `chunks` to a chunk manager. This one computes all arrays of a dataset in one batch of reads, and streams them
-to another store in pieces of bounded size. What needs parallel blocks (`map_blocks`, `apply_ufunc(dask="parallelized")`) is left to Dask.
+xarray hands arrays that have `chunks` to a chunk manager. This one computes all arrays of a dataset
+in one batch of reads, and streams them to another store in pieces of bounded size. What needs
+parallel blocks (`map_blocks`, `apply_ufunc(dask="parallelized")`) is left to Dask.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
         return isinstance(data, LazyArray)
 
     def chunks(self, data: LazyArray) -> tuple[tuple[int, ...], ...]:
-        """Return how an array is cut."""
+        """Return the chunks of an array."""
         return data.chunks
 
     def normalize_chunks(
@@ -46,7 +47,7 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
         dtype: Any = None,
         previous_chunks: Any = None,
     ) -> Any:
-        """Return a cut as a tuple for each dimension."""
+        """Return chunks as a tuple of lengths for each dimension."""
         if shape is None:
             return chunks
         if isinstance(chunks, dict):
@@ -56,16 +57,16 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
         return tuple(_cut(length, wanted) for length, wanted in zip(shape, chunks, strict=True))
 
     def from_array(self, data: Any, chunks: Any, **kwargs: Any) -> Any:
-        """Arrays in memory stay what they are."""
+        """Return arrays in memory and virtual arrays as they are."""
         if isinstance(data, (np.ndarray, LazyArray)):
             return data
         inner = getattr(data, "array", None)
         if isinstance(inner, LazyArray):
             return inner
-        raise ImportError("cutting this array into chunks needs Dask", name="dask")
+        raise ImportError("splitting this array into chunks needs Dask", name="dask")
 
     def rechunk(self, data: LazyArray, chunks: Any, **kwargs: Any) -> LazyArray:
-        """Chunks are where they are stored."""
+        """Return the array itself: chunks are where they are stored."""
         return data
 
     def compute(self, *data: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -109,7 +110,10 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
         return func(*args, **kwargs)
 
     def map_blocks(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """On the values if they are few: one block; else block by block, through Dask."""
+        """Map a function over the values as one block if they are few.
+
+        Else block by block, through Dask.
+        """
         args = tuple(computable(arg) if isinstance(arg, LazyArray) else arg for arg in args)
         if any(type(arg).__module__.startswith("dask") for arg in args):
             return _dask_array().map_blocks(func, *args, **kwargs)
@@ -118,11 +122,11 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
         return func(*args, **kwargs)
 
     def blockwise(self, func: Callable[..., Any], out_ind: Any, *args: Any, **kwargs: Any) -> Any:
-        """Block by block, through Dask."""
+        """Apply a function block by block, through Dask."""
         return _dask_array().blockwise(func, out_ind, *(_as_dask(arg) for arg in args), **kwargs)
 
     def unify_chunks(self, *args: Any, **kwargs: Any) -> Any:
-        """Virtual arrays need no common cut."""
+        """Return the arrays as they are: virtual arrays need no common chunks."""
         arrays, index = args[::2], args[1::2]
         cuts: dict[Any, tuple[int, ...]] = {}
         for array, names in zip(arrays, index, strict=True):
@@ -161,12 +165,12 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
         return func(np.asarray(arr), axis=axis)
 
     def get_auto_chunk_size(self) -> int:
-        """Bytes of a block, where nobody said."""
+        """Return the default size of a block in bytes."""
         return options.block_bytes
 
 
 def register() -> None:
-    """Make the manager known to xarray where the entry point is not (a checkout that is not installed)."""
+    """Register the chunk manager with xarray where its entry point is not installed (a checkout)."""
     # The dictionary is xarray's own, made once for the process.
     managers = list_chunkmanagers()
     if "insitu" not in managers:
@@ -174,7 +178,7 @@ def register() -> None:
 
 
 class _Making:
-    """The few functions that make arrays."""
+    """The functions of an array namespace that xarray calls to make arrays."""
 
     def full(self, shape: Any, fill_value: Any, dtype: Any = None, chunks: Any = None, **kwargs: Any) -> Any:
         return np.full(shape, fill_value, dtype)
@@ -209,7 +213,7 @@ def _chunks_of(target: Any, source: LazyArray) -> Sequence[int] | None:
 
 
 def _within(region: Any, piece: tuple[slice, ...]) -> tuple[Any, ...]:
-    """Return a piece of the source as a place in the target, whose region it fills."""
+    """Return where in the target a piece of the source is written, given the target's region."""
     if region is None:
         return piece or (...,)
     out = []

@@ -1,7 +1,8 @@
-"""Grouped reductions in one pass and one request: `ds.insitu.groupby`, `groupby_bins` and `resample`.
+"""Grouped reductions in one pass: `ds.insitu.groupby`, `groupby_bins` and `resample`.
 
-xarray reduces group after group, so a chunk that several groups share is decoded for each of them, and a server is asked for each. Here xarray only
-decides which elements make which group and what the result looks like, and every array is read once.
+xarray reduces group after group, so a chunk that several groups share is decoded for each of them,
+and a server is asked for each. Here xarray only decides which elements make which group and what
+the result looks like, and every array is read once.
 """
 
 from __future__ import annotations
@@ -107,7 +108,10 @@ class Grouped:
         return any(along in coord.dims and coord.ndim > 1 for coord in self._dataset.coords.values())
 
     def _first(self, shell: xarray.Dataset, along: Hashable) -> xarray.DataArray:
-        """For each place of the result the first element of its group; NaN where it has none."""
+        """Return for each element of the result the first element of its group.
+
+        NaN where the group is empty.
+        """
         numbers = xarray.Dataset({"_": (along, np.arange(shell.sizes[along], dtype=np.float64))}, shell.coords)
         found: xarray.DataArray = self._grouping(numbers).min()["_"]
         return found

@@ -55,35 +55,44 @@ def open_mfdataset(
     storage_options: Mapping[str, Any] | None = None,
     **decode: Any,
 ) -> xarray.Dataset:
-    r"""Open many files as one dataset of virtual arrays: what `xarray.open_mfdataset` gives, in a fraction of the time.
+    r"""Open many files as one dataset of virtual arrays.
 
-    Files may differ in chunk shapes, compression, stored type, packing, time units; what does not fit together stays side by side.
+    What `xarray.open_mfdataset` gives, in a fraction of the time.
+
+    Files may differ in chunk shapes, compression, stored type, packing, time units; what does not
+    fit together stays side by side.
 
     Parameters
     ----------
     paths
-        A pattern (`"archive/*.nc"`, `"s3://bucket/**/tas_*.nc"`), a prefix that ends in a slash, the name of a text file that lists paths
-        (`"@files.txt"`), a list of any of these, or nested lists.
+        A pattern (`"archive/*.nc"`, `"s3://bucket/**/tas_*.nc"`), a prefix that ends in a slash,
+        the name of a text file that lists paths (`"@files.txt"`), a list of any of these, or nested
+        lists.
     combine
-        `"by_coords"`: the labels of the dimensions say how files follow each other. `"nested"`: the lists do.
+        `"by_coords"`: the labels of the dimensions say how files follow each other. `"nested"`: the
+        lists do.
     concat_dim
-        With `combine="nested"`: the dimension (one for each level of nesting). A mapping `{"member": how}` makes a new dimension from the
-        files' names: `how` is a regular expression (its first group is the label), a function of the path, or a list of labels.
+        With `combine="nested"`: the dimension (one for each level of nesting). A mapping
+        `{"member": how}` makes a new dimension from the files' names: `how` is a regular expression
+        (its first group is the label), a function of the path, or a list of labels.
     compat, data_vars, coords, join, combine_attrs, attrs_file
         As in xarray, with the installed xarray's defaults.
     preprocess
-        Called with each file's dataset. Structural changes stay virtual; what it computes is read where that is little, else it becomes a Dask
-        array, and xarray combines the files.
+        Called with each file's dataset. Structural changes stay virtual; what it computes is read
+        where that is little, else it becomes a Dask array, and xarray combines the files.
     variables
         Only these, and their coordinates.
     errors
-        What happens to a file that cannot be taken. `"raise"`, `"warn"`: left out with a warning, `"skip"`: left out. In a grid of files its place
-        stays, without values. `ds.insitu.report()` names it. Of a file that can be taken, a variable that cannot is left out with a warning.
+        What happens to a file that cannot be taken. `"raise"`, `"warn"`: left out with a warning,
+        `"skip"`: left out. In a grid of files its place stays, without values. `ds.insitu.report()`
+        names it. Of a file that can be taken, a variable that cannot is left out with a warning.
     parallel
-        None: threads where they help; a number of threads; a `concurrent.futures.Executor`; `"dask"` or a Dask client.
+        None: threads where they help; a number of threads; a `concurrent.futures.Executor`;
+        `"dask"` or a Dask client.
     progress
         True: a progress bar; or a function of how many files are done and how many there are.
-    group, format, chunks, cache, active, active_required, verify, allow_local, storage_options, **decode
+    group, format, chunks, cache, active, active_required, verify, allow_local, storage_options,
+    **decode
         As for `open_dataset`.
 
     Returns
@@ -149,7 +158,7 @@ def open_mfdataset(
         dataset = chunked(dataset, chunks)
     dataset.insitu.survey = archive.survey
     if attrs_file is not None:
-        archive.recipe = replace(archive.recipe, unknown="it was opened with attrs_file=, which is not kept")
+        archive.recipe = replace(archive.recipe, unknown="it was opened with attrs_file=, which is not saved")
     if not computed:
         dataset.insitu.origin = Origin.of(dataset, archive)
     return dataset
@@ -158,7 +167,7 @@ def open_mfdataset(
 def _attributes_of(path: Any, archive: Archive) -> Mapping[str, Any]:
     wanted = found_paths([path])[0]
     if str(wanted) not in archive.attributes_by_url:
-        raise CombineError(f"attrs_file {path} is not one of the files")
+        raise CombineError(f"attrs_file {path} is not one of the opened files")
     return archive.attributes_by_url[str(wanted)]
 
 

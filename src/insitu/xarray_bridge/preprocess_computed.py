@@ -1,7 +1,8 @@
 """Combination of files whose `preprocess` computed values: as Dask arrays, by xarray itself.
 
-Computed values no longer lie in a file, so they cannot be part of a virtual array; holding them for every file would need too much memory. They are Dask
-arrays then, and xarray combines the files by the same rules.
+Computed values no longer lie in a file, so they cannot be part of a virtual array; holding them for
+every file would need too much memory. They are Dask arrays then, and xarray combines the files by
+the same rules.
 """
 
 from __future__ import annotations
@@ -26,10 +27,14 @@ from insitu.xarray_bridge.opening import chunked
 __all__ = ["COMPUTED_LIMIT", "combined_by_xarray", "computes"]
 
 COMPUTED_LIMIT = 256 << 20
-"""Bytes of a variable, in all files together, up to which what a preprocess computes is held in memory."""
+"""Bytes of a variable, in all files together, up to which what a preprocess computes is held in
+memory.
+"""
 
 DATES = 1 << 20
-"""Elements of a variable of dates up to which it is held in memory, if it meets dates of another calendar."""
+"""Elements of a variable of dates up to which it is held in memory, if it meets dates of another
+calendar.
+"""
 
 Named = Sequence[tuple[str, Any, list[int]]]
 """For each new dimension its name, its labels, and which of them each file has."""
@@ -41,15 +46,18 @@ def computes(item: Member | Failure) -> bool:
 
 
 def combined_by_xarray(*given: Any) -> xarray.Dataset:
-    """Return all files as one dataset of Dask arrays: see `_combine`. What xarray refuses is a `CombineError`."""
+    """Return all files as one dataset of Dask arrays: see `_combine`.
+
+    What xarray refuses is a `CombineError`.
+    """
     try:
         return _combine(*given)
     except InsituError:
         raise
     except (TypeError, ValueError, NotImplementedError) as refused:
         raise CombineError(
-            f"xarray does not combine what the preprocess made: {refused}",
-            hint="Leave the computation for after the opening",
+            f"xarray cannot combine the results of preprocess: {refused}",
+            hint="Compute after opening, not in preprocess",
         ) from refused
 
 
@@ -134,7 +142,7 @@ def _dates_as_objects(dataset: xarray.Dataset, names: set[Hashable]) -> xarray.D
 
 
 def _nested(grid: Mapping[Position, Any], dims: Sequence[ConcatDim], how: Mapping[str, Any]) -> xarray.Dataset:
-    """Return a grid of datasets, some of which may be missing where there is one dimension only."""
+    """Return a grid of datasets combined; some may be missing where there is one dimension only."""
     depth = len(next(iter(grid)))
     along: list[Any] = []
     for level, dim in enumerate(dims):
@@ -151,14 +159,14 @@ def _nested(grid: Mapping[Position, Any], dims: Sequence[ConcatDim], how: Mappin
 
 
 def _lists(grid: Mapping[Position, Any], depth: int, at: Position) -> Any:
-    """Return a grid as nested lists, without the places at which nothing stands."""
+    """Return a grid as nested lists, without empty rows."""
     if len(at) == depth:
         return grid[at]
     numbers = sorted({place[len(at)] for place in grid})
     row = [n for n in numbers if any(place[: len(at) + 1] == (*at, n) for place in grid)]
     if row != numbers:
         raise CombineError(
-            f"the file at {(*at, next(n for n in numbers if n not in row))} of the grid is missing, and what a preprocess computed has no holes",
-            hint="Leave the computation for after the opening, or leave the row out",
+            f"there is no file at position {(*at, next(n for n in numbers if n not in row))} of the grid, and computed values cannot be absent",
+            hint="Compute after opening, not in preprocess, or leave the row out",
         )
     return [_lists(grid, depth, (*at, n)) for n in row]

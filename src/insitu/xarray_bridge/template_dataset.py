@@ -1,7 +1,8 @@
 """Template datasets: what a result of xarray looks like, found with a tiny copy of the dataset.
 
-xarray's own code runs on a dataset with a length of 1 along most dimensions. Names, dimensions and their order, coordinates, attributes and types of
-the result are then xarray's by construction. The values are computed elsewhere and filled in.
+xarray's own code runs on a dataset with a length of 1 along most dimensions. Names, dimensions and
+their order, coordinates, attributes and types of the result are then xarray's by construction. The
+values are computed elsewhere and filled in.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ def plainly_virtual(variable: xarray.Variable, kinds: str = "biuf") -> LazyArray
 
 
 def shell_of(dataset: xarray.Dataset, names: Collection[Hashable], full: Collection[Hashable] = ()) -> xarray.Dataset:
-    """Some variables with zeros for values, and the coordinates, of length 1 along all dimensions but those in `full`."""
+    """Return a template of a dataset: some variables as zeros, and the coordinates.
+
+    They have length 1 along all dimensions but those in `full`.
+    """
     short = dataset[list(names)].isel({dim: slice(0, 1) for dim in dataset.dims if dim not in full})
     for name in names:
         variable = short.variables[name]
@@ -38,7 +42,7 @@ def shell_of(dataset: xarray.Dataset, names: Collection[Hashable], full: Collect
 def filled(
     shell: xarray.Dataset, dataset: xarray.Dataset, values: Mapping[Hashable, npt.NDArray[Any]]
 ) -> xarray.Dataset:
-    """Return a result on a shell with the real values, and coordinates as long as they were.
+    """Return the result of a template with real values, and coordinates of full length.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
 """Application of vendor conventions to a scanned tree: HDF-EOS grids and swaths, MATLAB.
 
-They keep in HDF5 more than HDF5 itself describes: where a grid lies, what a cell holds. The contents of a file show which convention it follows.
+They keep in HDF5 more than HDF5 itself describes: where a grid lies, what a cell holds. The
+contents of a file show which convention it follows.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Rescan = Callable[[str | None], VirtualGroup]
 
 
 def understood(group: VirtualGroup, path: str | None, load: Load, rescan: Rescan, *, url: str = "") -> VirtualGroup:
-    """Return a group as its writer means it.
+    """Return a scanned group with the conventions of its writer applied.
 
     Parameters
     ----------

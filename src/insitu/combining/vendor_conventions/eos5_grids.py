@@ -1,7 +1,7 @@
 """Coordinates of HDF-EOS grids, computed from the corners that the file gives.
 
-HDF-EOS defines how, for grids whose fields have the dimensions `YDim` and
-`XDim`. On a grid of latitudes and longitudes corners are packed degrees (DDDMMMSSS.SS), on all others metres.
+HDF-EOS defines how, for grids whose fields have the dimensions `YDim` and `XDim`. On a grid of
+latitudes and longitudes corners are packed degrees (DDDMMMSSS.SS), on all others metres.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def _coordinate(grid: dict[str, Any], dim: str, vertical: bool) -> VirtualArray:
     degrees = str(grid.get("projection", "")).endswith("_GEO")
     if degrees:
         begin, end = _degrees(begin), _degrees(end)
-    # The first row is at the upper side and the first column at the left one, unless the origin is in another corner (UL, UR, LL, LR).
+    # The first row is at the upper side and the first column at the left one, unless the origin is
+    # in another corner (UL, UR, LL, LR).
     origin = str(grid.get("origin", "")).rpartition("_")[2]
     if origin in (("LL", "LR") if vertical else ("UR", "LR")):
         begin, end = end, begin
@@ -67,7 +68,7 @@ def _coordinate(grid: dict[str, Any], dim: str, vertical: bool) -> VirtualArray:
 
 
 def _degrees(packed: float) -> float:
-    """DDDMMMSSS.SS as degrees.
+    """Return packed degrees (DDDMMMSSS.SS) as degrees.
 
     Examples
     --------

@@ -1,9 +1,11 @@
-"""Coordinates of HDF-EOS5 swaths and zonal averages: geolocation fields as coordinates of the data fields.
+"""Coordinates of HDF-EOS5 swaths and zonal averages, from their geolocation fields.
 
-A swath keeps its latitudes, longitudes and times in a group of their own, "Geolocation Fields", beside "Data Fields" and "Profile Fields". They
-are the coordinates of those: here they are put beside the data. A dimension map tells that each element of the geolocation
-lies on every n-th element of the data: where n is 1, both dimensions get one name; else the dimension of the geolocation gets labels, the
-indices along the data. A zonal average keeps its coordinates among its data; they have names that HDF-EOS reserves.
+A swath keeps its latitudes, longitudes and times in a group of their own, "Geolocation Fields",
+beside "Data Fields" and "Profile Fields". They are the coordinates of those: here they are put
+beside the data. A dimension map tells that each element of the geolocation lies on every n-th
+element of the data: where n is 1, both dimensions get one name; else the dimension of the
+geolocation gets labels, the indices along the data. A zonal average keeps its coordinates among its
+data; they have names that HDF-EOS reserves.
 """
 
 from __future__ import annotations
@@ -76,7 +78,7 @@ def placed(group: VirtualGroup, beside: VirtualGroup) -> VirtualGroup:
     for name, array in beside.arrays.items():
         mapped = _mapped(array, maps, lengths)
         known = {**_lengths(found), **lengths}
-        # A file that says two lengths of a dimension is wrong about one of them: nobody knows which.
+        # A file with two lengths of one dimension is damaged; which length is wrong is unknown.
         fits = all(known.get(dim, length) == length for dim, length in zip(mapped.dims, mapped.shape, strict=True))
         if name not in group.arrays and name not in lengths and fits:
             found[name] = mapped
@@ -99,7 +101,10 @@ def _with_coordinates(group: VirtualGroup, arrays: Mapping[str, VirtualArray], n
 
 
 def _mapped(array: VirtualArray, maps: Maps, lengths: Mapping[str, int]) -> VirtualArray:
-    """Return a geolocation field on the dimensions of the data where they are the same, and with a word on how they lie where they are not."""
+    """Return a geolocation field on the dimensions of the data where these are the same.
+
+    Else an attribute describes the mapping.
+    """
     dims, told = list(array.dims), []
     for axis, (dim, length) in enumerate(zip(array.dims, array.shape, strict=True)):
         own = [one for one in maps if one["geo"] == dim and one["data"] in lengths]

@@ -1,10 +1,12 @@
 """Decoding of MATLAB files (version 7.3, which is HDF5) to what MATLAB would show.
 
-MATLAB keeps its arrays with their axes reversed, text as numbers, truth values as bytes, complex numbers as records, empty arrays as their shape, and
-cells as references to objects in a hidden group. A scan shows what is stored. Here that becomes text, bool,
-complex numbers, axes in their order, a cell of texts or of single numbers as an array of them, and any other cell as a group with a number for each
-element. A sparse matrix stays what it is, compressed columns: a group whose coordinates give the position of its values. Objects (dates, strings, tables)
-have a form that only MATLAB knows: they are refused by name.
+MATLAB keeps its arrays with their axes reversed, text as numbers, truth values as bytes, complex
+numbers as records, empty arrays as their shape, and cells as references to objects in a hidden
+group. A scan shows what is stored. Here that becomes text, bool, complex numbers, axes in their
+order, a cell of texts or of single numbers as an array of them, and any other cell as a group with
+a number for each element. A sparse matrix stays what it is, compressed columns: a group whose
+coordinates give the position of its values. Objects (dates, strings, tables) have a form that only
+MATLAB knows: they are refused by name.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ Item = VirtualArray | VirtualGroup
 
 
 def is_matlab(group: VirtualGroup) -> bool:
-    """Return whether MATLAB wrote a file: it says of everything in it of which class it is."""
+    """Return whether MATLAB wrote a file: its variables have the attribute MATLAB_class."""
     return CLASS in group.attributes or any(CLASS in item.attributes for _, item in _members(group))
 
 
@@ -79,7 +81,7 @@ class _Reader:
         self.values: dict[int, Any] = dict(zip(map(id, small), load(small) if small else [], strict=True))
 
     def group(self, group: VirtualGroup, depth: int, path: str = "") -> VirtualGroup:
-        """Return a group with what is meant by its members."""
+        """Return a group with its members decoded."""
         if _is_sparse(group):
             return _sparse(group)
         items: dict[str, Item] = {}
@@ -99,13 +101,13 @@ class _Reader:
         )
 
     def item(self, item: Item, name: str, depth: int, path: str) -> Item | None:
-        """Return what is meant by one member; None: an object, which nobody here can tell."""
+        """Return one member decoded; None for an object, which only MATLAB can read."""
         self.count += 1
         if depth > DEPTH_LIMIT or self.count > ITEMS_LIMIT:
             return item
         kind = str(item.attributes.get(CLASS, ""))
         if OBJECT in item.attributes:
-            self.problems[path] = f"{path!r} is a MATLAB object of class {kind!r}, whose form is MATLAB's own"
+            self.problems[path] = f"{path!r} is a MATLAB object of class {kind!r}, which only MATLAB can read"
             return None
         if isinstance(item, VirtualGroup):
             return self.group(item, depth + 1, f"{path}/")
@@ -119,7 +121,10 @@ class _Reader:
         return _turned(item, kind)
 
     def cell(self, item: VirtualArray, references: npt.NDArray[Any], name: str, depth: int, path: str) -> Item:
-        """Return a cell, or a field of an array of structs: an array, if all of its elements are texts or single numbers; else a group."""
+        """Return a cell, or a field of an array of structs.
+
+        An array, if all of its elements are texts or single numbers; else a group.
+        """
         addresses = [int.from_bytes(bytes(one), "little") for one in references.reshape(-1).tolist()]
         if self.count + len(addresses) > ITEMS_LIMIT or not all(address in self.by_address for address in addresses):
             return item
@@ -165,7 +170,10 @@ def _is_number(item: Item) -> bool:
 
 
 def _is_read(array: VirtualArray, hidden: bool) -> bool:
-    """Return whether the values of an array are needed to know what it means; `hidden`: it is an element of a cell."""
+    """Return whether the values of an array are needed to know what it means; `hidden`.
+
+    It is an element of a cell.
+    """
     if hidden and array.size == 1 and _is_number(array):
         return True
     asked = array.attributes.get(EMPTY) or array.attributes.get(CLASS) == "char"
@@ -178,7 +186,7 @@ def _shown(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text(codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Rows of characters (UTF-16 code units), stored column by column, as texts."""
+    """Return rows of characters (UTF-16 code units), stored column by column, as texts."""
     if not codes.size:
         return np.array("")
     rows = codes.reshape(codes.shape[0], -1).T if codes.ndim else codes.reshape(1, 1)
@@ -203,7 +211,10 @@ def _is_sparse(group: VirtualGroup) -> bool:
 
 
 def _sparse(group: VirtualGroup) -> VirtualGroup:
-    """Return a sparse matrix: values, their rows (`ir`), and where in them each column begins (`jc`)."""
+    """Return a sparse matrix.
+
+    Values, their rows (`ir`), and where in them each column begins (`jc`).
+    """
     dims = {"data": "element", "ir": "element", "jc": "column_boundary"}
     logical = str(group.attributes.get(CLASS, "")) == "logical"
     arrays: dict[str, VirtualArray] = {}
@@ -237,7 +248,7 @@ def _empty(kind: str, shape: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _inline(item: VirtualArray, values: npt.NDArray[Any], name: str) -> VirtualArray:
-    """Return an array of values that are known."""
+    """Return values as an array that carries them inline."""
     array = in_memory(values)
     assert array is not None
     text = values.item() if values.dtype.kind == "U" and not values.shape else None
@@ -250,7 +261,7 @@ def _inline(item: VirtualArray, values: npt.NDArray[Any], name: str) -> VirtualA
 
 
 def _turned(item: VirtualArray, kind: str) -> VirtualArray:
-    """Return the array with its axes in MATLAB's order, bytes as truth, records of two parts as complex numbers."""
+    """Return the array in MATLAB's order of axes, with bool and complex types."""
     dtype = item.dtype
     names = dtype.names or ()
     if kind == "logical" and dtype == np.uint8:
