@@ -82,7 +82,7 @@ def test_a_file_that_cannot_be_taken(archive: list[str], tmp_path: Path) -> None
     xr.testing.assert_identical(found.load(), theirs(archive, preprocess=WHAT["arithmetic"]))
     assert list(found.insitu.report().left_out) == [str(bad)]
     square = [archive[:2], [archive[2], str(bad)]]
-    with pytest.raises(CombineError, match=r"the file at \(1, 1\)"):
+    with pytest.raises(CombineError, match=r"no file at position \(1, 1\)"):
         open_mfdataset(
             square, combine="nested", concat_dim=["run", "time"], preprocess=WHAT["arithmetic"], errors="skip"
         )
