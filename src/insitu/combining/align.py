@@ -103,10 +103,7 @@ def _joined(labels: list[npt.NDArray[Any]], dim: str, join: str) -> pandas.Index
 
 
 def _incomparable(dim: str, labels: Sequence[npt.NDArray[Any]]) -> CombineError:
-    """Return the error for labels of a dimension that cannot be brought into one order.
-
-    Dates of two calendars, mostly.
-    """
+    """Return the error for labels that cannot be ordered, such as dates of two calendars."""
     kinds = {type(label).__name__ for index in labels for label in index[:1]}
     return CombineError(
         f"cannot align along dimension {dim!r} because its labels cannot be compared: {', '.join(sorted(kinds))}",

@@ -52,7 +52,7 @@ def merged_attributes(parts: Sequence[Attributes], how: str | Callable[..., dict
 def common(parts: Sequence[Attributes]) -> dict[str, Any]:
     """Return the items that all parts have with the same value.
 
-    An encoding that is wrong for some files must not be written with.
+    An encoding that is wrong for some files must not be used for writing.
     """
     result = dict(parts[0])
     for part in _different(parts[1:]):

@@ -105,9 +105,9 @@ def with_bounds(arrays: Mapping[str, VirtualArray]) -> dict[str, Mapping[str, An
 
 
 def needs_values(name: str, array: VirtualArray, attributes: Mapping[str, Any]) -> bool:
-    """Return whether opening takes the values of a variable.
+    """Return whether opening needs the values of a variable.
 
-    It labels a dimension, is a single value, or a time.
+    That is so for labels of a dimension, single values, and times.
     """
     if array.dims in ((name,), ()):
         return True

@@ -52,10 +52,7 @@ def fetched(arrays: Mapping[str, VirtualArray], source: ByteSource) -> dict[str,
 
 
 def _ranges(array: VirtualArray, own: str) -> list[tuple[int, int]]:
-    """Return where the chunks lie in this file, if that is all there is to know about the array.
-
-    Else nothing.
-    """
+    """Return the byte ranges of small, plain chunks in this file; else an empty list."""
     if len(array.tiles) != 1:
         return []
     tile = array.tiles[0]
@@ -77,10 +74,7 @@ def _ranges(array: VirtualArray, own: str) -> list[tuple[int, int]]:
 
 
 def _one_after_another(array: VirtualArray) -> bool:
-    """Return whether the chunks lie one after another in the array, too.
-
-    Only its first axis is cut.
-    """
+    """Return whether chunks in order make up the array: only its first axis is chunked."""
     tile = array.tiles[0]
     return (
         tile.layout == tuple(range(len(tile.axes)))

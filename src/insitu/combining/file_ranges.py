@@ -52,7 +52,7 @@ class Layout:
     def joined_dim(self) -> str | None:
         """Return the one dimension along which files follow each other without overlap.
 
-        None if it is not so simple.
+        None if there is no such dimension, or more than one.
         """
         partial = {dim for mine in self.spans.values() for dim, span in mine.items() if span != (0, self.sizes[dim])}
         if len(partial) != 1 or len(self.spans) < 2:

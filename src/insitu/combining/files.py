@@ -117,7 +117,7 @@ def _labels_without(dim: ConcatDim, missing: Sequence[int], count: int) -> Conca
 def _absent(place: Position, grid: Mapping[Position, Member], dims: Sequence[ConcatDim], rules: Rules) -> Member:
     """Return a placeholder for a missing file of a grid.
 
-    Labels and sizes of its neighbours, and absent values.
+    It has the labels and sizes of its neighbours, and absent values.
     """
     along: dict[str, Member] = {}
     for axis, dim in enumerate(dims):

@@ -103,9 +103,9 @@ class Member:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Dimension: elements along it, in xarray's order.
+        """Length of each dimension, in xarray's order.
 
-        As data variables name them, then as coordinates do.
+        Dimensions of data variables come first, then those of coordinates.
 
         The order decides along which dimension `combine_by_coords` joins first, so which one comes
         first in a variable that lacks both.

@@ -32,10 +32,7 @@ def check_grid(places: Sequence[Position]) -> None:
 
 
 def order_by_labels(members: Sequence[Member]) -> tuple[list[Position], list[str]]:
-    """Return the position of each member, and the dimensions of the grid.
-
-    Those whose labels differ.
-    """
+    """Return the position of each member, and the dimensions whose labels differ."""
     dims: list[str] = []
     columns: list[npt.NDArray[np.int64]] = []
     first = members[0]

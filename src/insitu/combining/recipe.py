@@ -80,10 +80,7 @@ class Recipe:
         return combine_files(found, places if self.combine == "nested" else None, self.dims(), rules, errors)
 
     def join_in_order(self, members: Sequence[Member], dim: str, load: Load) -> Member:
-        """Return members that follow each other along a dimension as one.
-
-        By their labels where they have some.
-        """
+        """Return members joined along a dimension, ordered by their labels if they have some."""
         if len(members) == 1:
             return members[0]
         from insitu.combining.combine import by_coords, nested  # imports xarray and pandas
@@ -116,7 +113,7 @@ class Recipe:
     def to_document(self) -> dict[str, Any]:
         """Return the recipe as plain values.
 
-        One that holds what cannot be written as text (functions, arrays) is unknown then.
+        Values that cannot be written as text (functions, arrays) are named in `unknown`.
         """
         document = {item.name: getattr(self, item.name) for item in fields(self)}
         document |= {"decoding": dict(self.decoding)}

@@ -131,7 +131,7 @@ def _array_of_dates(name: str, values: npt.NDArray[Any]) -> VirtualArray:
 
 
 def keepable_encoding(encoding: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of an encoding that can be written as text and come back.
+    """Return the part of an encoding that can be saved as text.
 
     Filters and coders of other libraries cannot.
     """

@@ -71,10 +71,7 @@ def _chunks(array: VirtualArray, format: str | None) -> dict[str, Any]:
 
 
 def _filters(codecs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what `netCDF4.Variable.filters` gives.
-
-    For LZF, which netCDF4 does not know, what h5netcdf gives beside.
-    """
+    """Return the filters as `netCDF4.Variable.filters` does; LZF as h5netcdf does."""
     found: dict[str, Any] = {"zlib": False, "szip": False, "zstd": False, "bzip2": False, "blosc": False}
     found |= {"shuffle": False, "fletcher32": False, "complevel": 0}
     for name, configuration in codecs.items():

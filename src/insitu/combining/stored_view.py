@@ -77,9 +77,7 @@ def stored_tree(tree: VirtualGroup, load: Load) -> VirtualGroup:
 
 
 def zarr_tree(tree: VirtualGroup, load: Load, inline: int = 0) -> VirtualGroup:
-    """Return the tree for formats with one packing for each array, and CF attributes.
-
-    kerchunk's, Icechunk, Zarr.
+    """Return the tree for kerchunk, Icechunk and Zarr: one packing for each array, CF attributes.
 
     Parameters
     ----------
@@ -89,8 +87,8 @@ def zarr_tree(tree: VirtualGroup, load: Load, inline: int = 0) -> VirtualGroup:
     load
         Reads values: labels that were joined in memory are encoded again.
     inline
-        Arrays of up to so many bytes whose files differ too much to be told by references are read,
-        and kept as values.
+        Arrays of up to so many bytes are read and saved as values, if their files differ too much
+        for references.
     """
     arrays: dict[str, VirtualArray] = {}
     for name, array in _with_coordinates_named(tree).items():
@@ -131,8 +129,6 @@ def _unnamed_coordinates(tree: VirtualGroup, arrays: Mapping[str, VirtualArray])
 
 def _without_repetition(array: VirtualArray, load: Load) -> VirtualArray:
     """Return an array without dimensions along which every file repeats the same values.
-
-    Those are kept once.
 
     Bounds of latitudes, say, get the dimension of time when files are combined along it, and are
     the same in every file.
@@ -177,7 +173,7 @@ def _is_in_memory(array: VirtualArray) -> bool:
 def _is_inline(tile: Tile) -> bool:
     """Return whether no cell of a tile lies in a file.
 
-    Stores share one list of sources, so that the list alone does not tell.
+    The list of sources does not show it: arrays of a store share one list.
     """
     shape = tile.chunks.shape
     total = int(np.prod(shape, dtype=object))
@@ -214,7 +210,7 @@ def _encode_again(array: VirtualArray, name: str | None, load: Load) -> VirtualA
 
 
 def _mark_missing_texts(variable: Any) -> None:
-    """Give texts some of which are missing a `_FillValue` that none of them is.
+    """Give missing texts a `_FillValue` that no other text equals.
 
     Without one xarray would write them as empty.
     """

@@ -188,7 +188,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
     def reshape(self, *shape: Any, order: str = "C") -> Any:
         """Return the array in another shape.
 
-        Virtual where only lengths of 1 come or go, else the values.
+        It stays virtual where only lengths of 1 come or go; else these are the values.
         """
         wanted = shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, np.integer)) else shape
         return call_function(np.reshape, (self, wanted, order), {})

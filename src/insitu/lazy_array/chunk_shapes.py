@@ -53,7 +53,7 @@ def _telling(tiles: Sequence[Tile]) -> Sequence[Tile]:
 def stored_cuts(array: VirtualArray) -> Cuts:
     """Return the lengths of the stored chunks.
 
-    Where tiles side by side have different ones, those of most tiles.
+    Where tiles side by side have different ones, these are those of most tiles.
     """
     return tuple(_between_borders(array, dimension) for dimension in range(array.ndim))
 

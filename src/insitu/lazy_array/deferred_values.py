@@ -24,9 +24,7 @@ __all__ = ["Access", "DeferredValues", "joined_access"]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How the values behind an array are reached.
-
-    With which options, through which cache, by which server.
+    """How the values behind an array are reached: options, cache, server.
 
     It travels with the array. `load.read_all` is the one place that reads with it,
     `reductions.compute_statistics` the one that reduces with it.

@@ -48,10 +48,7 @@ def read_all(arrays: Sequence[DeferredValues]) -> list[npt.NDArray[Any]]:
 
 
 def computable(array: DeferredValues) -> Any:
-    """Return what NumPy's functions compute with.
-
-    The values, or a Dask array where they exceed `read_limit`.
-    """
+    """Return the values, or a Dask array where they exceed `read_limit`."""
     limit = array.access.read_limit
     if array.nbytes <= (options.read_limit if limit is None else limit):
         return read_all([array])[0]

@@ -39,10 +39,7 @@ def _chunk_text(array: DeferredValues) -> str:
 
 
 def _files(array: DeferredValues) -> str:
-    """Return the number of files as text.
-
-    Where each chunk is an object of its own, the number of objects.
-    """
+    """Return the number of files as text, or of objects where each chunk is one."""
     pools = {id(tile.chunks.sources): tile.chunks.sources for tile in array.array.tiles}.values()
     if all(isinstance(pool, tuple) for pool in pools):
         return _many(len({source for pool in pools for source in pool}), "file")
@@ -99,10 +96,7 @@ def text(array: DeferredValues) -> str:
 
 
 def html(array: DeferredValues) -> str:
-    """Return the HTML representation.
-
-    A table, and a picture of the chunks of the last two dimensions.
-    """
+    """Return the HTML representation: a table, and a picture of the chunks."""
     counted = _counted(array)
     cells = sum(math.prod(tile.chunks.shape) for tile in array.array.tiles)
     stored = (

@@ -126,7 +126,7 @@ class Where:
 class Combined:
     """Arithmetic with one number, which keeps the type.
 
-    What encoders do in place before they write.
+    Encoders do this in place before they write.
     """
 
     ufunc: np.ufunc

@@ -92,9 +92,9 @@ class InsituAccessor:
         storage_options: Mapping[str, Any] | None = None,
         **how: Any,
     ) -> None:
-        """Save the dataset as references: small, and opened again at once.
+        """Save the dataset as references, which are small and open again at once.
 
-        What is in memory is kept inline.
+        Values in memory are saved inline.
 
         Parameters
         ----------
@@ -130,9 +130,9 @@ class InsituAccessor:
     def append(
         self, target: str | PathLike[str], dim: str, *, storage_options: Mapping[str, Any] | None = None, **how: Any
     ) -> AppendReport:
-        """Add the dataset to a saved one, along a dimension.
+        """Append the dataset to a saved one, along a dimension.
 
-        Of what was saved only labels are read, and nothing is written again.
+        Only labels of the saved dataset are read, and nothing of it is written again.
 
         Appending is idempotent: files that are there already, unchanged, are left out, and the
         report names them.
@@ -148,17 +148,14 @@ class InsituAccessor:
 
         Returns
         -------
-        Appended
+        AppendReport
             Which files were added, and which were there already.
         """
         options = self._options(storage_options)
         return append_member(member_from(self._dataset), fspath(target), dim, storage_options=options, **how)
 
     def tree(self) -> VirtualGroup:
-        """Return the whole dataset as a group of virtual arrays.
-
-        What is in memory is carried inline.
-        """
+        """Return the dataset as a group of virtual arrays; values in memory are inline."""
         return tree_from_member(member_from(self._dataset))
 
     def _options(self, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -176,10 +173,9 @@ class InsituAccessor:
         return {name: len(array.array.tiles) for name, array in self._lazy()}
 
     def references(self, variable: str | None = None) -> dict[str, dict[str, Any]]:
-        """Return where the chunks lie.
+        """Return where the chunks of each variable lie in the files.
 
-        For each variable columns `source`, `offset`, `length`, and the `urls` that `source`
-        numbers.
+        These are columns `source`, `offset`, `length`, and the `urls` that `source` numbers.
         """
         found = {}
         for name, array in self._lazy():

@@ -110,10 +110,7 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
         return func(*args, **kwargs)
 
     def map_blocks(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Map a function over the values as one block if they are few.
-
-        Else block by block, through Dask.
-        """
+        """Map a function over the values: as one block if they are few, else through Dask."""
         args = tuple(computable(arg) if isinstance(arg, LazyArray) else arg for arg in args)
         if any(type(arg).__module__.startswith("dask") for arg in args):
             return _dask_array().map_blocks(func, *args, **kwargs)

@@ -57,7 +57,7 @@ def open_mfdataset(
 ) -> xarray.Dataset:
     r"""Open many files as one dataset of virtual arrays.
 
-    What `xarray.open_mfdataset` gives, in a fraction of the time.
+    The result is that of `xarray.open_mfdataset`, in a fraction of the time.
 
     Files may differ in chunk shapes, compression, stored type, packing, time units; what does not
     fit together stays side by side.

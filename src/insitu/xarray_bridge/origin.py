@@ -49,10 +49,7 @@ class Origin:
 
 
 def recipe_of(dataset: xarray.Dataset, origin: Origin | None) -> Recipe | None:
-    """Return how a dataset is made again from its files.
-
-    None if what it was opened from does not say.
-    """
+    """Return the recipe to make a dataset again from its files; None if it is unknown."""
     if origin is not None and origin.describes(dataset):
         return origin.archive.recipe_to_save()
     return replace(

@@ -48,7 +48,7 @@ def computes(item: Member | Failure) -> bool:
 def combined_by_xarray(*given: Any) -> xarray.Dataset:
     """Return all files as one dataset of Dask arrays: see `_combine`.
 
-    What xarray refuses is a `CombineError`.
+    Errors of xarray become a `CombineError`.
     """
     try:
         return _combine(*given)

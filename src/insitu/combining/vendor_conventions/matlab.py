@@ -123,7 +123,7 @@ class _Reader:
     def cell(self, item: VirtualArray, references: npt.NDArray[Any], name: str, depth: int, path: str) -> Item:
         """Return a cell, or a field of an array of structs.
 
-        An array, if all of its elements are texts or single numbers; else a group.
+        It is an array if all of its elements are texts or single numbers; else a group.
         """
         addresses = [int.from_bytes(bytes(one), "little") for one in references.reshape(-1).tolist()]
         if self.count + len(addresses) > ITEMS_LIMIT or not all(address in self.by_address for address in addresses):
@@ -170,10 +170,7 @@ def _is_number(item: Item) -> bool:
 
 
 def _is_read(array: VirtualArray, hidden: bool) -> bool:
-    """Return whether the values of an array are needed to know what it means; `hidden`.
-
-    It is an element of a cell.
-    """
+    """Return whether decoding needs the values of an array (`hidden`: an element of a cell)."""
     if hidden and array.size == 1 and _is_number(array):
         return True
     asked = array.attributes.get(EMPTY) or array.attributes.get(CLASS) == "char"
@@ -211,10 +208,7 @@ def _is_sparse(group: VirtualGroup) -> bool:
 
 
 def _sparse(group: VirtualGroup) -> VirtualGroup:
-    """Return a sparse matrix.
-
-    Values, their rows (`ir`), and where in them each column begins (`jc`).
-    """
+    """Return a sparse matrix: values, their rows (`ir`), where each column begins (`jc`)."""
     dims = {"data": "element", "ir": "element", "jc": "column_boundary"}
     logical = str(group.attributes.get(CLASS, "")) == "logical"
     arrays: dict[str, VirtualArray] = {}
