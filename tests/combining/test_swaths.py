@@ -1,4 +1,4 @@
-"""Do the fields of HDF-EOS5 swaths and zonal averages have their coordinates?"""
+"""Coordinates of the fields of HDF-EOS5 swaths and zonal averages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A preprocess that computes must not read an archive whole: what it makes of large variables waits for Dask."""
+"""A preprocess that computes must not read an archive whole: what it makes of large variables waits
+for Dask.
+"""
 
 from __future__ import annotations
 

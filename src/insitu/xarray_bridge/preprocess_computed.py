@@ -7,7 +7,7 @@ the same rules.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,23 +45,7 @@ def computes(item: Member | Failure) -> bool:
     return isinstance(item, Member) and any(is_dask(variable.data) for variable in item.variables.values())
 
 
-def combined_by_xarray(*given: Any) -> xarray.Dataset:
-    """Return all files as one dataset of Dask arrays: see `_combine`.
-
-    Errors of xarray become a `CombineError`.
-    """
-    try:
-        return _combine(*given)
-    except InsituError:
-        raise
-    except (TypeError, ValueError, NotImplementedError) as refused:
-        raise CombineError(
-            f"xarray cannot combine the results of preprocess: {refused}",
-            hint="Compute after opening, not in preprocess",
-        ) from refused
-
-
-def _combine(
+def combined_by_xarray(
     found: Sequence[Member | Failure],
     places: Sequence[Position] | None,
     dims: Sequence[ConcatDim],
@@ -103,13 +87,11 @@ def _combine(
             if dataset is not None:
                 groups.setdefault(tuple(numbers[number] for _, _, numbers in named[::-1]), []).append(dataset)
         for place, members in groups.items():
-            grid[place] = members[0] if len(members) == 1 else xarray.combine_by_coords(members, **how)
+            grid[place] = members[0] if len(members) == 1 else _ask_xarray(xarray.combine_by_coords, members, **how)
         return _nested(grid, [(name, labels) for name, labels, _ in named[::-1]], how)
     if places is None:
         good: Any = [dataset for dataset in datasets if dataset is not None]
-        combined = xarray.combine_by_coords(good, **how)
-        assert isinstance(combined, xarray.Dataset)
-        return combined
+        return _ask_xarray(xarray.combine_by_coords, good, **how)
     kept = {place: dataset for place, dataset in zip(places, datasets, strict=True) if dataset is not None}
     return _nested(kept, dims, how)
 
@@ -153,7 +135,20 @@ def _nested(grid: Mapping[Position, Any], dims: Sequence[ConcatDim], how: Mappin
         else:
             along.append(dim)
     lists = _lists(grid, depth, ())
-    combined = xarray.combine_nested(lists, concat_dim=along, **how)
+    return _ask_xarray(xarray.combine_nested, lists, concat_dim=along, **how)
+
+
+def _ask_xarray(combine: Callable[..., Any], datasets: Any, **how: Any) -> xarray.Dataset:
+    """Return what a function of xarray combines; its errors become a `CombineError`."""
+    try:
+        combined = combine(datasets, **how)
+    except InsituError:
+        raise
+    except (TypeError, ValueError, NotImplementedError) as refused:
+        raise CombineError(
+            f"xarray cannot combine the results of preprocess: {refused}",
+            hint="Compute after opening, not in preprocess",
+        ) from refused
     assert isinstance(combined, xarray.Dataset)
     return combined
 
