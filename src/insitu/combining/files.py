@@ -62,7 +62,7 @@ def combine_files(
     rules
         How.
     errors
-        What happens to a file that could not be taken: `raise`, `warn`, `skip`.
+        What happens to a file that could not be opened: `raise`, `warn`, `skip`.
     """
     good = without_failures(found, errors)
     if places is None:

@@ -69,7 +69,7 @@ class Recipe:
         load
             Reads values where they must be compared.
         errors
-            What happens to files that could not be taken: "raise", "warn", "skip".
+            What happens to files that could not be opened: "raise", "warn", "skip".
         """
         # Imports xarray and pandas, which one file does not need.
         from insitu.combining.files import combine_files, combine_named

@@ -54,7 +54,7 @@ class Job:
     "skip".
     """
     verify: Verify = "read"
-    """When to find out whether sources are what was scanned: see `insitu.scan`."""
+    """When sources are checked for changes since the scan: see `insitu.scan`."""
     allow_local: bool = False
     """Whether references from elsewhere may name files of this machine."""
 
@@ -298,7 +298,7 @@ def scan_one(source: ByteSource, job: Job, variables: Sequence[str] | None = Non
     source
         The file.
     job
-        Which group. With `catch`, a variable of the group itself that cannot be taken is left out,
+        Which group. Unless errors raise, a variable of the group that cannot be read is left out,
         with a warning.
     variables
         Which of the group; all if not given.

@@ -137,7 +137,7 @@ def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = Fal
     for operand, names in zip(operands, labels, strict=True):
         for name, length in zip(names, operand.shape, strict=True):
             lengths[name] = max(lengths.get(name, 1), length)
-    # In more digits than the result has: there are more sums to be taken than values in a piece.
+    # In float64, as sums of many boxes lose digits.
     out = np.zeros([lengths[name] for name in kept], np.result_type(dtype, np.float64) if dtype.kind in "fc" else dtype)
     plain = f"{','.join(labels)}->{kept}"
     for box in boxes(array):

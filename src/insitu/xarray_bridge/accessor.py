@@ -263,7 +263,7 @@ class InsituAccessor:
         dim
             Along which dimension(s); all if not given.
         weights
-            Refused: histograms know none.
+            Not supported: any value but None is an error.
 
         Returns
         -------

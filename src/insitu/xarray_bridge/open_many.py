@@ -59,8 +59,7 @@ def open_mfdataset(
 
     The result is that of `xarray.open_mfdataset`, in a fraction of the time.
 
-    Files may differ in chunk shapes, compression, stored type, packing, time units; what does not
-    fit together stays side by side.
+    Files may differ in chunk shapes, compression, stored type, packing and time units.
 
     Parameters
     ----------
@@ -69,8 +68,8 @@ def open_mfdataset(
         the name of a text file that lists paths (`"@files.txt"`), a list of any of these, or nested
         lists.
     combine
-        `"by_coords"`: the labels of the dimensions say how files follow each other. `"nested"`: the
-        lists do.
+        `"by_coords"`: files are ordered by the labels of their dimensions. `"nested"`: as in the
+        lists.
     concat_dim
         With `combine="nested"`: the dimension (one for each level of nesting). A mapping
         `{"member": how}` makes a new dimension from the files' names: `how` is a regular expression
@@ -78,21 +77,22 @@ def open_mfdataset(
     compat, data_vars, coords, join, combine_attrs, attrs_file
         As in xarray, with the installed xarray's defaults.
     preprocess
-        Called with each file's dataset. Structural changes stay virtual; what it computes is read
-        where that is little, else it becomes a Dask array, and xarray combines the files.
+        Called with each file's dataset. Structural changes stay virtual. Small computed
+        variables are read; larger ones become Dask arrays, and xarray combines the files.
     variables
         Only these, and their coordinates.
     errors
-        What happens to a file that cannot be taken. `"raise"`, `"warn"`: left out with a warning,
-        `"skip"`: left out. In a grid of files its place stays, without values. `ds.insitu.report()`
-        names it. Of a file that can be taken, a variable that cannot is left out with a warning.
+        What happens to a file that cannot be opened. `"raise"`: an error. `"warn"`: it is left out
+        with a warning. `"skip"`: it is left out. In a grid of files its place stays, without
+        values. `ds.insitu.report()` names it. Variables that cannot be read are treated alike.
     parallel
         None: threads where they help; a number of threads; a `concurrent.futures.Executor`;
         `"dask"` or a Dask client.
     progress
-        True: a progress bar; or a function of how many files are done and how many there are.
-    group, format, chunks, cache, active, active_required, verify, allow_local, storage_options,
-    **decode
+        True: a progress bar; or a function that is called with the numbers of scanned and of all files.
+    group, format, chunks, cache, active, active_required, verify, allow_local
+        As for `open_dataset`.
+    storage_options, **decode
         As for `open_dataset`.
 
     Returns

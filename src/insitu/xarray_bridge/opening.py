@@ -70,13 +70,13 @@ def open_dataset(
     variables
         Only these, and their coordinates.
     format
-        The format of a file by name, if its first bytes should not decide.
+        Name of the file format; if not given, the first bytes decide.
     errors
-        `"raise"`: a variable that cannot be taken is an error. `"warn"`: it is left out, and a
-        warning names it and says why. `"skip"`: it is left out.
+        `"raise"`: a variable that cannot be read is an error. `"warn"`: it is left out, and a
+        warning gives the reason. `"skip"`: it is left out.
     chunks
-        As in `xarray.open_dataset`: Dask arrays instead of virtual ones. `{}`: cut where the stored
-        chunks end.
+        As in `xarray.open_dataset`: Dask arrays instead of virtual ones. `{}`: with the stored
+        chunks.
     inline_array
         As in `xarray.open_dataset`.
     cache
@@ -84,10 +84,10 @@ def open_dataset(
         or how many bytes it may hold. True: the default of the process; False: none.
     active, active_required
         The address of a server next to the data (`insitu serve`), e.g. `"http://host:8080"`:
-        reductions run there. If it cannot, they run here, with a warning that says why; or that is
-        an error.
+        reductions run there. If the server cannot, they run here, with a warning that gives the
+        reason; with `active_required` that is an error.
     verify, allow_local
-        When to find out whether sources are what was scanned, and whether references from elsewhere
+        When sources are checked for changes since the scan, and whether references from elsewhere
         may name files of this machine: see `insitu.scan`.
     create_default_indexes
         Whether the labels of dimensions become indexes, as in `xarray.open_dataset`.
@@ -96,12 +96,12 @@ def open_dataset(
     **decode
         xarray's: `decode_cf`, `mask_and_scale`, `decode_times`, `decode_timedelta`, `use_cftime`,
         `concat_characters`, `decode_coords`, `drop_variables`. Keywords of xarray's netCDF engines
-        (`auto_complex`, `lock`, …) are taken too, and change nothing.
+        (`auto_complex`, `lock`, …) are accepted and ignored.
 
     Returns
     -------
     xarray.Dataset
-        The same as `xarray.open_dataset` gives, once loaded.
+        Once loaded, equal to that of `xarray.open_dataset`.
 
     Examples
     --------

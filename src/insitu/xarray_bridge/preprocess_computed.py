@@ -69,7 +69,7 @@ def combined_by_xarray(
     rules
         How.
     errors
-        What happens to a file that could not be taken.
+        What happens to a file that could not be opened.
     access
         How what is still virtual is read.
     """

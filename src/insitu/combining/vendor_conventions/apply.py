@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from insitu.combining.member import Load
 from insitu.combining.vendor_conventions.eos5_grids import located
 from insitu.combining.vendor_conventions.eos5_swaths import geolocated, geolocation_of, placed
-from insitu.combining.vendor_conventions.matlab import Load, is_matlab, meant
+from insitu.combining.vendor_conventions.matlab import is_matlab, meant
 from insitu.errors import VariableError
 from insitu.formats.hdf5.conventions.eos5 import EosStructure
 from insitu.formats.variable_filter import below

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from insitu.combining.member import in_memory
+from insitu.combining.member import Load, in_memory
 from insitu.model import GroupDetails, VirtualArray, VirtualGroup
 
 __all__ = ["is_matlab", "meant"]
@@ -44,7 +44,6 @@ NUMBERS = {
     "char": "U1",
 }
 
-Load = Callable[[list[VirtualArray]], list[Any]]
 Item = VirtualArray | VirtualGroup
 
 
