@@ -1,4 +1,6 @@
-"""Dates of several calendars in one dataset stay dates: labels, bounds, data variables, coordinates, in every way of combining."""
+"""Dates of several calendars in one dataset stay dates: labels, bounds, data variables,
+coordinates, in every way of combining.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,7 @@ def test_other_ways_of_combining(paths: list[str], how: str) -> None:
 
 def test_what_a_preprocess_computes(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("dask.array")
-    monkeypatch.setattr(open_many, "COMPUTED", 1)
+    monkeypatch.setattr(open_many, "COMPUTED_LIMIT", 1)
     agree(paths, combine="nested", concat_dim="time", preprocess=lambda ds: ds.assign(v=ds.v + 1))
 
 
@@ -165,7 +167,9 @@ def test_archive_with_bounds(tmp_path: Path) -> None:
 
 
 def test_zarr_view_refuses_two_calendars(tmp_path: Path) -> None:
-    """One calendar is all that Zarr's metadata can say: dates of the other must not become missing ones."""
+    """One calendar is all that Zarr's metadata can say: dates of the other must not become missing
+    ones.
+    """
     paths = [write(tmp_path / "0.nc", 0, "standard"), write(tmp_path / "1.nc", 2, "noleap")]
     ds = open_mfdataset(paths, combine="nested", concat_dim="time")
     with pytest.raises(UnsupportedError, match="several calendars"):
@@ -174,7 +178,9 @@ def test_zarr_view_refuses_two_calendars(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", ["kept.insitu", "kept.json", "kept.parq"])
 def test_saved(tmp_path: Path, target: str) -> None:
-    """Labels are kept as values, which have one calendar; the insitu store keeps everything else as it is."""
+    """Labels are kept as values, which have one calendar; the insitu store keeps everything else as
+    it is.
+    """
     paths = [write(tmp_path / "0.nc", 0, "standard"), write(tmp_path / "1.nc", 2, "noleap")]
     ds = open_mfdataset(paths, combine="nested", concat_dim="time")
     with pytest.raises(UnsupportedError, match=r"several calendars.*variable time"):

@@ -1,4 +1,6 @@
-"""A variable that some files lack makes xarray merge; what all files have must stay virtual, and equal to xarray's."""
+"""A variable that some files lack makes xarray merge; what all files have must stay virtual, and
+equal to xarray's.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Does the work grow with the number of files only as it must: no dataset for each, one tile for all that are cut alike?"""
+"""Work grows with the number of files only as needed: no dataset for each, one tile for all of one
+chunk shape.
+"""
 
 from __future__ import annotations
 

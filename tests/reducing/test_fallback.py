@@ -21,7 +21,7 @@ from insitu.active.fallback import bytes_to_move, settings
 from insitu.active.transport import Client, ServerError, client_of
 from insitu.combining.scan_member import Job
 from insitu.errors import InsituError
-from insitu.lazy_array.array import Access
+from insitu.lazy_array.deferred_values import Access
 from insitu.model import Codec, Encoding
 from insitu.reducing.chunk_storage import chunk_array
 from insitu.server import Settings

@@ -1,4 +1,6 @@
-"""Blocks of a mosaic whose tiles are cut differently: few, and none of them empty or missing."""
+"""Chunk shapes of a mosaic whose tiles are chunked differently: few, and none of them empty or
+missing.
+"""
 
 from __future__ import annotations
 

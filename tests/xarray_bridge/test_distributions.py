@@ -1,4 +1,6 @@
-"""Histograms and approximate quantiles of datasets: NumPy's counts, xarray's looks, here and next to the data."""
+"""Histograms and approximate quantiles of datasets: NumPy's counts, xarray's looks, here and next
+to the data.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be opened, beside a path: bytes, open files, signed addresses? And what does a dataset remember of it?"""
+"""Opening of bytes, open files and signed URLs, and what a dataset remembers of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Every public attribute of NumPy's arrays: a virtual array has it, with the same result, or says why it has not."""
+"""Every public attribute of NumPy's arrays: a virtual array has it, with the same result, or an
+error explains why not.
+"""
 
 from __future__ import annotations
 

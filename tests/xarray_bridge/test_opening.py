@@ -1,4 +1,4 @@
-"""Does opening give what xarray gives, through every door: our functions, the engine, trees, Dask, writing again?"""
+"""Opening gives what xarray gives: by our functions, the engine, trees, Dask, and written again."""
 
 from __future__ import annotations
 

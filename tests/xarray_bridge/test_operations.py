@@ -1,4 +1,6 @@
-"""Does a virtual dataset do what the loaded one does, and stay virtual where it should?"""
+"""Operations on a virtual dataset equal those on the loaded one, and stay virtual where they
+should.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,7 @@ READING: dict[str, Operation] = {
 }
 
 
-def same(virtual: Any, loaded: Any) -> None:
+def assert_same_values(virtual: Any, loaded: Any) -> None:
     if isinstance(virtual, xr.DataArray):
         virtual, loaded = virtual.to_dataset(name="x"), loaded.to_dataset(name="x")
     xr.testing.assert_allclose(virtual.load(), loaded, rtol=1e-6)
@@ -123,7 +125,7 @@ def test_structural_operations_read_nothing(varied: Path, name: str) -> None:
 @pytest.mark.parametrize("name", READING)
 def test_other_operations_give_the_same(varied: Path, name: str) -> None:
     loaded = open_dataset(varied).load()
-    same(READING[name](open_dataset(varied)), READING[name](loaded))
+    assert_same_values(READING[name](open_dataset(varied)), READING[name](loaded))
 
 
 METHODS = ["sum", "mean", "min", "max", "std", "var", "count", "prod", "median"]
@@ -141,7 +143,9 @@ def test_reductions(varied: Path, method: str, dim: Any) -> None:
             dims = dim if dim is None or isinstance(dim, str) else [d for d in dim if d in loaded[name].dims]
             if isinstance(dims, str) and dims not in loaded[name].dims:
                 continue
-            same(getattr(virtual[name], method)(dims, **keywords), getattr(loaded[name], method)(dims, **keywords))
+            assert_same_values(
+                getattr(virtual[name], method)(dims, **keywords), getattr(loaded[name], method)(dims, **keywords)
+            )
 
 
 @pytest.mark.filterwarnings("ignore:overflow")
@@ -150,23 +154,23 @@ def test_reductions(varied: Path, method: str, dim: Any) -> None:
 def test_minimum_count(varied: Path, method: str, keywords: dict[str, int]) -> None:
     loaded, virtual = open_dataset(varied).load().tas, open_dataset(varied).tas
     for dim in (None, "time"):
-        same(getattr(virtual, method)(dim, **keywords), getattr(loaded, method)(dim, **keywords))
+        assert_same_values(getattr(virtual, method)(dim, **keywords), getattr(loaded, method)(dim, **keywords))
 
 
 def test_any_all_and_positions(varied: Path) -> None:
     loaded, virtual = open_dataset(varied).load(), open_dataset(varied)
     for method in ("any", "all", "argmin", "argmax"):
         for dim in ("time", "lat"):
-            same(getattr(virtual.number, method)(dim), getattr(loaded.number, method)(dim))
-    same(virtual.tas.std("time", ddof=1), loaded.tas.std("time", ddof=1))
+            assert_same_values(getattr(virtual.number, method)(dim), getattr(loaded.number, method)(dim))
+    assert_same_values(virtual.tas.std("time", ddof=1), loaded.tas.std("time", ddof=1))
 
 
 def test_reductions_after_slicing(varied: Path) -> None:
     loaded, virtual = open_dataset(varied).load(), open_dataset(varied)
     for ds_v, ds_l in ((virtual, loaded),):
-        same(ds_v.tas[2:9:2, ::-1, [1, 4, 5]].mean("time"), ds_l.tas[2:9:2, ::-1, [1, 4, 5]].mean("time"))
-        same(ds_v.tas.where(ds_v.lat > 0).sum(), ds_l.tas.where(ds_l.lat > 0).sum())
-        same(
+        assert_same_values(ds_v.tas[2:9:2, ::-1, [1, 4, 5]].mean("time"), ds_l.tas[2:9:2, ::-1, [1, 4, 5]].mean("time"))
+        assert_same_values(ds_v.tas.where(ds_v.lat > 0).sum(), ds_l.tas.where(ds_l.lat > 0).sum())
+        assert_same_values(
             ds_v.tas.where(ds_v.lat + ds_v.lon > 100).mean("lat"), ds_l.tas.where(ds_l.lat + ds_l.lon > 100).mean("lat")
         )
 

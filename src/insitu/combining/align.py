@@ -1,7 +1,9 @@
-"""What if files disagree about the labels of a dimension that they are not joined along?
+"""Alignment of members by their labels: xarray's `join`.
 
-xarray's `join`: the union, the intersection, the first, the last, an error, or the first one's labels put on all. Reindexing a virtual
-array is a `take` with -1 for what a file does not have: no values are read, the places are Absent.
+`join` applies along dimensions that files are not joined along: it gives the union, the
+intersection, the first, the last, an error, or the first one's labels for all. Reindexing a virtual
+array is a `take` with -1 for labels that a file does not have: no values are read, those elements
+are absent.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ Indexer = npt.NDArray[np.int64]
 
 
 def pandas_index(values: npt.NDArray[Any], dim: str) -> pandas.Index[Any]:
-    """The labels as xarray would index them (cftime dates get their own kind of index)."""
+    """Return the labels as xarray would index them (cftime dates get their own kind of index)."""
     return xarray.Coordinates({dim: values}).to_index()
 
 
 def aligned(members: Sequence[Member], join: str, exclude: str | None = None) -> list[Member]:
-    """The members with the same labels along every dimension that they share, but for one."""
+    """Return the members with the same labels along every dimension that they share, but for one."""
     if len(members) == 1:
         return list(members)
     result = list(members)
@@ -78,7 +80,10 @@ def aligned(members: Sequence[Member], join: str, exclude: str | None = None) ->
 
 
 def _distinct(labels: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-    """Without repetitions, in the order of the first: files that are alike have the same labels, often the very same object."""
+    """Return different labels once, in order.
+
+    Files that are alike have the same labels, often the very same object.
+    """
     found: dict[Any, npt.NDArray[Any]] = {}
     for index in {id(index): index for index in labels}.values():
         found.setdefault(id(index) if index.dtype.hasobject else (index.dtype, index.tobytes()), index)
@@ -98,7 +103,7 @@ def _joined(labels: list[npt.NDArray[Any]], dim: str, join: str) -> pandas.Index
 
 
 def _incomparable(dim: str, labels: Sequence[npt.NDArray[Any]]) -> CombineError:
-    """The error for labels of a dimension that cannot be brought into one order: dates of two calendars, mostly."""
+    """Return the error for labels that cannot be ordered, such as dates of two calendars."""
     kinds = {type(label).__name__ for index in labels for label in index[:1]}
     return CombineError(
         f"cannot align along dimension {dim!r} because its labels cannot be compared: {', '.join(sorted(kinds))}",
@@ -107,7 +112,7 @@ def _incomparable(dim: str, labels: Sequence[npt.NDArray[Any]]) -> CombineError:
 
 
 def _holder(members: Sequence[Member], dim: str) -> Variable:
-    """The first variable that labels a dimension."""
+    """Return the first variable that labels a dimension."""
     return next(member.variables[dim] for member in members if member.index(dim) is not None)
 
 
@@ -119,14 +124,14 @@ def _label(result: list[Member], labels: Sequence[Any], sizes: Sequence[Any], di
 
 
 def _override(result: list[Member], labels: Sequence[Any], sizes: Sequence[Any], dim: str, holder: Variable) -> None:
-    """The first one's labels for all that have some."""
+    """Give the first member's labels to all that have labels."""
     for number, index in enumerate(labels):
         if index is not None:
             result[number] = _with_label(result[number], dim, holder, keep=False)
 
 
 def _with_label(member: Member, dim: str, holder: Variable, *, keep: bool = True) -> Member:
-    """With other labels; attributes stay the member's own if it had labels."""
+    """Return the member with other labels; attributes stay its own if it had labels."""
     variables = dict(member.variables)
     own = variables.get(dim)
     variables[dim] = holder if own is None or not keep else own.with_data(holder.data, (dim,))
@@ -171,7 +176,7 @@ def _reindex_all(
 
 
 def _label_values(joined: pandas.Index[Any], known: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """The labels as xarray shows them: in the type that the files' labels share."""
+    """Return the labels as xarray shows them: in the type that the files' labels share."""
     values = joined.to_numpy()
     dtypes = {index.dtype for index in known}
     shared = (
@@ -185,7 +190,7 @@ def _label_values(joined: pandas.Index[Any], known: Sequence[npt.NDArray[Any]]) 
 
 
 def reindexed(member: Member, dim: str, indexer: Indexer) -> Member:
-    """These elements of a dimension, -1 for none."""
+    """Return these elements of a dimension, -1 for none."""
     variables = {}
     if (indexer == np.arange(len(indexer))).all() and member.sizes.get(dim) == len(indexer):
         return member
@@ -197,7 +202,7 @@ def reindexed(member: Member, dim: str, indexer: Indexer) -> Member:
 
 
 def taken(variable: Variable, axis: int, indexer: Indexer) -> Variable:
-    """These elements of one axis, -1 for none: then the type may change, as in xarray."""
+    """Return these elements of one axis, -1 for none: then the type may change, as in xarray."""
     holes = bool((indexer < 0).any())
     dtype = type_with_holes(variable.dtype) if holes else variable.dtype
     data = variable.data
@@ -213,7 +218,10 @@ def taken(variable: Variable, axis: int, indexer: Indexer) -> Variable:
 
 
 def with_dtype(array: VirtualArray, dtype: np.dtype[Any]) -> VirtualArray:
-    """The array in another type; its places that no file covers are NaN, NaT or whatever that type has for missing."""
+    """Return the array in another type.
+
+    Elements that no file covers are NaN, NaT or what that type has for missing.
+    """
     if array.dtype == dtype and array.fill_value is None and dtype.kind not in "mM":
         return array
     fill = array.fill_value

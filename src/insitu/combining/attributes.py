@@ -1,4 +1,4 @@
-"""Which attributes does a combination have?"""
+"""Merging of attributes and encodings by xarray's `combine_attrs` rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Attributes = Mapping[str, Any]
 
 
 def merged_attributes(parts: Sequence[Attributes], how: str | Callable[..., dict[str, Any]]) -> dict[str, Any]:
-    """The attributes of several, by one of xarray's rules."""
+    """Return the merged attributes of several parts, by one of xarray's rules."""
     if not parts:
         return {}
     if callable(how):
@@ -50,13 +50,17 @@ def merged_attributes(parts: Sequence[Attributes], how: str | Callable[..., dict
 
 
 def common(parts: Sequence[Attributes]) -> dict[str, Any]:
-    """Only what all have, with the same value: an encoding that would be wrong for some files must not be written with."""
+    """Return the items that all parts have with the same value.
+
+    An encoding that is wrong for some files must not be used for writing.
+    """
     result = dict(parts[0])
     for part in _different(parts[1:]):
         for key in [key for key, value in result.items() if key not in part or not equivalent(value, part[key])]:
             del result[key]
     if any(key not in result for part in parts for key in ("scale_factor", "add_offset") if key in part):
-        # Packed integers without their scale would be rounded values when somebody writes them: all of a packing, or none.
+        # Packed integers without their scale would be rounded values when somebody writes them: all
+        # of a packing, or none.
         for key in _PACKING:
             result.pop(key, None)
     return result
@@ -66,7 +70,10 @@ _PACKING = ("scale_factor", "add_offset", "dtype", "_FillValue", "missing_value"
 
 
 def _different(parts: Sequence[Attributes]) -> list[Attributes]:
-    """Without those that are the very object of the one before: files that are alike share theirs."""
+    """Return the parts without those that are the same object as the one before.
+
+    Files that are alike share theirs.
+    """
     return [part for i, part in enumerate(parts) if not i or part is not parts[i - 1]]
 
 
@@ -75,7 +82,7 @@ def _same(one: Attributes, other: Attributes) -> bool:
 
 
 def equivalent(one: Any, other: Any) -> bool:
-    """Whether two values are equal, NaN equal to NaN, arrays and lists by element."""
+    """Return whether two values are equal, NaN equal to NaN, arrays and lists by element."""
     if one is other:
         return True
     if isinstance(one, str) and isinstance(other, str):

@@ -1,7 +1,8 @@
-"""What if each band of an image is packed in its own way?
+"""Decoding of images whose bands have scales and offsets of their own.
 
-CF knows one scale and one offset for a variable; a TIFF has one of each for every band (`scales`, `offsets`, as rioxarray calls them). Then every band is decoded as
-a variable of its own, and they are joined again: a packing belongs to a cell, not to an array.
+CF knows one scale and one offset for a variable; a TIFF has one of each for every band (`scales`,
+`offsets`, as rioxarray calls them). Every band is decoded as a variable of its own, and they are
+joined again: a packing belongs to a chunk, not to an array.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _PLURAL = {"scale_factor": ("scales", 1.0), "add_offset": ("offsets", 0.0)}
 
 
 def differ(array: VirtualArray, attributes: Mapping[str, Any]) -> bool:
-    """Whether the bands of an array have scales or offsets of their own."""
+    """Return whether the bands of an array have scales or offsets of their own."""
     lists = [attributes[many] for many, _ in _PLURAL.values() if many in attributes]
     return (
         bool(lists) and array.dims[:1] == ("band",) and all(np.shape(numbers) == (array.shape[0],) for numbers in lists)
@@ -32,7 +33,7 @@ def differ(array: VirtualArray, attributes: Mapping[str, Any]) -> bool:
 
 
 def by_bands(array: VirtualArray, attributes: Mapping[str, Any], decode: Callable[[VirtualArray], Decoded]) -> Decoded:
-    """The array decoded band by band.
+    """Return the array decoded band by band.
 
     Parameters
     ----------

@@ -1,27 +1,23 @@
-"""What one dataset do these many files make?
+"""Combination of many members into one: xarray's `combine_by_coords`, `combine_nested`.
 
-`by_coords`: files with the same variables are put in the order of their labels and joined, then what has different variables is merged.
-`nested`: the caller's lists say it. Either way the grid of files is joined one dimension after another.
+By coordinates: files with the same variables are put in the order of their labels and joined, then
+files with different variables are merged. Nested: the caller's lists give the order. Either way the
+grid of files is joined one dimension after another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from insitu.combining.concat import concat
-from insitu.combining.member import CombineError, Member
+from insitu.combining.member import CombineError, ConcatDim, Member, Position
 from insitu.combining.merge import merge
-from insitu.combining.order import Position, check_grid, monotonic, order_by_labels
+from insitu.combining.order import check_grid, monotonic, order_by_labels
 from insitu.combining.rules import Rules
 
-__all__ = ["ConcatDim", "by_coords", "nested"]
-
-ConcatDim = str | tuple[str, npt.NDArray[Any]] | None
-"""A dimension, a new one with its labels, or None: merge along this level of nesting."""
+__all__ = ["by_coords", "nested"]
 
 
 def by_coords(members: Sequence[Member], rules: Rules) -> Member:
@@ -56,7 +52,7 @@ def nested(grid: Mapping[Position, Member], dims: Sequence[ConcatDim], rules: Ru
 
 
 def _along_all(grid: Mapping[Position, Member], dims: Sequence[ConcatDim], rules: Rules) -> Member:
-    """One dimension after another, the first first."""
+    """Combine along one dimension after another, beginning with the first."""
     for dim in dims:
         lines: dict[Position, list[tuple[Position, Member]]] = {}
         for place, member in grid.items():

@@ -1,7 +1,8 @@
-"""What do members make that stand one after another along a dimension?
+"""Concatenation of members along a dimension: xarray's `concat`, on tables of chunks.
 
-xarray's `concat`, rule for rule, on tables: which variables are joined (those along the dimension, and more by `data_vars` and `coords`), which
-are merged, which dimensions the joined ones get. One pass over the members for each variable.
+It follows xarray rule for rule: which variables are joined (those along the dimension, and more by
+`data_vars` and `coords`), which are merged, which dimensions the joined ones get. One pass over the
+members for each variable.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class _Choice:
 
 
 def concat(members: Sequence[Member], dim: str, rules: Rules, labels: npt.NDArray[Any] | None = None) -> Member:
-    """The members one after another.
+    """Return the members concatenated along a dimension.
 
     Parameters
     ----------
@@ -90,7 +91,9 @@ def concat(members: Sequence[Member], dim: str, rules: Rules, labels: npt.NDArra
         raise CombineError("Dataset global attributes not equal.")
     if labels is not None:
         if len(labels) != sum(lengths):
-            raise CombineError(f"{len(labels)} labels for {sum(lengths)} elements along the new dimension {dim!r}")
+            raise CombineError(
+                f"{len(labels)} labels given for {sum(lengths)} elements along the new dimension {dim!r}"
+            )
         result[dim] = Variable((dim,), labels)
         coords = coords | {dim}
     unindexed = frozenset().union(*(member.unindexed for member in members))
@@ -98,7 +101,10 @@ def concat(members: Sequence[Member], dim: str, rules: Rules, labels: npt.NDArra
 
 
 def _expanded(member: Member, dim: str) -> Member:
-    """A scalar variable that is named like the dimension becomes its label; data variables get the dimension."""
+    """Return the member with its scalar variable of that name as label of the dimension.
+
+    Data variables get the dimension.
+    """
     variables = {}
     for name, variable in member.variables.items():
         if name == dim or name not in member.coords:
@@ -134,7 +140,7 @@ def _subset(member: Member, which: str) -> list[str]:
 def _choose(
     choice: _Choice, members: Sequence[Member], option: Any, which: Literal["data_vars", "coords"], rules: Rules
 ) -> None:
-    """Add what one of the two options says."""
+    """Add the variables that one of the two options chooses."""
     if not isinstance(option, str):
         valid = _subset(members[0], which)
         if invalid := [name for name in option if name not in valid]:
@@ -190,7 +196,7 @@ def _check_identical(name: str, found: Sequence[Variable], rules: Rules) -> None
 def _joined(
     name: str, variables: Sequence[Variable], lengths: Sequence[int], dim: str, sizes: dict[str, int], rules: Rules
 ) -> Variable:
-    """One variable, joined."""
+    """Return the parts of one variable joined along a dimension."""
     dims = dict.fromkeys(d for variable in variables for d in variable.dims)
     order = tuple(dims) if dim in dims else (dim, *dims)
     attributes = merged_attributes([variable.attributes for variable in variables], rules.combine_attrs)
@@ -215,7 +221,9 @@ def _data_joined(name: str, variables: Sequence[Variable], axis: int, rules: Rul
         return variables[0].data
     across = {tuple(n for i, n in enumerate(variable.shape) if i != axis) for variable in variables}
     if len(across) > 1:
-        raise CombineError(f"the parts of {name!r} have different shapes across the join: {sorted(across)}")
+        raise CombineError(
+            f"variable {name!r} has different shapes in the files, also across the joined dimension: {sorted(across)}"
+        )
     if 0 in across.pop():
         shape = list(variables[0].shape)
         shape[axis] = sum(variable.shape[axis] for variable in variables)
@@ -229,7 +237,7 @@ def _data_joined(name: str, variables: Sequence[Variable], axis: int, rules: Rul
 
 
 def _with_dims(variable: Variable, order: tuple[str, ...], sizes: dict[str, int]) -> Variable:
-    """With the dimensions in this order; values repeat along new ones."""
+    """Return the variable with its dimensions in this order; values repeat along new ones."""
     data = variable.data
     new = [dim for dim in order if dim not in variable.dims]
     present = (*new, *variable.dims)
@@ -243,7 +251,7 @@ def _with_dims(variable: Variable, order: tuple[str, ...], sizes: dict[str, int]
 
 
 def _with_gaps(variable: Variable, dim: str, lengths: Sequence[int], present: Sequence[bool]) -> Variable:
-    """Nothing where a member does not have the variable."""
+    """Return the variable with missing values for members that do not have it."""
     has = np.repeat(np.array(present), lengths)
     indexer = np.where(has, np.cumsum(has) - 1, -1).astype(np.int64)
     return taken(variable, variable.dims.index(dim), indexer)

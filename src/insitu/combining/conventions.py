@@ -1,7 +1,7 @@
-"""What do the variables of one file mean together (CF)?
+"""Decoding options, and CF conventions that relate variables (coordinates, bounds, characters).
 
-Each variable's own decoding is in `codecs.cf`. Here is what takes a look at all of them, as xarray's `decode_cf_variables` does: which are
-coordinates, which bounds take the units of their times, which character dimensions may be joined.
+The decoding of a single variable is in `insitu.cf`. This module looks at all variables of a file
+together, as xarray's `decode_cf_variables` does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OTHER_KEYWORDS = (
     "coords", "data_vars", "errors", "format", "group", "inline_array", "join", "parallel", "preprocess", "progress",
     "storage_options", "variables", "verify",
 )  # fmt: skip
-"""Keywords of opening and combining: a misspelled one may be meant."""
+"""Keywords of opening and combining, suggested for misspelled ones."""
 
 Each = Mapping[str, Any] | Any
 
@@ -62,7 +62,7 @@ class Decoding:
         drop_variables: str | Iterable[str] | None = None,
         **given: Any,
     ) -> Decoding:
-        """From the keywords of a call; None means the default."""
+        """Return the options from the keywords of a call; None means the default."""
         known = {*cls.__slots__, "decode_cf", "drop_variables"}
         for name in sorted(set(given) - known):
             near = get_close_matches(name, (*sorted(known), *OTHER_KEYWORDS), 1)
@@ -75,7 +75,7 @@ class Decoding:
         return cls(**chosen, drop_variables=frozenset(dropped))
 
     def of_variable(self, name: str) -> dict[str, Any]:
-        """The keywords for one variable."""
+        """Return the keywords for one variable."""
         defaults = {
             "mask_and_scale": True,
             "decode_times": True,
@@ -91,7 +91,7 @@ def _item(option: Each, name: str, default: Any) -> Any:
 
 
 def with_bounds(arrays: Mapping[str, VirtualArray]) -> dict[str, Mapping[str, Any]]:
-    """The attributes of all variables, with the units of a time given to its bounds."""
+    """Return the attributes of all variables, with the units of a time given to its bounds."""
     attributes: dict[str, Mapping[str, Any]] = {name: array.attributes for name, array in arrays.items()}
     for array in arrays.values():
         own = array.attributes
@@ -105,7 +105,10 @@ def with_bounds(arrays: Mapping[str, VirtualArray]) -> dict[str, Mapping[str, An
 
 
 def needs_values(name: str, array: VirtualArray, attributes: Mapping[str, Any]) -> bool:
-    """Whether opening takes the values of a variable: it labels a dimension, is a single value, or a time."""
+    """Return whether opening needs the values of a variable.
+
+    That is so for labels of a dimension, single values, and times.
+    """
     if array.dims in ((name,), ()):
         return True
     units = attributes.get("units")
@@ -113,14 +116,15 @@ def needs_values(name: str, array: VirtualArray, attributes: Mapping[str, Any]) 
 
 
 def stackable(arrays: Mapping[str, VirtualArray], texts: bool = False) -> set[str]:
-    """The dimensions that hold the characters of texts and nothing else.
+    """Return the dimensions that hold the characters of texts and nothing else.
 
     Parameters
     ----------
     arrays
         All variables of a group.
     texts
-        Whether bytes of a fixed length above 1 are whole texts, as netCDF-4 has it, and no characters.
+        Whether bytes of a fixed length above 1 are whole texts, as netCDF-4 has it, and no
+        characters.
     """
     good: dict[str, bool] = {}
     for array in arrays.values():
@@ -134,7 +138,7 @@ def stackable(arrays: Mapping[str, VirtualArray], texts: bool = False) -> set[st
 def coordinates(
     own: dict[str, Any], encoding: dict[str, Any], variables: Collection[str], how: bool | str
 ) -> frozenset[str]:
-    """Which variables one variable names as coordinates.
+    """Return which variables one variable names as coordinates.
 
     Parameters
     ----------
@@ -160,7 +164,7 @@ def coordinates(
 
 
 def _related(key: str, own: dict[str, Any], encoding: dict[str, Any], variables: Collection[str]) -> set[str]:
-    """The variables that one attribute names."""
+    """Return the variables that one attribute names."""
     text = own.pop(key).replace(" :", ":")
     names = text.split()
     if key in NEED_PARSING and len(names) > 1:
@@ -185,6 +189,6 @@ def _related(key: str, own: dict[str, Any], encoding: dict[str, Any], variables:
 
 
 def referred(attributes: Mapping[str, Any]) -> set[str]:
-    """The variables that a variable's attributes name as its coordinates or bounds."""
+    """Return the variables that a variable's attributes name as its coordinates or bounds."""
     texts = [attributes.get(key) for key in ("coordinates", "bounds", "climatology")]
     return {name for text in texts if isinstance(text, str) for name in text.split()}

@@ -1,7 +1,8 @@
-"""How does a scanned file become a member? Its variables decoded, its coordinates found, its labels in memory.
+"""Decoding of a scanned file into a member: variables decoded, coordinates found, labels in memory.
 
-Files of one archive are alike. What a variable's attributes mean is decided once and remembered: the next file with the same attributes
-takes the same packing, the same attributes, the same encoding, and, if its bytes are the same too, the same labels.
+Files of one archive are alike. What a variable's attributes mean is decided once and remembered:
+the next file with the same attributes takes the same packing, attributes and encoding, and, if its
+bytes are the same too, the same labels.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ __all__ = ["Memory", "member_of", "undecodable", "unreadable"]
 
 @dataclass(slots=True)
 class _Seen:
-    """A variable as it was in an earlier file, and what it meant."""
+    """A variable of an earlier file, and how it was decoded."""
 
     given: Mapping[str, Any]
     array: VirtualArray
     blocks: Blocks | None
-    """Its bytes, if what it meant depends on them."""
+    """Its bytes, if decoding depends on them."""
     variable: Variable
     packings: Packings
     joined: bool
@@ -51,14 +52,15 @@ class _Seen:
 
 @dataclass(slots=True)
 class Memory:
-    """What is remembered from file to file."""
+    """Decisions about variables, remembered from file to file."""
 
     variables: dict[str, _Seen] = field(default_factory=dict)
     shared: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """Attributes and encodings."""
     names: frozenset[str] = frozenset()
     named: dict[str, tuple[Mapping[str, Any], Mapping[str, Any], frozenset[str]]] = field(default_factory=dict)
-    """Of each variable: what it was before and after the look for coordinates, and which it names."""
+    """Name: attributes and encoding as last decoded, and the coordinates that the variable names.
+    """
 
 
 def member_of(
@@ -71,7 +73,7 @@ def member_of(
     url: str | None = None,
     only: Sequence[str] | None = None,
 ) -> Member:
-    """One file's contribution.
+    """Return a scanned group as a member, decoded.
 
     Parameters
     ----------
@@ -125,7 +127,7 @@ def member_of(
 
 @dataclass(slots=True)
 class _Given:
-    """A variable of the file at hand."""
+    """A variable of the file that is being decoded."""
 
     name: str
     array: VirtualArray
@@ -145,21 +147,22 @@ class _Given:
     def labels(self) -> bool:
         """Whether the values are part of the member: labels of a dimension, single values.
 
-        Sequences of varying length are not: they label nothing, and references keep them only where they lie.
+        Sequences of varying length are not: they label nothing, and references keep them only where
+        they lie.
         """
         dtype = self.array.dtype
         has_sequences = self.array.details.varying == "sequence" or (dtype.names is not None and dtype.hasobject)
         return self.array.dims in ((self.name,), ()) and not has_sequences
 
     def values(self) -> npt.NDArray[Any]:
-        """As stored."""
+        """Return the values as stored."""
         if self.known is None:
             self.known = self.load([self.array])[0] if self.blocks is None else stored_values(self.array, self.blocks)
         return self.known
 
 
 def unreadable(arrays: Mapping[str, VirtualArray], load: Load) -> dict[str, str]:
-    """Of the variables whose values opening takes, those that cannot be read, and why."""
+    """Return the variables whose values opening needs but that cannot be read, with the reason."""
     bad: dict[str, str] = {}
     given = with_bounds(arrays)
     for name, array in arrays.items():
@@ -172,7 +175,7 @@ def unreadable(arrays: Mapping[str, VirtualArray], load: Load) -> dict[str, str]
 
 
 def undecodable(arrays: Mapping[str, VirtualArray]) -> dict[str, str]:
-    """The variables with chunks that nothing here decodes, and why."""
+    """Return the variables with chunks that nothing here decodes, and why."""
     found = {
         name: next(filter(None, (_refusal(e, len(tile.axes)) for tile in array.tiles for e in tile.encodings)), "")
         for name, array in arrays.items()
@@ -182,7 +185,10 @@ def undecodable(arrays: Mapping[str, VirtualArray]) -> dict[str, str]:
 
 @lru_cache(maxsize=1024)
 def _refusal(encoding: Encoding, rank: int) -> str:
-    """Why chunks of an encoding cannot be decoded here; "" if they can, as far as can be told without their shape."""
+    """Return why chunks of an encoding cannot be decoded; "" if they can be.
+
+    Their shape is not considered.
+    """
     try:
         prepare(encoding, (1,) * rank)
     except UnknownCodecError as problem:
@@ -193,7 +199,7 @@ def _refusal(encoding: Encoding, rank: int) -> str:
 
 
 def _needed(group: VirtualGroup, only: Sequence[str]) -> dict[str, VirtualArray]:
-    """The wanted variables, the labels of their dimensions, and what they name as coordinates."""
+    """Return the wanted variables, labels of their dimensions, and their coordinates."""
     arrays = group.arrays
     wanted = {name for name in only if name in arrays}
     for _ in range(2):  # also the labels' bounds, and the dimensions of auxiliary coordinates
@@ -205,7 +211,7 @@ def _needed(group: VirtualGroup, only: Sequence[str]) -> dict[str, VirtualArray]
 
 
 def _again(file: _Given, join: bool, memory: Memory) -> Variable | None:
-    """The variable by what is remembered of it; None if it is another."""
+    """Return the variable decoded as in an earlier file; None if it differs from that."""
     seen, array = memory.variables.get(file.name), file.array
     if seen is None or seen.joined != join or len(array.tiles) != 1:
         return None
@@ -235,7 +241,10 @@ def _again(file: _Given, join: bool, memory: Memory) -> Variable | None:
 
 
 def _same_for_all_values(seen: _Seen) -> bool:
-    """Whether other values would have been decoded alike: numbers are; so are dates, where they can be, as nanoseconds from the start."""
+    """Return whether other values would have been decoded the same way.
+
+    Numbers are, and dates that fit nanoseconds.
+    """
     dtype = seen.variable.dtype
     if dtype.kind in "biufc":
         return True
@@ -244,7 +253,10 @@ def _same_for_all_values(seen: _Seen) -> bool:
 
 
 def _decided(file: _Given, join: bool, memory: Memory) -> Variable:
-    """The variable by its attributes, and by its values where they decide."""
+    """Return the variable decoded, and remember the decision for the next files.
+
+    Attributes decide, and values where the type depends on them.
+    """
     array, name = file.array, file.name
     encoding, attributes = stored_encoding(array, file.attributes, file.format)
     if array.dtype.kind == "S" and array.dtype.itemsize > 1 and file.format in NETCDF:
@@ -261,7 +273,7 @@ def _decided(file: _Given, join: bool, memory: Memory) -> Variable:
     kept = replace(result.array, attributes={}, fill_value=None)
     variable = Variable(kept.dims, kept, result.attributes, result.encoding)
     plain = len(array.tiles) == 1 and len(kept.tiles) == 1
-    # Texts depend on their values, which are not at hand; times do too, but their bytes are.
+    # The type of texts depends on values that were not read; that of times on bytes that were.
     known = file.blocks is not None or not (file.needed or join or kept.dtype.kind in "OSUmM")
     if plain and known:
         # A copy: the variable's attributes change yet, when coordinates are looked for.
@@ -276,21 +288,24 @@ def _decided(file: _Given, join: bool, memory: Memory) -> Variable:
 
 
 def _labels(file: _Given, array: VirtualArray) -> npt.NDArray[Any]:
-    """The values of a variable that is part of the member, decoded."""
+    """Return the values of a variable that is part of the member, decoded."""
     if (file.blocks is None and file.known is None) or array.shape != file.array.shape or len(array.tiles) != 1:
         return file.load([array])[0]
     return _shown(file, array.tiles[0].packings[0], array.dtype)
 
 
 def _shown(file: _Given, packing: Packing, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """The values at hand, decoded."""
+    """Return the stored values of a variable, unpacked."""
     values = file.values()
     values = values if packing.identity else unpack(values, packing)
     return values if values.dtype == dtype and values.flags.writeable else values.astype(dtype)
 
 
 def _text(file: _Given, attributes: Mapping[str, Any]) -> Variable:
-    """HDF5's texts of fixed length, which netCDF-4 shows as texts of varying length; their type is known with the values."""
+    """Return HDF5's texts of fixed length as netCDF-4 shows them, of varying length.
+
+    The type depends on the values.
+    """
     texts = np.char.decode(file.values(), "utf-8", "surrogateescape")
     width = max(int(np.char.str_len(texts).max(initial=1)), 1)
     dtype = np.dtype(f"U{width}")
@@ -306,7 +321,10 @@ def _text(file: _Given, attributes: Mapping[str, Any]) -> Variable:
 
 
 def _coordinates(found: Mapping[str, Variable], how: Decoding, memory: Memory) -> set[str]:
-    """Which variables are named as coordinates; what names them moves from attributes to encoding."""
+    """Return which variables are named as coordinates.
+
+    What names them moves from attributes to encoding.
+    """
     if found.keys() != memory.names:
         memory.names, memory.named = frozenset(found), {}
     names: set[str] = set()
@@ -325,7 +343,10 @@ def _coordinates(found: Mapping[str, Variable], how: Decoding, memory: Memory) -
 
 
 def _shared(memory: Memory, key: str, fresh: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The equal mapping of the file before, so that comparing them later costs nothing."""
+    """Return the equal mapping of an earlier file if there is one.
+
+    The same object compares at no cost.
+    """
     old = memory.shared.get(key)
     if old is not None and _equal(old, fresh):
         return old

@@ -1,7 +1,7 @@
-"""Which values must be known to open a dataset? Labels of dimensions, single values, and times.
+"""Values that opening a dataset needs at once: labels of dimensions, single values, and times.
 
-They are small, and every file has some, so their bytes are fetched in one batch while the file is open anyway. Equal bytes in the next file
-need no second look.
+They are small, and every file has some, so their bytes are fetched in one batch while the file is
+open anyway. If the next file has the same bytes, they are not decoded again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Blocks = tuple[bytes, ...]
 
 
 def fetched(arrays: Mapping[str, VirtualArray], source: ByteSource) -> dict[str, Blocks]:
-    """The chunks of those arrays that are small and plain, fetched in one batch."""
+    """Return the chunks of those arrays that are small and plain, fetched in one batch."""
     ranges: list[tuple[int, int]] = []
     found: dict[str, slice] = {}
     own = source.describe().url if arrays else ""
@@ -43,13 +43,16 @@ def fetched(arrays: Mapping[str, VirtualArray], source: ByteSource) -> dict[str,
     for block, (offset, length) in zip(blocks, ranges, strict=True):
         if len(block) != length:
             raise TruncatedError(
-                f"{length} bytes were asked for and {len(block)} came", url=source.url, offset=offset, length=length
+                f"only {len(block)} of {length} bytes could be read: the file ends early",
+                url=source.url,
+                offset=offset,
+                length=length,
             )
     return {name: tuple(blocks[part]) for name, part in found.items()}
 
 
 def _ranges(array: VirtualArray, own: str) -> list[tuple[int, int]]:
-    """Where the chunks lie in this file, if that is all there is to know about the array; else nothing."""
+    """Return the byte ranges of small, plain chunks in this file; else an empty list."""
     if len(array.tiles) != 1:
         return []
     tile = array.tiles[0]
@@ -71,7 +74,7 @@ def _ranges(array: VirtualArray, own: str) -> list[tuple[int, int]]:
 
 
 def _one_after_another(array: VirtualArray) -> bool:
-    """Whether the chunks lie one after another in the array, too: only its first axis is cut."""
+    """Return whether chunks in order make up the array: only its first axis is chunked."""
     tile = array.tiles[0]
     return (
         tile.layout == tuple(range(len(tile.axes)))
@@ -81,7 +84,7 @@ def _one_after_another(array: VirtualArray) -> bool:
 
 
 def stored_values(array: VirtualArray, blocks: Blocks) -> npt.NDArray[Any]:
-    """The values that fetched chunks hold, as stored."""
+    """Return the values that fetched chunks hold, as stored."""
     tile = array.tiles[0]
     encoding = tile.encodings[0]
     shape = tuple(axis.size for axis in tile.axes)
@@ -97,7 +100,8 @@ def stored_values(array: VirtualArray, blocks: Blocks) -> npt.NDArray[Any]:
             decode(block, encoding, shape, filter_mask=int(mask)) for block, mask in zip(blocks, masks, strict=True)
         ]
         joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    # With the ellipsis one element stays an array: as a scalar, bytes lose their NULs, and so their type.
+    # With the ellipsis one element stays an array: as a scalar, bytes lose their NULs, and so their
+    # type.
     shown: Any = (*(slice(0, axis.length) for axis in tile.axes), ...)
     values: npt.NDArray[Any] = joined[shown].reshape(array.shape)
     return values

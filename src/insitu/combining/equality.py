@@ -1,7 +1,8 @@
-"""Do variables of one name hold the same, and if they are merged, what is the result?
+"""Comparison and merging of variables of one name.
 
-Most often they do to the byte (coordinates repeated in every file), which is found without xarray; the rest is decided by xarray's own
-`Variable.equals`, `broadcast_equals`, `identical`, `no_conflicts` on the values.
+Most often they are equal to the byte (coordinates repeated in every file), which is found without
+xarray. The rest is decided by xarray's own `Variable.equals`, `broadcast_equals`, `identical`,
+`no_conflicts` on the values.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ __all__ = ["all_same", "merged_variable", "read_together", "same", "same_values"
 
 
 def same_values(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
-    """Equal values, NaN equal to NaN, whatever the types."""
+    """Return whether values are equal, NaN equal to NaN, whatever their types."""
     if one is other:
         return True
     if one.shape != other.shape:
@@ -37,7 +38,7 @@ def same_values(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
 
 
 def same(one: Variable, other: Variable, compat: str, load: Load) -> bool:
-    """Whether two variables are the same in the sense of `compat`."""
+    """Return whether two variables are the same in the sense of `compat`."""
     if one is other:
         return True
     alike = one.dims == other.dims and one.shape == other.shape
@@ -80,7 +81,7 @@ def read_together(variables: Sequence[Variable], load: Load) -> None:
 
 
 def all_same(variables: Sequence[Variable], compat: str, load: Load) -> bool:
-    """Whether all are the same as the first."""
+    """Return whether all are the same as the first."""
     first = variables[0]
     if len(variables) > 1 and not all(v.data is first.data for v in variables):
         read_together(variables, load)
@@ -90,7 +91,7 @@ def all_same(variables: Sequence[Variable], compat: str, load: Load) -> bool:
 def merged_variable(
     name: str, variables: Sequence[Variable], compat: str, load: Load, equal: bool | None = None
 ) -> Variable:
-    """The one variable that several of the same name make where they are not concatenated."""
+    """Return the one variable that several of the same name make where they are not concatenated."""
     first = variables[0]
     if len(variables) == 1 or compat == "override":
         return first
@@ -116,7 +117,7 @@ def merged_variable(
 
 
 def _filled(variables: Sequence[Variable], load: Load) -> Variable:
-    """The first, its missing values taken from the others."""
+    """Return the first variable, its missing values taken from the others."""
     first = variables[0]
     if all(v.data is first.data for v in variables):
         return first
@@ -136,7 +137,10 @@ def _filled(variables: Sequence[Variable], load: Load) -> Variable:
 
 
 def _filled_objects(variables: Sequence[Variable], load: Load) -> Variable:
-    """The same for objects: xarray's `fillna` makes integers of dates that meet ones of another calendar."""
+    """Return the first variable of objects, its missing values taken from the others.
+
+    xarray's `fillna` makes integers of dates that meet ones of another calendar.
+    """
     first = variables[0]
     dims = dict.fromkeys(dim for variable in variables for dim in variable.dims)
     sizes = {dim: length for variable in variables for dim, length in variable.sizes.items()}

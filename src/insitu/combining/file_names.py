@@ -1,6 +1,7 @@
-r"""Which files are meant, and what do their names say?
+r"""Expansion of paths, and labels of new dimensions from file names.
 
-Globs here and far away, prefixes, files that list names, nested lists of all of these. And a new dimension from the names themselves: `{"member": r"_(r\d+)i1p1"}`.
+Paths are local and remote globs, prefixes, files that list names, and nested lists of all of these.
+A new dimension comes from the names themselves: `{"member": r"_(r\d+)i1p1"}`.
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ from insitu.sources import detach_secrets
 __all__ = ["FromNames", "absolute_path", "found_paths", "labels_from_names", "without_secrets"]
 
 FromNames = Mapping[str, str | Callable[[str], Any] | Sequence[Any]]
-"""New dimension: how a file's name gives its label (a pattern whose first group it is, looked for in the
-file's name and then in its whole path; or a function of the path), or the labels in order."""
+"""New dimension: how a file's name gives its label (a pattern whose first group it is, looked for
+in the file's name and then in its whole path; or a function of the path), or the labels in order.
+"""
 
 
 def found_paths(paths: Any, storage_options: Mapping[str, Any] | None = None) -> Any:
-    """The files: patterns, prefixes and lists of names become what they stand for, local paths absolute; nesting stays."""
+    """Return the paths that patterns, prefixes and lists of names stand for, local ones absolute.
+
+    Nesting stays.
+    """
     if isinstance(paths, (list, tuple)):
         found: list[Any] = []
         for part in paths:
@@ -38,7 +43,7 @@ def found_paths(paths: Any, storage_options: Mapping[str, Any] | None = None) ->
 
 
 def absolute_path(path: Any) -> Any:
-    """A path as it is meant from everywhere; URLs and open files stay as they are."""
+    """Return a local path as an absolute one; URLs and open files stay as they are."""
     if isinstance(path, os.PathLike):
         path = os.fspath(path)
     place = names_member(path)
@@ -53,7 +58,10 @@ def absolute_path(path: Any) -> Any:
 def without_secrets(
     urls: Sequence[Any], storage_options: Mapping[str, Any] | None
 ) -> tuple[list[Any], Mapping[str, Any] | None]:
-    """URLs without passwords and signatures, and options that hold those: what a dataset remembers, it may show and save."""
+    """Return URLs without passwords and signatures, and options that hold those.
+
+    A dataset shows and saves its URLs.
+    """
     public, secrets = [], {}
     for url in urls:
         if isinstance(url, str):
@@ -66,7 +74,7 @@ def without_secrets(
 
 
 def labels_from_names(paths: Sequence[Any], how: FromNames) -> list[tuple[str, npt.NDArray[Any], list[int]]]:
-    """For each new dimension its name, its labels, and for each file which of them it has."""
+    """Return for each new dimension its name, its labels, and the index of each file among them."""
     result = []
     for dim, rule in how.items():
         labels = _labels(paths, dim, rule)
@@ -91,5 +99,5 @@ def _labels(paths: Sequence[Any], dim: str, rule: Any) -> list[Any]:
         return [rule(str(path)) for path in paths]
     labels = list(rule)
     if len(labels) != len(paths):
-        raise CombineError(f"{len(labels)} labels of dimension {dim!r} for {len(paths)} files")
+        raise CombineError(f"{len(labels)} labels given for {len(paths)} files along dimension {dim!r}")
     return labels

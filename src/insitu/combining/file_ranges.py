@@ -1,7 +1,8 @@
 """Parts of a combined archive by the files that they come from.
 
-Appending, dropping and refreshing need to know which part of a saved archive a file gave. Where files follow each other along one dimension, that is a
-range of it, and what is left after taking some files away is again a few ranges.
+Appending, dropping and refreshing need to know which part of a saved archive a file gave. Where
+files follow each other along one dimension, that is a range of it, and what is left after taking
+some files away is again a few ranges.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Layout:
 
     @classmethod
     def of(cls, group: VirtualGroup) -> Layout:
-        """Find out where the files of a group lie."""
+        """Return the ranges of the files of a group."""
         spans: dict[str, dict[str, Span]] = {}
         sizes: dict[str, int] = {}
         sources: dict[str, Source] = {}
@@ -49,7 +50,10 @@ class Layout:
         return cls(spans, sizes, sources)
 
     def joined_dim(self) -> str | None:
-        """Return the one dimension along which files follow each other without overlap; None if it is not so simple."""
+        """Return the one dimension along which files follow each other without overlap.
+
+        None if there is no such dimension, or more than one.
+        """
         partial = {dim for mine in self.spans.values() for dim, span in mine.items() if span != (0, self.sizes[dim])}
         if len(partial) != 1 or len(self.spans) < 2:
             return None

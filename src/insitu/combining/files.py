@@ -1,7 +1,8 @@
-"""How do scanned files become one member, bad ones among them?
+"""Combination of scanned files into one member, with files that could not be opened among them.
 
-In a list a bad file is left out: what follows moves up, as if it had never been there. In a grid of files that would shift an axis, so
-its cell stays, Absent: the other files of its row and column say how large it is and what its labels are.
+In a list a failed file is left out: what follows moves up, as if it had never been there. In a grid
+of files that would shift an axis, so its cell stays, absent: the other files of its row and column
+determine how large it is and what its labels are.
 """
 
 from __future__ import annotations
@@ -13,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from insitu.combining.align import with_dtype
-from insitu.combining.combine import ConcatDim, by_coords, nested
+from insitu.combining.combine import by_coords, nested
 from insitu.combining.equality import all_same
-from insitu.combining.member import CombineError, Member, Variable
-from insitu.combining.order import Position
+from insitu.combining.member import CombineError, ConcatDim, Member, Position, Variable
 from insitu.combining.promotion import type_with_holes
 from insitu.combining.rules import Rules
 from insitu.combining.scan_member import Failure
@@ -29,7 +29,7 @@ Found = Member | Failure
 
 
 def without_failures(found: Sequence[Found], errors: str) -> list[Member]:
-    """The files that could be taken; the others are told about."""
+    """Return the files that could be opened; raise or warn for the others, as `errors` says."""
     bad = [item for item in found if isinstance(item, Failure)]
     if bad and errors == "raise":
         raise bad[0].error
@@ -49,7 +49,7 @@ def combine_files(
     rules: Rules,
     errors: str = "raise",
 ) -> Member:
-    """All files as one.
+    """Return all files combined into one member.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def combine_files(
     rules
         How.
     errors
-        What happens to a file that could not be taken: `raise`, `warn`, `skip`.
+        What happens to a file that could not be opened: `raise`, `warn`, `skip`.
     """
     good = without_failures(found, errors)
     if places is None:
@@ -84,7 +84,10 @@ def combine_named(
     rules: Rules,
     errors: str = "raise",
 ) -> Member:
-    """Files whose names say where they stand along new dimensions; several at one place are combined by their labels first."""
+    """Combine files whose names give their labels along new dimensions.
+
+    Files with the same labels are combined by coordinates first.
+    """
     without_failures(found, errors)
     names = names[::-1]  # what is joined last comes first
     groups: dict[Position, list[Member]] = {}
@@ -105,22 +108,31 @@ def combine_named(
 
 
 def _labels_without(dim: ConcatDim, missing: Sequence[int], count: int) -> ConcatDim:
-    """The labels of a new dimension without those of the files that are left out."""
+    """Return the labels of a new dimension without those of the files that are left out."""
     if isinstance(dim, tuple) and len(dim[1]) == count:
         return dim[0], np.delete(np.asarray(dim[1]), list(missing))
     return dim
 
 
 def _absent(place: Position, grid: Mapping[Position, Member], dims: Sequence[ConcatDim], rules: Rules) -> Member:
-    """What would stand in a cell of a grid of files: what its neighbours determine, and nothing where they do not."""
+    """Return a placeholder for a missing file of a grid.
+
+    It has the labels and sizes of its neighbours, and absent values.
+    """
     along: dict[str, Member] = {}
     for axis, dim in enumerate(dims):
         name = dim[0] if isinstance(dim, tuple) else dim
         if name is None:
-            raise CombineError(f"the file at {place} is missing and nothing says which variables it had")
+            raise CombineError(
+                f"the file at position {place} of the grid could not be opened, and its variables are unknown",
+                hint="Leave this row of files out: where files are merged (concat_dim=None), a missing one has no substitute",
+            )
         neighbour = next((member for other, member in grid.items() if other[axis] == place[axis]), None)
         if neighbour is None:
-            raise CombineError(f"all files at position {place[axis]} of dimension {name!r} are missing")
+            raise CombineError(
+                f"no file at position {place[axis]} along dimension {name!r} could be opened",
+                hint="Leave this position out of the lists of files",
+            )
         along[name] = neighbour
     members = list(grid.values())
     template = members[0]
@@ -140,7 +152,10 @@ def _absent(place: Position, grid: Mapping[Position, Member], dims: Sequence[Con
 
 
 def _spreads(name: str, dim: str, members: Sequence[Member], rules: Rules) -> bool:
-    """Whether a variable that a dimension does not appear in gets it, so that each file along it has a value of its own."""
+    """Return whether a variable without a dimension gets it when files are joined along it.
+
+    Then each file has a value of its own.
+    """
     first = members[0]
     if first.index(name) is not None:
         return False
@@ -154,7 +169,7 @@ def _spreads(name: str, dim: str, members: Sequence[Member], rules: Rules) -> bo
 
 
 def _hole(variable: Variable, shape: tuple[int, ...]) -> VirtualArray:
-    """An array that no file covers."""
+    """Return an array that no file covers."""
     dtype = type_with_holes(variable.dtype)
     none = np.zeros((0, len(shape)), np.int64)
     return with_dtype(VirtualArray(shape, dtype, variable.dims, (), none), dtype)

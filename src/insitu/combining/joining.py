@@ -1,7 +1,8 @@
-"""How do the arrays of many files become one, quickly?
+"""Fast joining of the arrays of many similar files.
 
-`model.concatenate` takes whatever it is given. Files of one archive are mostly alike: one grid of chunks each, cut alike across the join. That is
-seen at a glance here, and then all are fused at once; anything else goes the general way.
+`model.concatenate` takes any arrays. Files of one archive are mostly alike: one grid of chunks
+each, with the same chunks across the join. That is recognised here, and then all are fused at once;
+anything else goes the general way.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["joined", "repeated"]
 
 
 def joined(arrays: Sequence[VirtualArray], axis: int) -> VirtualArray:
-    """The arrays one after another along a dimension; of the first one's type."""
+    """Return the arrays one after another along a dimension; of the first one's type."""
     if len(arrays) == 1:
         return arrays[0]
     if not _alike(arrays, axis):
@@ -29,7 +30,7 @@ def joined(arrays: Sequence[VirtualArray], axis: int) -> VirtualArray:
 
 
 def _alike(arrays: Sequence[VirtualArray], axis: int) -> bool:
-    """Whether all are one regular grid, with the same cuts but for the joined dimension, and of one type."""
+    """Return whether all are regular grids of one type, with the same chunks across the join."""
     first = arrays[0]
     if len(first.tiles) != 1 or first.tiles[0].shape != first.shape:
         return False
@@ -48,7 +49,7 @@ def _alike(arrays: Sequence[VirtualArray], axis: int) -> bool:
 
 
 def _across(tile: Tile, axis: int) -> tuple[tuple[int, int, bool], ...] | None:
-    """The cuts of all axes but one; None where some are irregular."""
+    """Return lengths and chunk sizes of all axes but one; None where some are irregular."""
     number = tile.dimensions[axis]
     if not all(a.is_regular for a in tile.axes):
         return None
@@ -59,10 +60,10 @@ _ONCE = Axis.repeated(1)
 
 
 def repeated(arrays: Sequence[VirtualArray], lengths: Sequence[int], dim: str) -> VirtualArray | None:
-    """The arrays side by side along a new first dimension, each as often as its length says; None if they are not alike.
+    """Return the arrays along a new first dimension, each repeated to its length.
 
-    Each value is that of its file, wherever along the new dimension one looks: what xarray does with a variable that the joined dimension
-    does not appear in.
+    None if they are not alike. xarray repeats a variable in this way that lacks the joined
+    dimension.
     """
     first = arrays[0]
     if not first.ndim or not _alike(arrays, 0) or len({array.shape for array in arrays}) > 1:

@@ -1,7 +1,4 @@
-"""In which order, and along which dimensions, do files follow each other?
-
-By their nesting in lists, or by the labels of their dimensions: xarray's two ways. The answer is a position in a grid of files for each.
-"""
+"""Order of files in a grid, by their nesting in lists or by the labels of their dimensions."""
 
 from __future__ import annotations
 
@@ -14,15 +11,13 @@ import numpy.typing as npt
 import pandas
 
 from insitu.combining.equality import same_values
-from insitu.combining.member import CombineError, Member
+from insitu.combining.member import CombineError, Member, Position
 
-__all__ = ["Position", "check_grid", "monotonic", "order_by_labels"]
-
-Position = tuple[int, ...]
+__all__ = ["check_grid", "monotonic", "order_by_labels"]
 
 
 def check_grid(places: Sequence[Position]) -> None:
-    """Whether the places fill a grid: all lists equally deep and long."""
+    """Raise if positions do not fill a grid: all lists must be equally deep and long."""
     depths = {len(place) for place in places}
     if len(depths) > 1:
         raise CombineError(
@@ -37,7 +32,7 @@ def check_grid(places: Sequence[Position]) -> None:
 
 
 def order_by_labels(members: Sequence[Member]) -> tuple[list[Position], list[str]]:
-    """The position of each member, and the dimensions of the grid: those whose labels differ."""
+    """Return the position of each member, and the dimensions whose labels differ."""
     dims: list[str] = []
     columns: list[npt.NDArray[np.int64]] = []
     first = members[0]
@@ -67,7 +62,7 @@ def order_by_labels(members: Sequence[Member]) -> tuple[list[Position], list[str
 
 
 def _ranks(labels: Sequence[npt.NDArray[Any]], dim: str, members: Sequence[Member]) -> npt.NDArray[np.int64]:
-    """Which of the different beginnings each member has, in ascending (or all in descending) order."""
+    """Return the rank of each member by its first label, in ascending (or all in descending) order."""
     for index, member in zip(labels, members, strict=True):
         if not len(index):
             raise CombineError(f"Cannot handle size zero dimensions: {dim!r}{_named(member)}")
@@ -91,7 +86,7 @@ def _ranks(labels: Sequence[npt.NDArray[Any]], dim: str, members: Sequence[Membe
 
 
 def monotonic(values: npt.NDArray[Any], direction: int) -> bool:
-    """Whether labels never go back, in one direction."""
+    """Return whether labels are monotonic: increasing with direction 1, decreasing with -1."""
     if len(values) < 2:
         return True
     if values.dtype.hasobject or values.dtype.kind in "SU":

@@ -1,4 +1,4 @@
-"""How shall files become one dataset? xarray's keywords, with the defaults of the xarray that is installed."""
+"""xarray's keywords of combining (`join`, `compat`, …), with the installed xarray's defaults."""
 
 from __future__ import annotations
 
@@ -8,13 +8,23 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import xarray
-
 from insitu.combining.member import CombineError, Load
-from insitu.combining.recipe import DEFAULT
 
-__all__ = ["Rules"]
+__all__ = ["DEFAULT", "Rules"]
 
+
+class _Default:
+    """Stands for the default of the installed xarray."""
+
+    def __repr__(self) -> str:
+        return "xarray's default"
+
+    def __reduce__(self) -> str:
+        return "DEFAULT"
+
+
+DEFAULT: Any = _Default()
+"""Value of a keyword that is left to xarray."""
 
 COMPAT = ("identical", "equals", "broadcast_equals", "no_conflicts", "override")
 JOIN = ("outer", "inner", "left", "right", "exact", "override")
@@ -23,12 +33,17 @@ ATTRS = ("drop", "identical", "no_conflicts", "drop_conflicts", "override")
 
 @cache
 def _default(name: str) -> Any:
+    import xarray  # slow to import, and one file needs no rules
+
     default = inspect.signature(xarray.open_mfdataset).parameters[name].default
     return default
 
 
 def _resolved(name: str, given: Any) -> Any:
-    """What was given, or what the installed xarray would take now (its defaults may depend on `xr.set_options`)."""
+    """Return the given value, or the default of the installed xarray.
+
+    Defaults may depend on `xr.set_options`.
+    """
     value = _default(name) if given is DEFAULT else given
     # xarray wraps a default that is about to change; the wrapper equals the value in force.
     return value._value if type(value).__name__ == "CombineKwargDefault" else value

@@ -1,7 +1,8 @@
 """Conversion between members of a combination and the trees that are saved.
 
-A tree holds virtual arrays only. Labels and other values in memory are kept inline; dates of calendars that NumPy has no type for are kept as
-numbers with the packing that decodes them again. So a saved array always has the meant shape, type and values, whatever it was made from.
+A tree holds virtual arrays only. Labels and other values in memory are kept inline; dates of
+calendars that NumPy has no type for are kept as numbers with the packing that decodes them again.
+So a saved array always has the meant shape, type and values, whatever it was made from.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def _array_from_values(name: str, values: npt.NDArray[Any]) -> VirtualArray:
         if values.size and all(_calendar(value) is not None for value in flat):
             return _array_of_dates(name, values)
     raise UnsupportedError(
-        f"values of {values.dtype} in memory cannot be kept with references",
+        f"values of type {values.dtype} in memory cannot be saved with references",
         variable=name,
         hint="Drop the variable, or write it to a file of its own",
     )
@@ -100,7 +101,10 @@ def _array_of_texts(values: npt.NDArray[Any]) -> VirtualArray:
 
 
 def _calendar(value: Any) -> str | None:
-    """Return the calendar of a date; None if it is something else. Dates of Python and pandas are of the standard one."""
+    """Return the calendar of a date; None if it is something else.
+
+    Dates of Python and pandas are of the standard one.
+    """
     return "standard" if isinstance(value, datetime.datetime) else getattr(value, "calendar", None)
 
 
@@ -111,9 +115,9 @@ def _array_of_dates(name: str, values: npt.NDArray[Any]) -> VirtualArray:
     calendars = {str(_calendar(value)) for value in values.reshape(-1)}
     if len(calendars) > 1:
         raise UnsupportedError(
-            f"the dates are of several calendars: {', '.join(sorted(calendars))}",
+            f"dates of several calendars cannot be saved in one variable: {', '.join(sorted(calendars))}",
             variable=name,
-            hint="Drop the variable, or save the files of each calendar apart",
+            hint="Drop the variable, or save the files of each calendar separately",
         )
     (calendar,) = calendars
     # Microseconds are the resolution of cftime: every date comes back as it was.
@@ -127,7 +131,10 @@ def _array_of_dates(name: str, values: npt.NDArray[Any]) -> VirtualArray:
 
 
 def keepable_encoding(encoding: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of an encoding that can be written as text and come back; filters and coders of other libraries cannot."""
+    """Return the part of an encoding that can be saved as text.
+
+    Filters and coders of other libraries cannot.
+    """
     kept = {str(key): value for key, value in encoding.items() if _is_keepable(value)}
     kept.pop("source", None)
     return kept
@@ -212,9 +219,10 @@ def _split_characters(array: VirtualArray, encoding: Mapping[str, Any], load: Lo
 
 
 def _name_coordinates(variables: dict[str, Variable], saved: Collection[str], how: bool | str) -> set[str]:
-    """Return which variables are coordinates by other rules than those by which the group was saved.
+    """Return which variables are coordinates, by other rules than when the group was saved.
 
-    What names coordinates moves between attributes and encoding of each variable, as in a file that is opened by these rules.
+    What names coordinates moves between attributes and encoding of each variable, as in a file that
+    is opened by these rules.
     """
     named: set[str] = set()
     found: set[str] = set()

@@ -1,4 +1,4 @@
-"""How are many files scanned? On threads, on any executor, on a Dask cluster; in order, and telling how far it is."""
+"""Scanning of many files, in order: on threads, an executor or a Dask cluster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def gather(
     job
         What to do with each.
     parallel
-        None: threads, as many as help; a number: so many threads; any `concurrent.futures.Executor`; `"dask"` or a Dask client.
+        None: threads, as many as help; a number: so many threads; any
+        `concurrent.futures.Executor`; `"dask"` or a Dask client.
     progress
         True: a bar; or a function of how many are done, and of how many.
     """
@@ -43,7 +44,7 @@ def gather(
 
 
 def _batches(urls: Sequence[Any], parallel: Any) -> list[Sequence[Any]]:
-    """Files in groups: a worker remembers from file to file what they have in common."""
+    """Return files in batches: a worker remembers from file to file what they have in common."""
     size = 16 if parallel is None or isinstance(parallel, int) else 64
     size = max(min(size, len(urls) // (4 * _threads(urls, parallel))), 1)
     return [urls[begin : begin + size] for begin in range(0, len(urls), size)]

@@ -1,6 +1,6 @@
-"""How is one file, one Zarr store or one set of references scanned and decoded?
+"""Scanning and decoding of one file, one Zarr store or one set of references into a member.
 
-What comes back is a member: tables, no open file and no xarray object, so it travels between processes.
+A member is made of tables, without open files and xarray objects, so it travels between processes.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 from insitu.combining.conventions import Decoding, referred
 from insitu.combining.decode_member import Memory, member_of, undecodable, unreadable
-from insitu.combining.matlab import is_matlab
 from insitu.combining.member import Load, Member
 from insitu.combining.saved import member_from_tree
-from insitu.combining.vendor_conventions import Rescan, understood
+from insitu.combining.vendor_conventions.apply import Rescan, understood
+from insitu.combining.vendor_conventions.matlab import is_matlab
 from insitu.errors import CodecError, FormatError, UnsupportedError, VariableError
 from insitu.formats import InsituWarning, scan_format
 from insitu.formats.containers import open_place
@@ -30,7 +30,7 @@ __all__ = ["Failure", "Job", "loader", "scan_member", "scan_tree"]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A file that could not be taken."""
+    """A file that could not be opened, and why."""
 
     url: str
     reason: str
@@ -39,7 +39,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to do with each file; travels to workers."""
+    """Options for scanning and decoding each file; travels to workers."""
 
     how: Decoding = field(default_factory=Decoding)
     group: str | None = None
@@ -50,9 +50,11 @@ class Job:
     finish: Callable[[Member], Member] | None = None
     """Done to each member where it was made (a preprocess)."""
     errors: str = "raise"
-    """What happens to a bad file (returned as a `Failure`) or variable (left out): "raise", "warn", "skip"."""
+    """What happens to a bad file (returned as a `Failure`) or variable (left out): "raise", "warn",
+    "skip".
+    """
     verify: Verify = "read"
-    """When to find out whether sources are what was scanned: see `insitu.scan`."""
+    """When sources are checked for changes since the scan: see `insitu.scan`."""
     allow_local: bool = False
     """Whether references from elsewhere may name files of this machine."""
 
@@ -62,17 +64,17 @@ class Job:
         return self.errors != "raise"
 
     def warn(self, text: str) -> None:
-        """Tell what is left out, if that is wanted."""
+        """Warn about what is left out, with errors="warn"."""
         if self.errors == "warn":
             warnings.warn(text, InsituWarning, stacklevel=3)
 
     def __call__(self, urls: Sequence[Any]) -> list[Member | Failure]:
-        """The members of some files, in order."""
+        """Return the members of some files, in order."""
         memory = Memory()
         return [self.one(url, memory) for url in urls]
 
     def one(self, url: Any, memory: Memory | None = None) -> Member | Failure:
-        """The member of one file."""
+        """Return the member of one file."""
         try:
             member = scan_member(url, self, memory)
             return member if self.finish is None else self.finish(member)
@@ -84,7 +86,7 @@ class Job:
 
 
 def loader(storage_options: Mapping[str, Any] | None) -> Callable[[list[VirtualArray]], list[Any]]:
-    """What reads values with these options."""
+    """Return a function that reads the values of arrays with these options."""
 
     def load(arrays: list[VirtualArray]) -> list[Any]:
         return read_arrays([(array, ...) for array in arrays], storage_options=storage_options)
@@ -93,7 +95,7 @@ def loader(storage_options: Mapping[str, Any] | None) -> Callable[[list[VirtualA
 
 
 def scan_member(url: Any, job: Job, memory: Memory | None = None, told: VirtualGroup | None = None) -> Member:
-    """One group of whatever lies at a URL, decoded.
+    """Return one group of the file, store or references at a URL, decoded.
 
     Parameters
     ----------
@@ -117,7 +119,8 @@ def scan_member(url: Any, job: Job, memory: Memory | None = None, told: VirtualG
         try:
             group = trusted(_scanned(source, job), job.verify)
         except VariableError:
-            # A cell of MATLAB's is a group that the file does not have; nothing else is looked for in this way.
+            # A cell of MATLAB's is a group that the file does not have; nothing else is looked for
+            # in this way.
             if not job.group or not is_matlab(whole := rescan(None)):
                 raise
             group = whole
@@ -128,7 +131,7 @@ def scan_member(url: Any, job: Job, memory: Memory | None = None, told: VirtualG
 
 
 def scan_tree(url: Any, job: Job) -> Iterator[tuple[str, Member]]:
-    """Every group of whatever lies at a URL, decoded, with its path."""
+    """Iterate over all groups of the file, store or references at a URL: path and decoded member."""
     load = loader(job.storage_options)
     if _is_saved(url, job):
         for path, node in _scan(url, job).walk():
@@ -160,7 +163,7 @@ def _understand(group: VirtualGroup, url: Any, job: Job, load: Load, *, deep: bo
 
 
 def _refused(group: VirtualGroup, scanned: VirtualGroup, job: Job, url: str, deep: bool = False) -> None:
-    """Tell what a scan could take, but what nobody knows the meaning of: raise, or with `catch` warn.
+    """Raise or warn for variables that vendor conventions could not decode.
 
     Parameters
     ----------
@@ -177,13 +180,18 @@ def _refused(group: VirtualGroup, scanned: VirtualGroup, job: Job, url: str, dee
         if path in scanned.problems or below or unwanted:
             continue
         if not job.catch:
-            hint = 'errors="warn" leaves it out; in MATLAB, posixtime(x), char(x) or table2struct(x) can be saved'
+            hint = (
+                'Give errors="warn" to leave it out. In MATLAB, save posixtime(x), char(x) or table2struct(x) instead'
+            )
             raise UnsupportedError(why, url=url, variable=path, hint=hint)
         job.warn(f"left out: {why} ({displayed(url)})")
 
 
 def _beside(place: Any, job: Job) -> Rescan:
-    """What scans another group of the same file: what cannot be taken there was not asked for, and is told as a warning."""
+    """Return a function that scans another group of the same file.
+
+    Variables that cannot be read there give a warning.
+    """
 
     def rescan(group: str | None) -> VirtualGroup:
         if isinstance(place, (str, PathLike, Mapping)):
@@ -199,7 +207,11 @@ def _beside(place: Any, job: Job) -> Rescan:
 
 
 def _member(group: VirtualGroup, job: Job, load: Load, **how: Any) -> Member:
-    """A member; with `catch`, without the variables that nothing here decodes, or whose values are needed now and cannot be had."""
+    """Return a group as a member.
+
+    Unless errors raise, variables that cannot be decoded, and labels that cannot be read, are left
+    out.
+    """
     if job.catch:
         group = _without(group, undecodable(group.arrays), how.get("url"), job)
     try:
@@ -214,7 +226,7 @@ def _member(group: VirtualGroup, job: Job, load: Load, **how: Any) -> Member:
 
 
 def _without(group: VirtualGroup, bad: Mapping[str, str], url: str | None, job: Job) -> VirtualGroup:
-    """The group without some variables; a warning tells each, and why."""
+    """Return the group without some variables; a warning names each and the reason."""
     for name, why in bad.items():
         job.warn(f"left out: {name} of {displayed(url or 'this archive')}: {why}")
     rest = {name: array for name, array in group.arrays.items() if name not in bad}
@@ -222,7 +234,7 @@ def _without(group: VirtualGroup, bad: Mapping[str, str], url: str | None, job: 
 
 
 def _collected(url: Any, job: Job) -> bool:
-    """Whether a URL may name more than a file: references, a Zarr store."""
+    """Return whether a URL may name more than a file: references, a Zarr store."""
     if isinstance(url, Mapping):
         return True
     return job.format is None and isinstance(url, (str, PathLike)) and may_be_many(fspath(url))
@@ -234,7 +246,8 @@ def _name(url: Any) -> str:
 
 
 def _scan(url: Any, job: Job) -> VirtualGroup:
-    # All of it, whichever variables are wanted: there is little to read, and what they refer to is needed too.
+    # All of it, whichever variables are wanted: there is little to read, and what they refer to is
+    # needed too.
     group = scan_stored(
         url,
         group=job.group,
@@ -248,7 +261,7 @@ def _scan(url: Any, job: Job) -> VirtualGroup:
 
 
 def _check_wanted(group: VirtualGroup, job: Job, url: str) -> None:
-    """Refuse a group that has none of the wanted variables: an error that says what there is."""
+    """Raise if a group has none of the wanted variables; the error lists those that it has."""
     if job.variables is None or any(name in group.arrays for name in job.variables):
         return
     shown = ", ".join([*group.arrays][:12]) + (", …" if len(group.arrays) > 12 else "")
@@ -258,7 +271,7 @@ def _check_wanted(group: VirtualGroup, job: Job, url: str) -> None:
 
 
 def _scanned(source: ByteSource, job: Job) -> VirtualGroup:
-    """The file, or just the wanted variables and what they refer to."""
+    """Return the file, or just the wanted variables and what they refer to."""
     wanted = job.variables
     while wanted is not None:
         try:
@@ -276,14 +289,17 @@ def _scanned(source: ByteSource, job: Job) -> VirtualGroup:
 
 
 def scan_one(source: ByteSource, job: Job, variables: Sequence[str] | None = None) -> VirtualGroup:
-    """Scan a file for one of its groups: what cannot be taken in the groups below does not matter.
+    """Return one scanned group of a file.
+
+    Variables of groups below it that cannot be read do not matter.
 
     Parameters
     ----------
     source
         The file.
     job
-        Which group. With `catch`, a variable of the group itself that cannot be taken is left out, with a warning.
+        Which group. Unless errors raise, a variable of the group that cannot be read is left out,
+        with a warning.
     variables
         Which of the group; all if not given.
     """

@@ -1,7 +1,8 @@
-"""Stored values behind decoded arrays: the fallible direction.
+"""Stored values behind decoded arrays.
 
-A virtual array has the values that xarray shows. Its files may be packed differently; only where they are not is there one array of stored
-values behind it.
+A virtual array has the values that xarray shows. Its files may be packed differently; only where
+they are not is there one array of stored values behind it. Else an error names two files that
+differ.
 """
 
 from __future__ import annotations
@@ -76,16 +77,18 @@ def stored_tree(tree: VirtualGroup, load: Load) -> VirtualGroup:
 
 
 def zarr_tree(tree: VirtualGroup, load: Load, inline: int = 0) -> VirtualGroup:
-    """Return the tree as formats hold it that know one packing an array, and CF attributes: kerchunk's, Icechunk, Zarr.
+    """Return the tree for kerchunk, Icechunk and Zarr: one packing for each array, CF attributes.
 
     Parameters
     ----------
     tree
-        Decoded. Arrays of files keep their packings, so that files that differ are noticed when they are written.
+        Decoded. Arrays of files keep their packings, so that files that differ are noticed when
+        they are written.
     load
         Reads values: labels that were joined in memory are encoded again.
     inline
-        Arrays of up to so many bytes whose files differ too much to be told by references are read, and kept as values.
+        Arrays of up to so many bytes are read and saved as values, if their files differ too much
+        for references.
     """
     arrays: dict[str, VirtualArray] = {}
     for name, array in _with_coordinates_named(tree).items():
@@ -103,7 +106,7 @@ def zarr_tree(tree: VirtualGroup, load: Load, inline: int = 0) -> VirtualGroup:
 
 
 def _with_coordinates_named(tree: VirtualGroup) -> dict[str, VirtualArray]:
-    """Return the arrays; each that is no coordinate says which coordinates it has, if its files did not."""
+    """Return the arrays, data variables with a `coordinates` attribute if their files had none."""
     others = [name for name in tree.coordinates if name in tree.arrays and tree.arrays[name].dims != (name,)]
     arrays: dict[str, VirtualArray] = {}
     for name, array in tree.arrays.items():
@@ -125,9 +128,10 @@ def _unnamed_coordinates(tree: VirtualGroup, arrays: Mapping[str, VirtualArray])
 
 
 def _without_repetition(array: VirtualArray, load: Load) -> VirtualArray:
-    """Return an array without dimensions along which every file repeats the same values: those are kept once.
+    """Return an array without dimensions along which every file repeats the same values.
 
-    Bounds of latitudes, say, get the dimension of time when files are combined along it, and are the same in every file.
+    Bounds of latitudes, say, get the dimension of time when files are combined along it, and are
+    the same in every file.
     """
     for dimension in reversed(range(array.ndim)):
         if len(array.tiles) != 1 or array.shape[dimension] < 2:
@@ -153,7 +157,7 @@ def _repeats(values: npt.NDArray[Any]) -> bool:
 
 
 def _can_be_said(array: VirtualArray) -> bool:
-    """Return whether Zarr's metadata can say how all of an array's chunks are cut, encoded and packed."""
+    """Return whether Zarr's metadata can describe shapes, codecs and packing of all chunks."""
     try:
         for _ in said(array).blocks():
             pass
@@ -167,10 +171,13 @@ def _is_in_memory(array: VirtualArray) -> bool:
 
 
 def _is_inline(tile: Tile) -> bool:
-    """Return whether no cell of a tile lies in a file. Stores share one list of sources, so that the list alone does not tell."""
+    """Return whether no cell of a tile lies in a file.
+
+    The list of sources does not show it: arrays of a store share one list.
+    """
     shape = tile.chunks.shape
     total = int(np.prod(shape, dtype=object))
-    for count in (1, total):  # most arrays are told by their first cell
+    for count in (1, total):  # for most arrays the first cell decides
         cells = list(np.unravel_index(np.arange(min(count, LOCATED_AT_ONCE)), shape)) if shape else []
         if not (np.asarray(tile.chunks.locate(cells).source) == INLINE).all():
             return False
@@ -192,16 +199,21 @@ def _encode_again(array: VirtualArray, name: str | None, load: Load) -> VirtualA
     if held is not None and texts:
         held = replace(held, dtype=np.dtype(object))
     if held is None:
-        raise UnsupportedError(f"values of {array.dtype} have no stored form", variable=name)
+        raise UnsupportedError(
+            f"values of type {array.dtype} cannot be encoded as a file would store them", variable=name
+        )
     digits = {key: array.encoding[key] for key in ("least_significant_digit",) if key in array.encoding}
     attributes = {**encoded.attrs, **digits}
     if stored.dtype.kind in "fc" and "_FillValue" not in variable.encoding:
-        attributes.pop("_FillValue", None)  # NaN, which xarray adds to all floats, and no file has said
+        attributes.pop("_FillValue", None)  # NaN, which xarray adds to all floats, but no file has
     return replace(held, dims=array.dims, attributes=attributes)
 
 
 def _mark_missing_texts(variable: Any) -> None:
-    """Give texts some of which are missing a `_FillValue` that none of them is: without one xarray would write them as empty."""
+    """Give missing texts a `_FillValue` that no other text equals.
+
+    Without one xarray would write them as empty.
+    """
     if variable.dtype.kind != "O":
         return
     values = variable.values.reshape(-1).tolist()

@@ -1,6 +1,6 @@
-"""Which files differ from the rest, in what, and what did not fuse?
+"""Report of how the files of an archive differ: `ds.insitu.report()`.
 
-Most archives have a shape that nearly all files share. What most files say is taken as the rule, and every file that says otherwise is listed.
+The value that most files have is taken as the rule, and every file that differs is listed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Difference", "Report", "Survey"]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that some files have otherwise than most."""
+    """One property in which some files differ from most."""
 
     what: str
     """The variable and what of it, e.g. `tas: chunks`."""
@@ -51,7 +51,7 @@ class Report:
         lines += [f"  left out: {url}: {why}" for url, why in self.left_out.items()]
         lines += [f"  {difference}" for difference in self.differences]
         lines += [
-            f"  {name}: {count:,} tiles side by side (cut differently across the join)"
+            f"  {name}: {count:,} tiles side by side (chunk shapes differ across the join)"
             for name, count in self.tiles.items()
         ]
         if len(lines) == 1:
@@ -79,17 +79,19 @@ Kind = tuple[Described, list[int]]
 
 @dataclass(slots=True)
 class Survey:
-    """What is remembered of the files, so that a report can be made later: which of them are alike."""
+    """Summaries of all files of a combination, from which `report` is made."""
 
     urls: tuple[str, ...]
     left_out: dict[str, str]
     kinds: dict[str, list[Kind]]
-    """Variable: how it is, and in which files. Files that are alike share the objects that describe them, so there are few."""
+    """Variable: how it is, and in which files. Files that are alike share the objects that describe
+    them, so there are few.
+    """
     tiles: dict[str, int]
 
     @classmethod
     def of(cls, found: Sequence[Member | Failure], combined: Member) -> Survey:
-        """Look at all files once; nothing is compared yet."""
+        """Return the survey of all files; they are compared later, in `report`."""
         members = [item for item in found if isinstance(item, Member)]
         kinds: dict[str, dict[Any, Kind]] = {}
         for number, member in enumerate(members):
@@ -111,7 +113,7 @@ class Survey:
         return cls(urls, left_out, {name: list(alike.values()) for name, alike in kinds.items()}, tiles)
 
     def report(self) -> Report:
-        """Say it in words."""
+        """Return the report: which files differ from most others, and in what."""
         everyone = set(range(len(self.urls)))
         found = []
         for name, kinds in self.kinds.items():
@@ -140,7 +142,7 @@ class Survey:
 
 
 _MOST = 8
-"""Different values that are told one by one."""
+"""Different values that are listed one by one."""
 
 
 def _encodings(variable: Variable) -> tuple[Encoding, ...]:
@@ -153,7 +155,7 @@ def _described(variable: Variable, encodings: tuple[Encoding, ...]) -> Described
 
 
 def _traits(variable: Described) -> dict[str, Hashable]:
-    """What of a variable is compared."""
+    """Return the properties of a variable that the report compares."""
     encoding = variable.encoding
     traits: dict[str, Hashable] = {
         "dims": variable.dims,

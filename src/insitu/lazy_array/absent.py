@@ -1,4 +1,7 @@
-"""How does an array get places that no file covers? Padding and reindexing: an index of -1 is a hole with a given value."""
+"""Padding, reindexing and masking of a `LazyArray`.
+
+An index of -1 is an element that no file covers, with a given fill value.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ __all__ = ["has_holes", "same_fill", "with_holes"]
 
 
 def with_holes(array: LazyArray, indices: Sequence[npt.NDArray[Any] | None], fill: Any) -> LazyArray:
-    """These elements along each dimension (None: all), `fill` where an index is -1."""
+    """Return these elements along each dimension (None: all), and `fill` where an index is -1."""
     value = np.asarray(fill, array.dtype)[()] if array.dtype.kind != "O" else fill
     plain = not array.steps and array.dtype.kind in "biufcmMSU"
     if plain and (same_fill(_present_fill(array.array), value) or not has_holes(array.array)):
@@ -27,7 +30,7 @@ def with_holes(array: LazyArray, indices: Sequence[npt.NDArray[Any] | None], fil
             if index is not None:
                 virtual = virtual.take(dimension, index)
         return LazyArray(virtual, array.access)
-    # The holes are cut out afterwards: what was read there first does not matter.
+    # Absent elements are masked afterwards: any element can stand there first.
     moved = array
     keep = np.ones((), bool)
     for dimension, index in enumerate(indices):
@@ -35,7 +38,7 @@ def with_holes(array: LazyArray, indices: Sequence[npt.NDArray[Any] | None], fil
             continue
         along = (slice(None),) * dimension
         if not moved.shape[dimension]:
-            raise IndexError(f"cannot take elements of dimension {dimension}, which has none")
+            raise IndexError(f"dimension {dimension} has length 0: no element can be taken from it")
         moved = moved[(*along, np.maximum(index, 0))]
         keep = keep & (index >= 0).reshape([-1 if d == dimension else 1 for d in range(array.ndim)])
     return moved.then(Where(np.broadcast_to(keep, moved.shape), value, array.dtype))
@@ -50,7 +53,7 @@ def _present_fill(array: VirtualArray) -> Any:
 
 
 def same_fill(one: Any, other: Any) -> bool:
-    """Whether two fill values are the same, NaN and NaT included."""
+    """Return whether two fill values are the same, NaN and NaT included."""
     if one is None or other is None:
         return one is other
     if one != one or other != other:
@@ -59,7 +62,7 @@ def same_fill(one: Any, other: Any) -> bool:
 
 
 def has_holes(array: VirtualArray) -> bool:
-    """Whether some place of an array is covered by no file."""
+    """Return whether some element of an array is covered by no file."""
     if sum(math.prod(tile.shape) for tile in array.tiles) < array.size:
         return True
     for tile in array.tiles:

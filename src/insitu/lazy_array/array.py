@@ -1,18 +1,15 @@
-"""How does a virtual array behave as an array inside xarray?
+"""`LazyArray`: a virtual array as a duck array inside xarray, read when its values are needed.
 
-`LazyArray` is a duck array (NumPy's functions and ufuncs come to it), an `ExplicitlyIndexed` of xarray whose `get_duck_array` is itself, and
-has `chunks`, so that xarray asks its chunk manager to compute it. Structural operations make another one and read nothing;
-reductions stream; everything else reads. There is one class only, because xarray compares the types of arrays that it joins.
-
-`Access` travels with the array and says how values are reached: with which options, through which cache. `values.read_all` is the one place that
-reads with it, `reductions.statistics_of` the one that reduces with it: what else may answer (a server beside the data) is one more field of
-`Access`, and asked there.
+NumPy's functions and ufuncs come to it through `dispatch`. It is an `ExplicitlyIndexed` of xarray
+whose `get_duck_array` is itself, and it has `chunks`, so that xarray asks its chunk manager to
+compute it. Structural operations make another one and read nothing; reductions stream; everything
+else reads. There is one class only, because xarray compares the types of arrays that it joins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,99 +17,29 @@ import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from xarray.core.indexing import ExplicitIndexer, ExplicitlyIndexed
 
-from insitu.active.client import Active
-from insitu.lazy_array.chunk_shapes import stored_cuts, uniform_cuts
+from insitu.lazy_array.deferred_values import DeferredValues
+from insitu.lazy_array.dispatch import call_function, call_ufunc
+from insitu.lazy_array.load import computable, fingerprint, read_all, write_values
 from insitu.lazy_array.methods import Methods
 from insitu.lazy_array.points import pointwise
+from insitu.lazy_array.representation import html, line, text
 from insitu.lazy_array.steps import Cast, Step
 from insitu.model import VirtualArray
-from insitu.reading import ChunkCache, read_points
+from insitu.reading import read_points
 
-__all__ = ["Access", "LazyArray"]
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """How the values behind an array are reached."""
-
-    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
-    name: str | None = None
-    """The variable, for messages."""
-    active: Active | None = None
-    """The server that reduces next to the data."""
-    cache: ChunkCache | None = field(default=None, compare=False)
-    """Keeps decoded chunks for the next reads."""
-    kept: tuple[Any, ...] = field(default=(), compare=False, repr=False)
-    """What the sources are that lie in memory: found again by name only as long as somebody holds them."""
-    read_limit: int | None = field(default=None, compare=False, repr=False)
-    """Bytes that arithmetic may read at once; None: what `options` says."""
+__all__ = ["LazyArray"]
 
 
-class LazyArray(Methods, NDArrayOperatorsMixin, ExplicitlyIndexed):
+class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexed):
     """An array inside xarray that is read when its values are needed."""
 
-    __slots__ = ("_chunks", "access", "array", "origin", "steps")
+    __slots__ = ()
     __array_priority__ = 60  # an operation with a plain array comes to us
-
-    def __init__(self, array: VirtualArray, access: Access | None = None, steps: tuple[Step, ...] = ()) -> None:
-        self.array = array
-        self.access = access or Access()
-        self.steps = steps
-        self._chunks: tuple[tuple[int, ...], ...] | None = None
-        self.origin: tuple[VirtualArray, tuple[Any, ...]] | None = None
-        """Of which array it is which part, for a cache that reads ahead."""
-
-    # What xarray and NumPy ask every array for.
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Elements along each dimension."""
-        return self.array.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the values."""
-        dtype = self.array.dtype
-        for step in self.steps:
-            dtype = step.dtype(dtype)
-        return dtype
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return len(self.array.shape)
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return self.array.size
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that reading all of it gives."""
-        return self.size * self.dtype.itemsize
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of an element."""
-        return self.dtype.itemsize
 
     @property
     def T(self) -> LazyArray:  # noqa: N802
         """The dimensions reversed."""
         return self.transpose()
-
-    @property
-    def chunks(self) -> tuple[tuple[int, ...], ...]:
-        """A uniform cut near the stored one: what xarray plans writing with. `aligned_chunks` says where chunks really end."""
-        if self._chunks is None:
-            self._chunks = uniform_cuts(self.array)
-        return self._chunks
-
-    @property
-    def aligned_chunks(self) -> tuple[tuple[int, ...], ...]:
-        """Where the stored chunks end, along each dimension."""
-        return stored_cuts(self.array)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -120,24 +47,22 @@ class LazyArray(Methods, NDArrayOperatorsMixin, ExplicitlyIndexed):
         return self.shape[0]
 
     def get_duck_array(self) -> LazyArray:
-        """Itself: it is one already."""
+        """Return itself: it is a duck array already."""
         return self
 
     async def async_get_duck_array(self) -> LazyArray:
-        """Itself: it is one already."""
+        """Return itself: it is a duck array already."""
         return self
 
     # Values.
 
     def read(self) -> npt.NDArray[Any]:
-        """The values."""
-        from insitu.lazy_array.load import read_all
-
+        """Return the values."""
         return read_all([self])[0]
 
     def __array__(self, dtype: npt.DTypeLike | None = None, *, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
-            raise ValueError("a virtual array has no values to share: reading makes a copy")
+            raise ValueError("copy=False is not possible: reading a virtual array makes a copy")
         values = self.read()
         return values if dtype is None else values.astype(dtype, copy=False)
 
@@ -153,13 +78,9 @@ class LazyArray(Methods, NDArrayOperatorsMixin, ExplicitlyIndexed):
     def __array_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        from insitu.lazy_array.numpy_functions import call
-
-        return call(func, args, kwargs)
+        return call_function(func, args, kwargs)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        from insitu.lazy_array.numpy_functions import call_ufunc
-
         return call_ufunc(ufunc, method, inputs, kwargs)
 
     # Selecting.
@@ -180,9 +101,10 @@ class LazyArray(Methods, NDArrayOperatorsMixin, ExplicitlyIndexed):
         return selected.read().item() if selected.dtype.hasobject and not selected.ndim and self.ndim else selected
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Write to the array: its values are read, and it carries them from then on. Copies are not affected."""
-        from insitu.lazy_array.load import write_values
+        """Write to the array: its values are read, and it carries them from then on.
 
+        Copies are not affected.
+        """
         write_values(self, key, value)
 
     @property
@@ -204,7 +126,7 @@ class LazyArray(Methods, NDArrayOperatorsMixin, ExplicitlyIndexed):
                 values = values[(slice(None),) * axis + (keys[axis],)]
             return values
 
-        selected = self._moved(self.array[keys], move)
+        selected = self._restructured(self.array[keys], move)
         if self.access.cache is not None and self.access.cache.ahead and self.origin is None:
             selected.origin = self.array, keys
         return selected
@@ -217,68 +139,64 @@ class LazyArray(Methods, NDArrayOperatorsMixin, ExplicitlyIndexed):
                 return _points_first(self.read(), keys)
             how = self.access
             return read_points(self.array, keys, name=how.name, storage_options=how.storage_options)
-        return self._moved(found, lambda values: _points_first(values, keys))
+        return self._restructured(found, lambda values: _points_first(values, keys))
 
     def _advanced(self, keys: tuple[Any, ...]) -> Any:
-        """NumPy's own meaning of several index arrays."""
-        from insitu.lazy_array.load import computable
-
+        """Index with several arrays as NumPy does, on the values."""
         return computable(self)[keys]
-
-    def replace_values(self, carried: VirtualArray) -> None:
-        """Take the values of another array of the same shape in place of its own."""
-        self.array = replace(carried, dims=self.array.dims)
-        self.steps, self.origin, self._chunks = (), None, None
 
     # Structure.
 
-    def _moved(self, array: VirtualArray, move: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> LazyArray:
-        """After a structural operation, given both on the virtual array and on plain ones."""
-        return LazyArray(array, self.access, tuple(step.moved(move) for step in self.steps))
+    def _restructured(self, array: VirtualArray, move: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> LazyArray:
+        """Return the array after a structural operation.
+
+        It is given twice: for the virtual array, and for the plain arrays (masks) of steps.
+        """
+        return LazyArray(array, self.access, tuple(step.after_move(move) for step in self.steps))
 
     def then(self, *steps: Step) -> LazyArray:
-        """With more done to each value."""
+        """Return the array with more steps applied to each value after reading."""
         return LazyArray(self.array, self.access, (*self.steps, *steps))
 
     def transpose(self, *axes: Any) -> LazyArray:
-        """The dimensions in another order."""
+        """Return the dimensions in another order."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], (int, np.integer)) else axes
         if order is None or not len(order):
             order = tuple(reversed(range(self.ndim)))
         order = tuple(int(axis) % max(self.ndim, 1) for axis in order)
         if order == tuple(range(self.ndim)):
             return self
-        return self._moved(self.array.transpose(*order), lambda values: values.transpose(order))
+        return self._restructured(self.array.transpose(*order), lambda values: values.transpose(order))
 
     def expand_dims(self, axis: int) -> LazyArray:
-        """With a new dimension of length 1."""
-        return self._moved(
+        """Return the array with a new dimension of length 1."""
+        return self._restructured(
             self.array.expand_dims(axis, f"new_{self.ndim}"), lambda values: np.expand_dims(values, axis)
         )
 
     def drop(self, axis: int) -> LazyArray:
-        """Without a dimension of length 1."""
-        return self._moved(self.array.drop(axis), lambda values: np.squeeze(values, axis))
+        """Return the array without a dimension of length 1."""
+        return self._restructured(self.array.drop(axis), lambda values: np.squeeze(values, axis))
 
     def broadcast_to(self, shape: Sequence[int]) -> LazyArray:
-        """NumPy's broadcasting."""
+        """Return the array broadcast to a shape, as NumPy does."""
         shape = tuple(int(length) for length in shape)
         if shape == self.shape:
             return self
-        return self._moved(self.array.broadcast_to(shape), lambda values: np.broadcast_to(values, shape))
+        return self._restructured(self.array.broadcast_to(shape), lambda values: np.broadcast_to(values, shape))
 
     def reshape(self, *shape: Any, order: str = "C") -> Any:
-        """Another shape: virtual where only lengths of 1 come or go, else the values."""
-        from insitu.lazy_array.numpy_functions import reshape
+        """Return the array in another shape.
 
-        return reshape(
-            self, shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, np.integer)) else shape, order
-        )
+        It stays virtual where only lengths of 1 come or go; else these are the values.
+        """
+        wanted = shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, np.integer)) else shape
+        return call_function(np.reshape, (self, wanted, order), {})
 
     def astype(
         self, dtype: npt.DTypeLike, order: Any = "K", casting: Any = "unsafe", subok: bool = True, copy: bool = True
     ) -> LazyArray:
-        """In another type, as NumPy casts."""
+        """Return the array in another type, cast as NumPy does."""
         to = np.dtype(dtype)
         if not np.can_cast(self.dtype, to, casting):
             raise TypeError(f"Cannot cast array data from {self.dtype!r} to {to!r} according to the rule {casting!r}")
@@ -289,11 +207,11 @@ class LazyArray(Methods, NDArrayOperatorsMixin, ExplicitlyIndexed):
         return self.then(Cast(to))
 
     def rechunk(self, chunks: Any, **kwargs: Any) -> LazyArray:
-        """Itself: chunks are where they are stored."""
+        """Return itself: chunks are where they are stored."""
         return self
 
     def compute(self, *data: Any, **kwargs: Any) -> Any:
-        """The values."""
+        """Return the values."""
         return self.read()
 
     # Travelling and showing.
@@ -314,29 +232,21 @@ class LazyArray(Methods, NDArrayOperatorsMixin, ExplicitlyIndexed):
         return copied
 
     def __dask_tokenize__(self) -> Any:
-        from insitu.lazy_array.load import fingerprint
-
         return fingerprint(self)
 
     def __repr__(self) -> str:
-        from insitu.lazy_array.representation import text
-
         return text(self)
 
     def _repr_inline_(self, max_width: int) -> str:
-        from insitu.lazy_array.representation import line
-
         return line(self, max_width)
 
     def _repr_html_(self) -> str:
-        from insitu.lazy_array.representation import html
-
         return html(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Indexable:
-    """Square brackets for a way of indexing."""
+    """Indexing with square brackets in one way (orthogonal or pointwise)."""
 
     get: Callable[[tuple[Any, ...]], Any]
     write: Callable[[Any, Any], None]
@@ -351,14 +261,14 @@ class Indexable:
 
 
 def _spelled(keys: tuple[Any, ...], ndim: int) -> list[Any]:
-    """The keys with the Ellipsis spelled out; None stays."""
+    """Return the keys with the Ellipsis spelled out; None stays."""
     given = sum(1 for key in keys if key is not None and key is not Ellipsis)
     at = next((i for i, key in enumerate(keys) if key is Ellipsis), len(keys))
     return [*keys[:at], *[slice(None)] * (ndim - given), *keys[at + 1 :]]
 
 
 def _points_first(values: npt.NDArray[Any], keys: tuple[Any, ...]) -> npt.NDArray[Any]:
-    """NumPy's pointwise indexing, with the points' dimensions in front."""
+    """Return values indexed pointwise as NumPy does, with the points' dimensions in front."""
     where = [i for i, key in enumerate(keys) if not isinstance(key, slice)]
     turned = np.moveaxis(values, where, range(len(where)))
     points = turned[tuple(keys[i] for i in where)]

@@ -1,14 +1,14 @@
-"""How is an array gone through that is too large to hold? In boxes of bounded size, whose borders lie on those of chunks where they can.
+"""Iteration over a `LazyArray` in boxes of bounded size, and reductions by such boxes.
 
-What is done to each value after reading (`steps`) is done to each box, so a reduction of what was masked or filled needs no more memory than one of
-what is stored; and so does a sum of products with weights.
+The borders of boxes lie on those of chunks where they can. Steps after reading (`steps`) are
+applied to each box, so a reduction of masked or filled values needs no more memory than one of
+stored values.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import string
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,25 +16,25 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.lazy_array.array import LazyArray
-from insitu.lazy_array.einsum import product
 from insitu.lazy_array.options import options
 from insitu.reducing import Reduction
 from insitu.reducing.reductions import Rules
 
-__all__ = ["Box", "boxes", "einsum", "reduced_by_pieces"]
+__all__ = ["Box", "boxes", "reduced_by_pieces"]
 
 Box = tuple[slice, ...]
 
 
 def boxes(array: LazyArray, wanted: Sequence[int] | None = None) -> Iterator[Box]:
-    """The array in boxes of about `options.block_bytes`.
+    """Iterate over an array in boxes of about `options.block_bytes`.
 
     Parameters
     ----------
     array
         What to go through.
     wanted
-        Lengths of which a box should have a multiple: the chunks of a target. If not given, those of the array's own chunks.
+        Lengths of which a box should have a multiple: the chunks of a target. If not given, those
+        of the array's own chunks.
     """
     if not array.shape:
         yield ()
@@ -42,13 +42,15 @@ def boxes(array: LazyArray, wanted: Sequence[int] | None = None) -> Iterator[Box
     own = [cut[0] if cut else 1 for cut in array.chunks]
     size = [max(min(length, n), 1) for length, n in zip(array.shape, own if wanted is None else wanted, strict=True)]
     room = max(options.block_bytes // max(array.dtype.itemsize, array.array.dtype.itemsize, 1), 1)
-    # A chunk that is encoded is decoded whole, so less than one is never asked for; of plain bytes any part can be.
+    # A chunk that is encoded is decoded whole, so less than one is never asked for; of plain bytes
+    # any part can be.
     least = [1] * array.ndim if _is_plain(array) else [min(o, s) for o, s in zip(own, size, strict=True)]
     for axis in range(array.ndim):
         others = math.prod(size) // size[axis]
         if others * size[axis] > room:
             size[axis] = max(room // max(others, 1), least[axis], 1)
-    # From the last dimension on, as many chunks as fit: what is read together lies together, and is decoded once.
+    # From the last dimension on, as many chunks as fit: what is read together lies together, and is
+    # decoded once.
     for axis in reversed(range(array.ndim)):
         size[axis] = min(size[axis] * max(room // max(math.prod(size), 1), 1), max(array.shape[axis], 1))
     steps = [range(0, length, n) for length, n in zip(array.shape, size, strict=True)]
@@ -63,7 +65,9 @@ def _is_plain(array: LazyArray) -> bool:
 def reduced_by_pieces(
     array: LazyArray, methods: Sequence[str], axes: tuple[int, ...], rules: Rules
 ) -> dict[str, npt.NDArray[Any]]:
-    """Several statistics of an array, steps and all, in one pass; reduced axes have length 1.
+    """Return several statistics of an array, steps and all, in one pass.
+
+    Reduced axes have length 1.
 
     Parameters
     ----------
@@ -89,60 +93,3 @@ def reduced_by_pieces(
         for name, merged in reduction.merge(before, found).items():
             partial[name][region] = merged
     return reduction.finalise(partial, math.prod(array.shape[axis] for axis in axes))
-
-
-def einsum(subscripts: str, *operands: Any) -> Any:
-    """`numpy.einsum` with one virtual array among the operands; NotImplemented if that cannot be done in pieces."""
-    lazy = [number for number, operand in enumerate(operands) if isinstance(operand, LazyArray)]
-    dtype = np.result_type(*(operand.dtype for operand in operands))
-    if len(lazy) != 1 or dtype.kind not in "iufc" or "->" not in subscripts:
-        return NotImplemented
-    labels, kept = _spelled(subscripts, operands)
-    array, mine = operands[lazy[0]], labels[lazy[0]]
-    if len(operands) == 2:
-        other = 1 - lazy[0]
-        found = product(array, mine, np.asarray(operands[other]), labels[other], kept)
-        if found is not None:
-            return found
-    if len(set(mine)) < len(mine) or array.nbytes <= options.block_bytes:
-        return NotImplemented
-    lengths: dict[str, int] = {}
-    for operand, names in zip(operands, labels, strict=True):
-        for name, length in zip(names, operand.shape, strict=True):
-            lengths[name] = max(lengths.get(name, 1), length)
-    # In more digits than the result has: there are more sums to be taken than values in a piece.
-    out = np.zeros([lengths[name] for name in kept], np.result_type(dtype, np.float64) if dtype.kind in "fc" else dtype)
-    plain = f"{','.join(labels)}->{kept}"
-    for box in boxes(array):
-        where = {name: part for name, part in zip(mine, box, strict=True) if lengths[name] > 1}
-        values = [
-            array[box].read() if number == lazy[0] else _part(np.asarray(operand), labels[number], where)
-            for number, operand in enumerate(operands)
-        ]
-        out[tuple(where.get(name, slice(None)) for name in kept)] += np.einsum(plain, *values, dtype=out.dtype)
-    return out.astype(dtype, copy=False)
-
-
-def _spelled(subscripts: str, operands: Sequence[Any]) -> tuple[list[str], str]:
-    """The labels of each operand and of the result, with letters in place of an ellipsis."""
-    given, kept = subscripts.replace(" ", "").split("->")
-    free = [letter for letter in string.ascii_letters if letter not in subscripts]
-    spread = "".join(free[: max((operand.ndim for operand in operands), default=0)])
-    labels = []
-    widest = 0
-    for names, operand in zip(given.split(","), operands, strict=True):
-        if "..." in names:
-            extra = operand.ndim - len(names.replace("...", ""))
-            widest = max(widest, extra)
-            names = names.replace("...", spread[len(spread) - extra :])
-        labels.append(names)
-    return labels, kept.replace("...", spread[len(spread) - widest :])
-
-
-def _part(values: npt.NDArray[Any], names: str, where: dict[str, slice]) -> npt.NDArray[Any]:
-    """What of another operand belongs to a box; a length of 1 stands for all."""
-    return values[
-        tuple(
-            where.get(name, slice(None)) if n > 1 else slice(None) for name, n in zip(names, values.shape, strict=True)
-        )
-    ]

@@ -1,4 +1,4 @@
-"""Into which blocks does a virtual array fall? As it is stored, or evenly, near to that."""
+"""Chunk lengths of a virtual array along each dimension: as stored, or uniform and near to that."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Cuts = tuple[tuple[int, ...], ...]
 
 
 def uniform_cuts(array: VirtualArray) -> Cuts:
-    """Even blocks, of the size that most chunks have."""
+    """Return uniform chunk lengths, of the size that most chunks have."""
     return tuple(_even(length, size) for length, size in zip(array.shape, _sizes(array), strict=True))
 
 
@@ -28,7 +28,7 @@ def _even(length: int, size: int) -> tuple[int, ...]:
 
 
 def _sizes(array: VirtualArray) -> list[int]:
-    """The chunk size along each dimension that most elements lie in."""
+    """Return the chunk size along each dimension that most elements lie in."""
     if not array.tiles:
         return list(array.shape)
     sizes = []
@@ -45,13 +45,16 @@ def _sizes(array: VirtualArray) -> list[int]:
 
 
 def _telling(tiles: Sequence[Tile]) -> Sequence[Tile]:
-    """Those whose cuts matter: uncompressed values can be cut anywhere."""
+    """Return the tiles whose chunks matter: uncompressed values can be split anywhere."""
     encoded = [tile for tile in tiles if not all(encoding.raw for encoding in tile.encodings)]
     return encoded or tiles
 
 
 def stored_cuts(array: VirtualArray) -> Cuts:
-    """Where the stored chunks end; where tiles that stand beside each other are cut differently, as most of them are."""
+    """Return the lengths of the stored chunks.
+
+    Where tiles side by side have different ones, these are those of most tiles.
+    """
     return tuple(_between_borders(array, dimension) for dimension in range(array.ndim))
 
 
@@ -70,7 +73,8 @@ def _between_borders(array: VirtualArray, dimension: int) -> tuple[int, ...]:
     ends = [np.array([0, length], np.int64), spans.reshape(-1)]
     apart = bool((spans[1:, 0] >= spans[:-1, 1]).all())
     for kinds in cuts.values():
-        # The borders of all kinds together would leave blocks of nothing: some chunks are better read twice.
+        # The borders of all kinds together would leave blocks of nothing: some chunks are better
+        # read twice.
         chosen = kinds.most_common(1) if apart else kinds.items()
         ends += [np.frombuffer(begins, np.int64) for begins, _ in chosen]
     borders = np.unique(np.concatenate(ends))

@@ -1,11 +1,11 @@
-"""When are values needed, how are they got? All at once, or through Dask where they are too many to hold."""
+"""Loading of `LazyArray` values: at once, or as a Dask array above `options.read_limit`."""
 
 from __future__ import annotations
 
 import hashlib
 import pickle
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -14,18 +14,17 @@ import numpy as np
 import numpy.typing as npt
 from xarray.core import indexing
 
+from insitu.combining.member import in_memory
 from insitu.errors import InsituError, UnsupportedError
-from insitu.lazy_array.array import Access, LazyArray
+from insitu.lazy_array.deferred_values import Access, DeferredValues
 from insitu.lazy_array.options import options
-from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray
 from insitu.reading import read_arrays
-from insitu.sources.storage_options import options_for
 
-__all__ = ["computable", "fingerprint", "inlined", "joined_access", "read_all", "to_dask"]
+__all__ = ["TooLargeError", "computable", "fingerprint", "read_all", "to_dask", "write_values"]
 
 
-def read_all(arrays: Sequence[LazyArray]) -> list[npt.NDArray[Any]]:
-    """The values of several arrays, in one batch of reads."""
+def read_all(arrays: Sequence[DeferredValues]) -> list[npt.NDArray[Any]]:
+    """Return the values of several arrays, in one batch of reads."""
     groups: list[tuple[Access, list[int]]] = []
     for number, array in enumerate(arrays):
         how = array.access
@@ -48,22 +47,22 @@ def read_all(arrays: Sequence[LazyArray]) -> list[npt.NDArray[Any]]:
     return values
 
 
-def computable(array: LazyArray) -> Any:
-    """Something that NumPy's functions compute with: the values, or a Dask array where there are more than `read_limit`."""
+def computable(array: DeferredValues) -> Any:
+    """Return the values, or a Dask array where they exceed `read_limit`."""
     limit = array.access.read_limit
     if array.nbytes <= (options.read_limit if limit is None else limit):
-        return array.read()
+        return read_all([array])[0]
     if find_spec("dask") is None:
         if array.nbytes <= options.read_limit:
-            return array.read()
+            return read_all([array])[0]
         raise TooLargeError(
             f"this would read {array.nbytes / 2**30:.1f} GiB at once, more than insitu.options.read_limit",
-            hint="Select less, load() it on purpose, raise the limit, or install Dask (then it becomes a Dask array)",
+            hint="Select less, call load() to read it anyway, raise the limit, or install Dask (then it becomes a Dask array)",
         )
     return to_dask(array)
 
 
-def write_values(array: LazyArray, key: Any, value: Any) -> None:
+def write_values(array: DeferredValues, key: Any, value: Any) -> None:
     """Write to an array: it reads its values, changes them, and carries them from then on.
 
     Raises
@@ -75,31 +74,31 @@ def write_values(array: LazyArray, key: Any, value: Any) -> None:
     if array.nbytes > limit:
         raise TooLargeError(
             f"writing to this variable would read {array.nbytes / 2**30:.1f} GiB, more than insitu.options.read_limit",
-            hint="Select what you need first, use where(), or load() it on purpose",
+            hint="Select what you need first, use where(), or call load() to read it anyway",
         )
-    values = np.array(array.read())
+    values = np.array(read_all([array])[0])
     if isinstance(key, indexing.ExplicitIndexer):
         inside: Any = indexing
         inside.set_with_indexer(inside.NumpyIndexingAdapter(values), key, value)
     else:
         values[key] = value
-    carried = inlined(values)
+    carried = in_memory(values)
     if carried is None:
         raise TypeError(f"values of {values.dtype} cannot be written to in place: load() the variable first")
     array.replace_values(carried)
 
 
 class TooLargeError(InsituError, MemoryError):
-    """An operation would read more than the limit, and there is no Dask to cut it up."""
+    """An operation would read more than the limit, and Dask is not installed to split it."""
 
 
-def to_dask(array: LazyArray, chunks: Any = None, *, inline_array: bool = False) -> Any:
-    """The same as a Dask array, cut where the stored chunks end."""
+def to_dask(array: DeferredValues, chunks: Any = None, *, inline_array: bool = False) -> Any:
+    """Return the values as a Dask array whose chunks are the stored ones, or `chunks`."""
     try:
         dask_array: Any = import_module("dask.array")
     except ModuleNotFoundError as problem:
         raise UnsupportedError(
-            "chunks= makes Dask arrays, and Dask is not here", hint="pip install 'insitu[dask]'"
+            "chunks= needs Dask, which is not installed", hint="pip install 'insitu[dask]'"
         ) from problem
     aligned = array.aligned_chunks
     if chunks == "auto" and array.dtype.hasobject:
@@ -115,9 +114,12 @@ def to_dask(array: LazyArray, chunks: Any = None, *, inline_array: bool = False)
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """What Dask takes its blocks from: a selection is values at once (Dask would go on with a virtual array as it is)."""
+    """Source of a Dask array's blocks.
 
-    array: LazyArray
+    A selection gives values (Dask would pass a virtual array on unread).
+    """
+
+    array: DeferredValues
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -133,36 +135,9 @@ class _Blocks:
 
     def __getitem__(self, key: Any) -> npt.NDArray[Any]:
         block = self.array[key]
-        return block.read() if isinstance(block, LazyArray) else block
+        return read_all([block])[0] if isinstance(block, DeferredValues) else block
 
 
-def fingerprint(array: LazyArray) -> str:
-    """A text that tells it from every other array."""
+def fingerprint(array: DeferredValues) -> str:
+    """Return a hash of an array's chunks and steps: the same for equal arrays only."""
     return hashlib.blake2b(pickle.dumps((array.array, array.steps)), digest_size=16).hexdigest()
-
-
-def inlined(values: npt.NDArray[Any]) -> VirtualArray | None:
-    """Values in memory as a virtual array that carries them; None if their type cannot be carried so."""
-    if values.dtype.hasobject or not values.dtype.itemsize:
-        return None
-    axes = tuple(Axis.regular(length, max(length, 1)) for length in values.shape)
-    grid = tuple(axis.count for axis in axes)
-    data = np.ascontiguousarray(values).tobytes()
-    chunks = Columns.inlined(grid, data) if 0 not in grid else Columns.absent(grid)
-    tile = Tile(axes, (Encoding(values.dtype),), chunks)
-    return VirtualArray.of(tile, dims=tuple(f"dim_{i}" for i in range(values.ndim)))
-
-
-def joined_access(arrays: Sequence[LazyArray]) -> Access:
-    """How to reach the values of several arrays that became one."""
-    first = arrays[0].access
-    if all(array.access == first and array.access.kept == first.kept for array in arrays):
-        return first
-    kept = tuple({id(part): part for array in arrays for part in array.access.kept}.values())
-    if all(array.access.storage_options == first.storage_options for array in arrays):
-        return replace(first, kept=kept)
-    how: dict[str, Any] = {}
-    for array in arrays:
-        for source in array.array.sources:
-            how[source.url] = options_for(source.url, array.access.storage_options)
-    return replace(first, storage_options=how, kept=kept)

@@ -1,7 +1,8 @@
-"""The methods of NumPy's arrays on a virtual array.
+"""The methods of `numpy.ndarray` on a virtual array.
 
-Most are NumPy's functions under another name: what `functions` keeps virtual stays virtual, the rest reads the values. What belongs to
-memory (`strides`, `data`, sorting in place, …) does not exist here, and says so.
+Most are NumPy's functions under another name: what `numpy_functions` keeps virtual stays virtual,
+the rest reads the values. Attributes of memory (`strides`, `data`, sorting in place, ...) do not
+exist here; the error says so.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 class Methods:
-    """What an array can do that NumPy's functions can do with it."""
+    """Methods of `numpy.ndarray` that NumPy's functions implement."""
 
     __slots__ = ()
 
@@ -104,42 +105,42 @@ class Methods:
         return np.asarray(self).imag
 
     def round(self, decimals: int = 0, out: Any = None) -> Any:
-        """Rounded to so many decimals."""
+        """Return the values rounded to some decimals."""
         rounded: Any = np.round
         return rounded(self, decimals, out=out)
 
     def conj(self) -> Any:
-        """The conjugate numbers."""
+        """Return the conjugate numbers."""
         return np.asarray(self).conj() if _is_complex(self) else self
 
     conjugate = conj
 
     def argsort(self, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None) -> Any:
-        """The order in which the values ascend; reads them."""
+        """Return the order in which the values ascend; reads them."""
         return np.argsort(np.asarray(self), axis, kind, order, stable=stable)
 
     def compress(self, condition: Any, axis: int | None = None, out: Any = None) -> Any:
-        """The slices along an axis for which a condition holds."""
+        """Return the slices along an axis for which a condition holds."""
         return np.compress(condition, np.asarray(self), axis, out)
 
     def item(self, *at: Any) -> Any:
-        """One element, as a number of Python."""
+        """Return one element, as a number of Python."""
         return np.asarray(self).item(*at)
 
     def flatten(self, order: Any = "C") -> Any:
-        """The values in one dimension, as a copy."""
+        """Return the values in one dimension, as a copy."""
         return np.asarray(self).flatten(order)
 
     def byteswap(self) -> Any:
-        """The values with the bytes of each in reverse order."""
+        """Return the values with the bytes of each in reverse order."""
         return np.asarray(self).byteswap()
 
     def tobytes(self, order: Any = "C") -> bytes:
-        """The bytes of the values."""
+        """Return the bytes of the values."""
         return np.asarray(self).tobytes(order)
 
     def tolist(self) -> Any:
-        """The values as nested lists."""
+        """Return the values as nested lists."""
         return np.asarray(self).tolist()
 
 

@@ -1,93 +1,33 @@
-"""Which of NumPy's functions work on a virtual array without reading it?
+"""NumPy functions that work on a virtual array without reading it, registered with `dispatch`.
 
-A table of those that do: what xarray calls for concat, stack, transpose, broadcast, pad, reindex and where. Reductions go to `reductions`.
-Everything else is done on the values: read if they are few, as a Dask array if they are many.
+These are what xarray calls for concat, stack, transpose, broadcast, pad, reindex and where.
+Reductions are in `reductions`, `einsum` in `einsum`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from insitu.combining.member import in_memory
 from insitu.lazy_array.absent import with_holes
 from insitu.lazy_array.array import LazyArray
-from insitu.lazy_array.box_iteration import einsum
-from insitu.lazy_array.load import computable, inlined, joined_access
-from insitu.lazy_array.reductions import reduced, refuse
-from insitu.lazy_array.steps import Combined, FillNull, IsNull, Not, Rounded, Where
+from insitu.lazy_array.deferred_values import joined_access
+from insitu.lazy_array.dispatch import implements, to_computable
+from insitu.lazy_array.reductions import refuse
+from insitu.lazy_array.steps import FillNull, IsNull, Not, Rounded, Where
 from insitu.model import concatenate
 
-__all__ = ["call", "call_ufunc", "reshape"]
-
-Function = Callable[..., Any]
-TABLE: dict[Any, Function] = {}
-ACCUMULATING = (np.cumsum, np.nancumsum, np.cumprod, np.nancumprod, np.einsum)
-REDUCING: dict[Any, Function] = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min}
-
-
-def call(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """One of NumPy's functions."""
-    known = TABLE.get(func)
-    if known is not None:
-        found = known(*args, **kwargs)
-        if found is not NotImplemented:
-            return found
-    found = reduced(func, args, kwargs)
-    if found is not NotImplemented:
-        return found
-    if func in ACCUMULATING and args and isinstance(args[0], LazyArray):
-        refuse(args[0], func.__name__)
-    return func(*_computable(args), **{name: _computable(value) for name, value in kwargs.items()})
-
-
-def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """One of NumPy's element-wise functions."""
-    if method == "__call__" and not kwargs and len(inputs) == 1:
-        (array,) = inputs
-        if ufunc in (np.isnan, np.isnat) and array.dtype.kind in "fcmM":
-            return array.then(IsNull())
-        if ufunc in (np.logical_not, np.invert) and array.dtype == bool:
-            return array.then(Not())
-    if method == "__call__" and set(kwargs) == {"out"} and len(inputs) == 2:
-        # In place: an encoder on its way to write. Kept as a step, so that writing streams; what comes back takes the array's name.
-        (array, number), (target,) = inputs, kwargs["out"]
-        if target is array and np.ndim(number) == 0 and array.dtype.kind in "fc":
-            return array.then(Combined(ufunc, number))
-        kwargs = {}
-    if method == "reduce" and len(inputs) == 1:
-        name = REDUCING.get(ufunc)
-        if name is not None and not set(kwargs) - {"axis", "dtype", "keepdims"}:
-            return call(name, inputs, {"axis": 0, **kwargs})
-    return getattr(ufunc, method)(*_computable(inputs), **{name: _computable(value) for name, value in kwargs.items()})
-
-
-def _computable(value: Any) -> Any:
-    """With the values in place of the virtual arrays in it."""
-    if isinstance(value, LazyArray):
-        return computable(value)
-    if isinstance(value, (list, tuple)):
-        return type(value)(_computable(part) for part in value)
-    return value
-
-
-def _does(*functions: Function) -> Callable[[Function], Function]:
-    """Register what does the work of these functions."""
-
-    def keep(mine: Function) -> Function:
-        TABLE.update(dict.fromkeys(functions, mine))
-        return mine
-
-    return keep
-
+__all__: list[str] = []
 
 # Joining.
 
 
-@_does(np.concatenate)
+@implements(np.concatenate)
 def _concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None, **kwargs: Any) -> Any:
     if axis is None or out is not None or kwargs:
         return NotImplemented
@@ -99,7 +39,7 @@ def _concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None, *
     return LazyArray(joined, joined_access(lazy), lazy[0].steps).astype(dtype)
 
 
-@_does(np.stack)
+@implements(np.stack)
 def _stack(arrays: Sequence[Any], axis: int = 0, out: Any = None, **kwargs: Any) -> Any:
     if out is not None or kwargs:
         return NotImplemented
@@ -111,11 +51,11 @@ def _stack(arrays: Sequence[Any], axis: int = 0, out: Any = None, **kwargs: Any)
 
 
 def _all_lazy(arrays: Sequence[Any]) -> list[LazyArray] | None:
-    """All of them as virtual arrays with the same steps; None if that is not possible."""
+    """Return all of them as virtual arrays with the same steps; None if that is not possible."""
     lazy = []
     for array in arrays:
         if not isinstance(array, LazyArray):
-            carried = inlined(np.asarray(array))
+            carried = in_memory(np.asarray(array))
             if carried is None:
                 return None
             array = LazyArray(carried)
@@ -133,12 +73,12 @@ def _all_lazy(arrays: Sequence[Any]) -> list[LazyArray] | None:
 # Moving.
 
 
-@_does(np.transpose)
+@implements(np.transpose)
 def _transpose(a: LazyArray, axes: Any = None) -> Any:
     return a.transpose(axes)
 
 
-@_does(np.moveaxis)
+@implements(np.moveaxis)
 def _moveaxis(a: LazyArray, source: Any, destination: Any) -> Any:
     order = np.moveaxis(np.empty((1,) * a.ndim), source, destination)  # checks its arguments
     del order
@@ -150,14 +90,14 @@ def _moveaxis(a: LazyArray, source: Any, destination: Any) -> Any:
     return a.transpose(axes)
 
 
-@_does(np.swapaxes)
+@implements(np.swapaxes)
 def _swapaxes(a: LazyArray, axis1: int, axis2: int) -> Any:
     axes = list(range(a.ndim))
     axes[axis1], axes[axis2] = axes[axis2], axes[axis1]
     return a.transpose(axes)
 
 
-@_does(np.expand_dims)
+@implements(np.expand_dims)
 def _expand_dims(a: LazyArray, axis: Any) -> Any:
     ndim = a.ndim + len(np.atleast_1d(axis))
     for place in sorted(int(i) % ndim for i in np.atleast_1d(axis)):
@@ -165,7 +105,7 @@ def _expand_dims(a: LazyArray, axis: Any) -> Any:
     return a
 
 
-@_does(np.squeeze)
+@implements(np.squeeze)
 def _squeeze(a: LazyArray, axis: Any = None) -> Any:
     gone = (
         [i for i, n in enumerate(a.shape) if n == 1] if axis is None else [int(i) % a.ndim for i in np.atleast_1d(axis)]
@@ -177,31 +117,31 @@ def _squeeze(a: LazyArray, axis: Any = None) -> Any:
     return a
 
 
-@_does(np.broadcast_to)
+@implements(np.broadcast_to)
 def _broadcast_to(array: LazyArray, shape: Any, subok: bool = False) -> Any:
     return array.broadcast_to((shape,) if isinstance(shape, int) else shape)
 
 
-@_does(np.broadcast_arrays)
+@implements(np.broadcast_arrays)
 def _broadcast_arrays(*arrays: Any, subok: bool = False) -> Any:
     shape = np.broadcast_shapes(*(np.shape(array) for array in arrays))
     return tuple(np.broadcast_to(array, shape) for array in arrays)
 
 
-@_does(np.flip)
+@implements(np.flip)
 def _flip(m: LazyArray, axis: Any = None) -> Any:
     turned = range(m.ndim) if axis is None else [int(i) % m.ndim for i in np.atleast_1d(axis)]
     return m[tuple(slice(None, None, -1) if i in turned else slice(None) for i in range(m.ndim))]
 
 
-@_does(np.take)
+@implements(np.take)
 def _take(a: LazyArray, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:
     if axis is None or out is not None or mode != "raise" or np.ndim(indices) > 1:
         return NotImplemented
     return a[(slice(None),) * (axis % a.ndim) + (indices,)]
 
 
-@_does(np.repeat)
+@implements(np.repeat)
 def _repeat(a: LazyArray, repeats: Any, axis: int | None = None) -> Any:
     if axis is None:
         return NotImplemented
@@ -209,7 +149,7 @@ def _repeat(a: LazyArray, repeats: Any, axis: int | None = None) -> Any:
     return a[(slice(None),) * axis + (np.repeat(np.arange(a.shape[axis]), repeats),)]
 
 
-@_does(np.roll)
+@implements(np.roll)
 def _roll(a: LazyArray, shift: Any, axis: Any = None) -> Any:
     if axis is None:
         return NotImplemented
@@ -219,13 +159,13 @@ def _roll(a: LazyArray, shift: Any, axis: Any = None) -> Any:
     return a.oindex[tuple(key)]
 
 
-@_does(np.reshape)
-def reshape(a: LazyArray, shape: Any = None, order: Any = "C", **kwargs: Any) -> Any:
-    """Another shape: virtual where only lengths of 1 come or go."""
+@implements(np.reshape)
+def _reshape(a: LazyArray, shape: Any = None, order: Any = "C", **kwargs: Any) -> Any:
+    """Return the array in another shape: virtual where only lengths of 1 come or go."""
     wanted = np.reshape(np.broadcast_to(np.int8(0), a.shape), shape).shape  # spells out -1, checks the size
     if [n for n in wanted if n != 1] != [n for n in a.shape if n != 1] or 0 in wanted:
-        refuse(a, "another shape, as of coarsen and stack,")
-        values = _computable(a)  # Dask's has no order
+        refuse(a, "other shapes (as in coarsen and stack)")
+        values = to_computable(a)  # Dask's has no order
         return np.reshape(values, wanted) if order == "C" else np.reshape(values, wanted, order=order)
     bare = _squeeze(a)
     for place, length in enumerate(wanted):
@@ -234,7 +174,7 @@ def reshape(a: LazyArray, shape: Any = None, order: Any = "C", **kwargs: Any) ->
     return bare
 
 
-@_does(np.pad)
+@implements(np.pad)
 def _pad(array: LazyArray, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
     if mode != "constant" or set(kwargs) - {"constant_values"} or np.ndim(kwargs.get("constant_values", 0)):
         return NotImplemented
@@ -246,20 +186,23 @@ def _pad(array: LazyArray, pad_width: Any, mode: Any = "constant", **kwargs: Any
     return with_holes(array, indices, kwargs.get("constant_values", 0))
 
 
-# Multiplying and adding up.
+# Testing each value.
 
 
-@_does(np.einsum)
-def _einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Any:
-    if out is not None or kwargs or not isinstance(subscripts, str):
-        return NotImplemented
-    return einsum(subscripts, *operands)
+@implements(np.isnan, np.isnat)
+def _is_null(array: LazyArray) -> Any:
+    return array.then(IsNull()) if array.dtype.kind in "fcmM" else NotImplemented
+
+
+@implements(np.logical_not, np.invert)
+def _not(array: LazyArray) -> Any:
+    return array.then(Not()) if array.dtype == bool else NotImplemented
 
 
 # Choosing.
 
 
-@_does(np.where)
+@implements(np.where)
 def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
     if x is None or y is None:
         return NotImplemented
@@ -273,7 +216,7 @@ def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
 
 
 def _constant(value: Any) -> npt.NDArray[Any] | None:
-    """The one value of an array that is the same everywhere by construction."""
+    """Return the one value of an array that is the same everywhere by construction."""
     if isinstance(value, LazyArray):
         return None
     array = np.asarray(value)
@@ -285,7 +228,10 @@ def _constant(value: Any) -> npt.NDArray[Any] | None:
 
 
 def _where_null(condition: LazyArray, x: Any, y: Any) -> Any:
-    """`where(isnan(a), value, a)` and its negation, before a sum."""
+    """Return `where(isnan(a), value, a)`, or its negation, as a step.
+
+    xarray asks for it before a sum.
+    """
     if condition.steps and condition.steps[-1] == Not():
         inner = LazyArray(condition.array, condition.access, condition.steps[:-1])
         return _where_null(inner, y, x)
@@ -320,28 +266,29 @@ def _masked(array: LazyArray, keep: npt.NDArray[np.bool_], other: npt.NDArray[An
 # Made like it.
 
 
-@_does(np.zeros_like)
+@implements(np.zeros_like)
 def _zeros_like(a: LazyArray, dtype: Any = None, **kwargs: Any) -> Any:
     return _filled_like(a, 0, dtype, kwargs)
 
 
-@_does(np.ones_like)
+@implements(np.ones_like)
 def _ones_like(a: LazyArray, dtype: Any = None, **kwargs: Any) -> Any:
     return _filled_like(a, 1, dtype, kwargs)
 
 
-@_does(np.empty_like)
+@implements(np.empty_like)
 def _empty_like(prototype: LazyArray, dtype: Any = None, **kwargs: Any) -> Any:
     return np.empty(kwargs.get("shape") or prototype.shape, dtype or prototype.dtype)
 
 
-@_does(np.full_like)
+@implements(np.full_like)
 def _full_like(a: LazyArray, fill_value: Any, dtype: Any = None, **kwargs: Any) -> Any:
     return _filled_like(a, fill_value, dtype, kwargs)
 
 
 def _filled_like(a: LazyArray, value: Any, dtype: Any, kwargs: dict[str, Any]) -> Any:
-    # One element shown everywhere: xarray makes such arrays of the full shape only to choose from them.
+    # One element shown everywhere: xarray makes such arrays of the full shape only to choose from
+    # them.
     shape = kwargs.get("shape")
     return np.broadcast_to(np.asarray(value, dtype or a.dtype), a.shape if shape is None else shape)
 
@@ -349,51 +296,51 @@ def _filled_like(a: LazyArray, value: Any, dtype: Any, kwargs: dict[str, Any]) -
 # Asked about it.
 
 
-@_does(np.shape)
+@implements(np.shape)
 def _shape(a: LazyArray) -> Any:
     return a.shape
 
 
-@_does(np.ndim)
+@implements(np.ndim)
 def _ndim(a: LazyArray) -> Any:
     return a.ndim
 
 
-@_does(np.size)
+@implements(np.size)
 def _size(a: LazyArray, axis: int | None = None) -> Any:
     return a.size if axis is None else a.shape[axis]
 
 
-@_does(np.copy)
+@implements(np.copy)
 def _copy(a: LazyArray, order: str = "K", subok: bool = False) -> Any:
     return a
 
 
-@_does(np.astype)
+@implements(np.astype)
 def _astype(x: LazyArray, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
     return x.astype(dtype)
 
 
-@_does(np.round, np.around)
+@implements(np.round, np.around)
 def _round(a: LazyArray, decimals: int = 0, out: Any = None) -> Any:
     return NotImplemented if out is not None or a.dtype.kind not in "fc" else a.then(Rounded(decimals))
 
 
-@_does(np.result_type)
+@implements(np.result_type)
 def _result_type(*arrays: Any) -> Any:
     return np.result_type(*(array.dtype if isinstance(array, LazyArray) else array for array in arrays))
 
 
-@_does(np.can_cast)
+@implements(np.can_cast)
 def _can_cast(from_: Any, to: Any, casting: Any = "safe") -> Any:
     return np.can_cast(from_.dtype if isinstance(from_, LazyArray) else from_, to, casting)
 
 
-@_does(np.iscomplexobj)
+@implements(np.iscomplexobj)
 def _iscomplexobj(x: LazyArray) -> Any:
     return x.dtype.kind == "c"
 
 
-@_does(np.may_share_memory, np.shares_memory)
+@implements(np.may_share_memory, np.shares_memory)
 def _shares(a: Any, b: Any, max_work: Any = None) -> Any:
     return a is b

@@ -1,4 +1,4 @@
-"""How much may an operation read without being asked to? One place for the settings of a process."""
+"""Options of the process for virtual arrays: `insitu.options`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ class Options:
     """Settings that hold for the whole process; assign to change them."""
 
     read_limit: int = 1 << 30
-    """Bytes that arithmetic on a virtual array may read at once; above, it becomes a Dask array. `.load()` is not limited."""
+    """Bytes that arithmetic on a virtual array may read at once; above, it becomes a Dask array.
+    `.load()` is not limited.
+    """
     block_bytes: int = 64 << 20
     """Bytes that are held at a time when an array is streamed to another store."""
     point_limit: int = 4096
@@ -22,7 +24,9 @@ class Options:
 
     @property
     def fallback_bytes(self) -> int:
-        """Bytes that a reduction meant for a server (`active=`) may move when it runs here, without a warning each time."""
+        """Bytes that a reduction may read here without a warning, if `active=` names a server for
+        it.
+        """
         return fallback.warn_bytes
 
     @fallback_bytes.setter

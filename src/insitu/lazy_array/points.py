@@ -1,7 +1,7 @@
-"""Which virtual array do single points of another make?
+"""Pointwise selection from a virtual array, as of `ds.sel(lat=points, lon=points)`.
 
-Selecting stations of a grid (`ds.sel(lat=points, lon=points)`) pairs indices up. Each point is a small box of its own in the mosaic of
-the result, so the selection stays virtual; where only one dimension is indexed, each row of the index is one box.
+Each point becomes a small box of its own in the mosaic of the result, so the selection stays
+virtual. Where only one dimension is indexed, each row of the index is one box.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ __all__ = ["pointwise"]
 
 
 def pointwise(array: VirtualArray, keys: tuple[Any, ...]) -> VirtualArray | None:
-    """The array of these points, their dimensions in front of the sliced ones; None if there are too many.
+    """Return the array of these points, their dimensions in front of the sliced ones.
+
+    None if there are too many.
 
     Parameters
     ----------
@@ -62,7 +64,7 @@ def pointwise(array: VirtualArray, keys: tuple[Any, ...]) -> VirtualArray | None
 def _rows(
     array: VirtualArray, index: np.ndarray[Any, np.dtype[np.int64]], names: tuple[str, ...]
 ) -> VirtualArray | None:
-    """The first dimension indexed with an array of any number of dimensions."""
+    """Return the array with its first dimension indexed by an array of any number of dimensions."""
     if index.ndim == 1:
         return array.take(0, index)
     if index.size // max(index.shape[-1], 1) > options.point_limit:

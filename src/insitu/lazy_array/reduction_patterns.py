@@ -1,7 +1,9 @@
-"""Which reductions of what was done to an array are reductions of the array itself?
+"""Reductions of masked arrays and null tests, rewritten as reductions of the stored array.
 
-How many values are missing is its size less their count. After `where` with a mask that varies along kept dimensions only, the answer is masked in place
-of the array; along reduced dimensions only, the mask is a weight of 0 or 1. So these run next to the data, where steps cannot go.
+The number of missing values is the size less the count. After `where` with a mask that varies along
+kept dimensions only, the result is masked in place of the array; with one that varies along reduced
+dimensions only, the mask is a weight of 0 or 1. So these run next to the data, where steps cannot
+go.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ __all__ = ["masked", "of_nulls"]
 Take = Callable[[LazyArray, str, Rules], npt.NDArray[Any]]
 """Takes a statistic of an array, with its reduced axes in place."""
 EMPTY = {"sum": 0, "count": 0, "mean": np.nan, "min": np.nan, "max": np.nan, "std": np.nan, "var": np.nan}
-"""What there is where everything is masked."""
+"""Results where everything is masked."""
 
 
 def of_nulls(array: LazyArray, method: str, axes: tuple[int, ...], take: Take) -> npt.NDArray[Any] | None:
-    """A statistic of `isnan(a)` or `~isnan(a)`; None if it is not one of those."""
+    """Return a statistic of `isnan(a)` or `~isnan(a)`; None if it is not one of those."""
     counting = array.steps == (IsNull(), Not())
     if array.steps != (IsNull(),) and not counting:
         return None
@@ -43,7 +45,10 @@ def of_nulls(array: LazyArray, method: str, axes: tuple[int, ...], take: Take) -
 def masked(
     array: LazyArray, method: str, axes: tuple[int, ...], rules: Rules, skipna: bool, take: Take
 ) -> npt.NDArray[Any] | None:
-    """A statistic of what `where` left, next to the data; None if it cannot be had so."""
+    """Return a statistic of values masked by `where`, computed next to the data.
+
+    None if that is not possible.
+    """
     first, *rest = array.steps
     if (
         not isinstance(first, Where)

@@ -1,14 +1,16 @@
-"""Which of NumPy's reductions stream through a virtual array, chunk by chunk, and where are they taken?
+"""NumPy's reductions on virtual arrays, streamed here or run on a server next to the data.
 
-xarray asks for `nanmean`, `nanmax`, … by name, and for sums and counts through small patterns: `sum(where(isnan(a), 0, a))` is a sum that
-skips missing values, `sum(~isnan(a))` a count. They are recognised here and in `patterns`; the values never exist as a whole. `statistics_of` is the one door: whatever
-else may take a statistic (a server beside the data) is asked there.
+xarray asks for `nanmean`, `nanmax`, ... by name, and for sums and counts through small patterns:
+`sum(where(isnan(a), 0, a))` is a sum that skips missing values, `sum(~isnan(a))` a count. They are
+recognised here and in `reduction_patterns`; the values never exist as a whole. Every statistic is
+computed by `compute_statistics`, which also asks the server.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ import numpy.typing as npt
 from insitu.errors import UnsupportedError
 from insitu.lazy_array.array import LazyArray
 from insitu.lazy_array.box_iteration import reduced_by_pieces
+from insitu.lazy_array.dispatch import implements
 from insitu.lazy_array.options import options
 from insitu.lazy_array.reduction_patterns import masked, of_nulls
 from insitu.lazy_array.steps import FillNull
@@ -24,7 +27,7 @@ from insitu.reducing import METHODS as STREAMED
 from insitu.reducing import statistics
 from insitu.reducing.reductions import Rules
 
-__all__ = ["reduced", "refuse", "statistics_of", "streams"]
+__all__ = ["refuse", "statistics_of", "streams"]
 
 METHODS: dict[Callable[..., Any], tuple[str, bool]] = {
     np.sum: ("sum", False),
@@ -62,21 +65,21 @@ WHOLE = ("median", "quantile")
 
 
 def streams(dtype: np.dtype[Any], method: str) -> bool:
-    """Whether a statistic of values of this type is taken piece by piece."""
+    """Return whether a statistic of values of this type is taken piece by piece."""
     return dtype.kind in ("biuf" if method in WHOLE else STREAMED[method].kinds.replace("S", "").replace("U", ""))
 
 
 def statistics_of(
     array: LazyArray, methods: Sequence[str], axes: Sequence[int] | None, rules: Rules, *, keepdims: bool = False
 ) -> dict[str, npt.NDArray[Any]]:
-    """Several statistics of an array in one pass, wherever they are best taken.
+    """Return several statistics of an array in one pass, computed here or on the server.
 
     Parameters
     ----------
     array
         What to reduce.
     methods
-        Such that `streams` says yes; of an array with steps neither medians nor quantiles.
+        Names for which `can_stream` is true; of an array with steps neither medians nor quantiles.
     axes
         Which to reduce; None: all.
     rules
@@ -85,7 +88,7 @@ def statistics_of(
         Whether reduced axes stay, with length 1.
     """
     if array.steps:
-        refuse(array, "a reduction of what was done to an array")
+        refuse(array, "reductions of masked, filled or converted values")
         along = tuple(range(array.ndim)) if axes is None else tuple(axes)
         found = reduced_by_pieces(array, methods, along, rules)
         return found if keepdims else {name: values.squeeze(along) for name, values in found.items()}
@@ -105,9 +108,9 @@ def statistics_of(
     )
 
 
-def reduced(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The reduction, or NotImplemented if this is not one that streams."""
-    if func not in METHODS or not args or not isinstance(args[0], LazyArray):
+def _reduced(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Return the result of a reduction; NotImplemented if the call does not stream."""
+    if not args or not isinstance(args[0], LazyArray):
         return NotImplemented
     method, skipna = METHODS[func]
     given = _given(method, args, kwargs)
@@ -116,22 +119,40 @@ def reduced(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     array: LazyArray = args[0]
     found = _found(array, method, skipna, given)
     if found is None and array.size:
-        refuse(array, f"{method} {'of what was done to an array' if array.steps else f'of {array.dtype}'}")
+        refuse(array, f"{method} of {'masked, filled or converted values' if array.steps else array.dtype}")
     return NotImplemented if found is None else found
 
 
+for _function in METHODS:
+    implements(_function)(partial(_reduced, _function))
+
+
+def _accumulated(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Return NotImplemented, after saying that servers do not accumulate.
+
+    NumPy then does it on the values.
+    """
+    if args and isinstance(args[0], LazyArray):
+        refuse(args[0], func.__name__)
+    return NotImplemented
+
+
+for _function in (np.cumsum, np.nancumsum, np.cumprod, np.nancumprod):
+    implements(_function)(partial(_accumulated, _function))
+
+
 def refuse(array: LazyArray, what: str) -> None:
-    """Say that something is not done next to the data, if it was to be: an error if it had to."""
+    """Warn that an operation does not run on the server, if one was given; raise if it is required."""
     if array.access.active is not None:
         problem = UnsupportedError(
-            f"{what} is not what servers compute",
-            hint="load() first, or reduce before anything else is done to the values",
+            f"servers do not compute {what}",
+            hint="load() first, or reduce before masking, filling or converting the values",
         )
         array.access.active.fall_back(problem, array.access.name, array.array)
 
 
 def _found(array: LazyArray, method: str, skipna: bool, given: dict[str, Any]) -> Any:
-    """The statistic; None if it does not stream."""
+    """Return the statistic; None if it does not stream."""
     if not array.size:
         return None
     axes = given["axis"]
@@ -166,7 +187,7 @@ def _scalar(found: Any) -> Any:
 
 
 def _given(method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
-    """The arguments by name; None if there are some that mean more than is done here."""
+    """Return the arguments by name; None if some of them are not supported here."""
     given: dict[str, Any] = {"axis": None, "dtype": None, "out": None, "keepdims": False, "ddof": 0, "q": None}
     if method == "quantile":
         order = ["q", "axis", "out"]
@@ -187,5 +208,5 @@ def _given(method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[s
 
 
 def _same_type(dtype: np.dtype[Any], asked: Any) -> bool:
-    """Whether the type that was asked for is the one that comes anyway."""
+    """Return whether the requested type is the type of the result anyway."""
     return asked is None or (np.dtype(asked) == dtype and dtype.kind == "f")

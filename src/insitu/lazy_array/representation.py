@@ -1,6 +1,7 @@
-"""What does a person see of a virtual array? That it is virtual, how it is cut, how many files and bytes lie behind it.
+"""Text and HTML representation of virtual arrays: shape, chunks, files, bytes.
 
-To look costs next to nothing: chunks are counted where their table is in memory and not too long; a table that is paged in or computed is left alone.
+Showing an array is cheap: chunks are counted only where their table is in memory and not too long.
+A table that is paged in or computed is left alone.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from html import escape
 
 import numpy as np
 
-from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.model import Census, ChunkTable, Columns, Sparse, census
 from insitu.model.derived import Expanded, Joined, Selected
 
@@ -23,7 +24,7 @@ _MAX_LINES = 40
 
 
 def readable(nbytes: int) -> str:
-    """A number of bytes as people write it."""
+    """Return a number of bytes as people write it."""
     size = float(nbytes)
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if size < 1000:
@@ -32,13 +33,13 @@ def readable(nbytes: int) -> str:
     return f"{size:.3g} PB"
 
 
-def _chunk_text(array: LazyArray) -> str:
+def _chunk_text(array: DeferredValues) -> str:
     sizes = [cut[0] if cut else 0 for cut in array.chunks]
     return "×".join(map(str, sizes)) or "scalar"
 
 
-def _files(array: LazyArray) -> str:
-    """How many files lie behind it; where each chunk is an object of its own, how many of these."""
+def _files(array: DeferredValues) -> str:
+    """Return the number of files as text, or of objects where each chunk is one."""
     pools = {id(tile.chunks.sources): tile.chunks.sources for tile in array.array.tiles}.values()
     if all(isinstance(pool, tuple) for pool in pools):
         return _many(len({source for pool in pools for source in pool}), "file")
@@ -49,8 +50,8 @@ def _many(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' if count != 1 else ''}"
 
 
-def _counted(array: LazyArray) -> Census | None:
-    """The chunks by state; None if that would take long, or reading."""
+def _counted(array: DeferredValues) -> Census | None:
+    """Return the number of chunks by state; None if counting would be slow, or would read."""
     tables = [tile.chunks for tile in array.array.tiles]
     if sum(math.prod(table.shape) for table in tables) > MOST_CELLS or not all(map(_is_in_memory, tables)):
         return None
@@ -65,8 +66,8 @@ def _is_in_memory(table: ChunkTable) -> bool:
     return isinstance(table, (Columns, Sparse))
 
 
-def line(array: LazyArray, max_width: int = 80) -> str:
-    """One line, in the list of a dataset's variables."""
+def line(array: DeferredValues, max_width: int = 80) -> str:
+    """Return the representation on one line, for the list of a dataset's variables."""
     whole = f"virtual, chunks {_chunk_text(array)}, {_files(array)}"
     if len(whole) <= max_width:
         return whole
@@ -74,8 +75,8 @@ def line(array: LazyArray, max_width: int = 80) -> str:
     return short if len(short) <= max_width else "virtual"[:max_width]
 
 
-def text(array: LazyArray) -> str:
-    """A few words between angle brackets."""
+def text(array: DeferredValues) -> str:
+    """Return the text representation (`repr`)."""
     counted = _counted(array)
     parts = [f"shape={array.shape}, dtype={array.dtype}", f"chunks={_chunk_text(array)}"]
     if counted is None:
@@ -94,8 +95,8 @@ def text(array: LazyArray) -> str:
     return f"<virtual array: {'; '.join(parts)}>"
 
 
-def html(array: LazyArray) -> str:
-    """A table, and a picture of how the last two dimensions are cut."""
+def html(array: DeferredValues) -> str:
+    """Return the HTML representation: a table, and a picture of the chunks."""
     counted = _counted(array)
     cells = sum(math.prod(tile.chunks.shape) for tile in array.array.tiles)
     stored = (
@@ -107,11 +108,11 @@ def html(array: LazyArray) -> str:
         else f"{counted.stored + counted.inline:,} written, {counted.unwritten:,} never written"
     )
     rows = [
-        ("Virtual", readable(array.nbytes), "what reading all of it gives"),
+        ("Virtual", readable(array.nbytes), "in memory, once it is read"),
         ("Stored", *stored),
         ("Shape", " × ".join(map(str, array.shape)) or "scalar", str(array.dtype)),
         ("Chunks", _chunk_text(array), written),
-        ("Tiles", f"{len(array.array.tiles):,}", "grids of chunks that are cut alike"),
+        ("Tiles", f"{len(array.array.tiles):,}", "grids of chunks of one shape"),
     ]
     body = "".join(
         f"<tr><th style='text-align:left'>{escape(name)}</th><td>{escape(value)}</td>"
@@ -124,8 +125,8 @@ def html(array: LazyArray) -> str:
     )
 
 
-def _picture(array: LazyArray) -> str:
-    """The cut of the last two dimensions, as SVG."""
+def _picture(array: DeferredValues) -> str:
+    """Return a picture of the chunks of the last two dimensions, as SVG."""
     if array.ndim < 1 or 0 in array.shape:
         return ""
     cuts = [_lines(array, dimension) for dimension in range(max(array.ndim - 2, 0), array.ndim)]
@@ -150,8 +151,8 @@ def _picture(array: LazyArray) -> str:
     )
 
 
-def _lines(array: LazyArray, dimension: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Where to draw: the borders of the cells, thinned out where they are many."""
+def _lines(array: DeferredValues, dimension: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return where to draw: the borders of the cells, thinned out where they are many."""
     borders = np.concatenate([[0], np.cumsum(array.aligned_chunks[dimension])])
     if len(borders) > _MAX_LINES:
         borders = borders[np.linspace(0, len(borders) - 1, _MAX_LINES).astype(int)]

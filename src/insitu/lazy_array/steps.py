@@ -1,8 +1,9 @@
-"""What is done to each value after reading, that is not worth reading for?
+"""Element-wise steps after reading: null tests, filling, casting, masking, rounding.
 
-xarray asks `isnan(a)`, `~mask`, `where(mask, 0, a)` on its way to a sum or a count, and `where(mask, a, nan)` for every `ds.where`. Each
-such step is kept beside the virtual array and applied to the values once they are read; a reduction that knows the pattern never
-applies it at all. Steps work on each element alone, so every structural operation may be done before them.
+xarray asks `isnan(a)`, `~mask`, `where(mask, 0, a)` on its way to a sum or a count, and
+`where(mask, a, nan)` for every `ds.where`. Each such step is kept beside the virtual array and
+applied to the values once they are read. A reduction that knows the pattern never applies it at
+all. Steps work on each element alone, so every structural operation can be done before them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Move = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 
 
 def is_null(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Which elements are NaN or NaT."""
+    """Return which elements are NaN or NaT."""
     return np.asarray(np.isnat(values) if values.dtype.kind in "mM" else np.isnan(values))
 
 
@@ -34,11 +35,11 @@ class IsNull:
         return np.dtype(bool)
 
     def apply(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Do it."""
+        """Return the values after the step."""
         return is_null(values)
 
-    def moved(self, move: Move) -> IsNull:
-        """The same after a structural operation."""
+    def after_move(self, move: Move) -> IsNull:
+        """Return the step after a structural operation on the array."""
         return self
 
 
@@ -51,11 +52,11 @@ class Not:
         return np.dtype(bool)
 
     def apply(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Do it."""
+        """Return the values after the step."""
         return np.asarray(np.logical_not(values))
 
-    def moved(self, move: Move) -> Not:
-        """The same after a structural operation."""
+    def after_move(self, move: Move) -> Not:
+        """Return the step after a structural operation on the array."""
         return self
 
 
@@ -72,11 +73,11 @@ class FillNull:
         return self.to
 
     def apply(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Do it."""
+        """Return the values after the step."""
         return np.where(is_null(values), np.asarray(self.value, self.to), values.astype(self.to, copy=False))
 
-    def moved(self, move: Move) -> FillNull:
-        """The same after a structural operation."""
+    def after_move(self, move: Move) -> FillNull:
+        """Return the step after a structural operation on the array."""
         return self
 
 
@@ -91,11 +92,11 @@ class Cast:
         return self.to
 
     def apply(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Do it."""
+        """Return the values after the step."""
         return values.astype(self.to, copy=False)
 
-    def moved(self, move: Move) -> Cast:
-        """The same after a structural operation."""
+    def after_move(self, move: Move) -> Cast:
+        """Return the step after a structural operation on the array."""
         return self
 
 
@@ -113,17 +114,20 @@ class Where:
         return self.to
 
     def apply(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Do it."""
+        """Return the values after the step."""
         return np.where(self.condition, values.astype(self.to, copy=False), np.asarray(self.other, self.to))
 
-    def moved(self, move: Move) -> Where:
-        """The same after a structural operation."""
+    def after_move(self, move: Move) -> Where:
+        """Return the step after a structural operation on the array."""
         return Where(move(self.condition), self.other, self.to)
 
 
 @dataclass(frozen=True, slots=True)
 class Combined:
-    """Arithmetic with one number, which keeps the type: what encoders do in place before they write."""
+    """Arithmetic with one number, which keeps the type.
+
+    Encoders do this in place before they write.
+    """
 
     ufunc: np.ufunc
     number: Any
@@ -133,11 +137,11 @@ class Combined:
         return before
 
     def apply(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Do it."""
+        """Return the values after the step."""
         return np.asarray(self.ufunc(values, self.number, out=np.empty_like(values), casting="same_kind"))
 
-    def moved(self, move: Move) -> Combined:
-        """The same after a structural operation."""
+    def after_move(self, move: Move) -> Combined:
+        """Return the step after a structural operation on the array."""
         return self
 
 
@@ -152,11 +156,11 @@ class Rounded:
         return before
 
     def apply(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Do it."""
+        """Return the values after the step."""
         return np.asarray(np.round(values, self.decimals))
 
-    def moved(self, move: Move) -> Rounded:
-        """The same after a structural operation."""
+    def after_move(self, move: Move) -> Rounded:
+        """Return the step after a structural operation on the array."""
         return self
 
 

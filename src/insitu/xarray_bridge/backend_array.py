@@ -1,7 +1,8 @@
-"""How does a virtual array become one of xarray's own lazy arrays, and how is it found behind one again?
+"""Conversion of a `LazyArray` to xarray's own lazily indexed arrays, and back.
 
-The engine gives such arrays, and so are coordinates that label no dimension: xarray compares and copies those at every turn, and a coordinate
-that is read once and then stays is what everybody expects. (It also may stand beside Dask arrays, which a virtual array may not.)
+The engine returns such arrays. So do coordinates that label no dimension: xarray compares and
+copies those often, so they are read once and kept. (They may also stand beside Dask arrays, which a
+`LazyArray` may not.)
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from xarray.core import indexing
 
 from insitu.lazy_array.array import LazyArray
 
-__all__ = ["InsituArray", "behind", "cached", "dataset_name", "ordinary", "stored_name"]
+__all__ = ["InsituArray", "behind", "cached", "dataset_name", "duck_array", "ordinary", "stored_name"]
 
 NO_NAME = "__values__"
 """The name that xarray's engines give in a file to a variable that has none."""
 
 
 def dataset_name(stored: str) -> Any:
-    """Return the name that a variable of a file has in a dataset: None for the one that xarray wrote without a name."""
+    """Return the name that a variable of a file has in a dataset.
+
+    None for the one that xarray wrote without a name.
+    """
     return None if stored == NO_NAME else stored
 
 
@@ -51,21 +55,33 @@ class InsituArray(BackendArray):
 
 
 def cached(array: LazyArray) -> Any:
-    """An ordinary lazy array that keeps its values once they are read."""
+    """Return a lazily indexed array of xarray that keeps its values once they are read."""
     wrapped: Any = indexing
     return wrapped.MemoryCachedArray(wrapped.CopyOnWriteArray(wrapped.LazilyIndexedArray(InsituArray(array))))
 
 
 def ordinary(dataset: xarray.Dataset) -> xarray.Dataset:
-    """With xarray's own lazy arrays in place of ours."""
+    """Replace the virtual arrays of a dataset by xarray's own lazy arrays."""
     for variable in dataset.variables.values():
-        if isinstance(variable._data, LazyArray):
-            variable.data = indexing.LazilyIndexedArray(InsituArray(variable._data))
+        if (array := duck_array(variable)) is not None:
+            variable.data = indexing.LazilyIndexedArray(InsituArray(array))
     return dataset
 
 
+def duck_array(variable: xarray.Variable) -> LazyArray | None:
+    """Return the virtual array that a variable holds as it is; None if it holds anything else.
+
+    Reads nothing.
+    """
+    data: Any = None if variable.chunks is None else variable.data  # of what has chunks, the data are given unread
+    return data if isinstance(data, LazyArray) else None
+
+
 def behind(variable: xarray.Variable) -> LazyArray | None:
-    """The virtual array of a variable, if it has not been read yet; what was selected from it is selected."""
+    """Return the virtual array behind a variable, with selections applied; None if it was read.
+
+    Reads nothing.
+    """
     data: Any = variable._data
     while isinstance(data, (indexing.MemoryCachedArray, indexing.CopyOnWriteArray)):
         data = data.array

@@ -1,4 +1,4 @@
-"""How does a member become an xarray dataset, and a dataset a member again?"""
+"""Conversion between members of an archive and xarray datasets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import xarray
 from insitu.combining.member import Member, Variable
 from insitu.errors import FormatError
 from insitu.formats import InsituWarning
-from insitu.lazy_array.array import Access, LazyArray
+from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.deferred_values import Access
 from insitu.lazy_array.load import to_dask
 from insitu.model import VirtualArray
 from insitu.sources import displayed
@@ -24,7 +25,7 @@ __all__ = ["dataset_of", "is_dask", "member_from", "without_conflicts"]
 
 
 def dataset_of(member: Member, access: Access | None = None, *, indexed: bool = True) -> xarray.Dataset:
-    """The dataset that a member makes: virtual arrays where values are not known yet.
+    """Return a member as a dataset: virtual arrays where values are not known yet.
 
     Parameters
     ----------
@@ -50,7 +51,7 @@ def dataset_of(member: Member, access: Access | None = None, *, indexed: bool = 
         dataset = xarray.Dataset(data, coords=labels, attrs=dict(member.attributes))
     except ValueError as refused:  # a dimension of two lengths, say: Zarr and damaged files can say such things
         raise FormatError(
-            f"the variables make no dataset: {refused}",
+            f"the variables do not fit into one dataset: {refused}",
             url=member.source,
             hint="Give errors='warn' to leave out what does not fit, or drop_variables=[…]",
         ) from refused
@@ -61,7 +62,9 @@ def dataset_of(member: Member, access: Access | None = None, *, indexed: bool = 
 
 
 def without_conflicts(member: Member) -> Member:
-    """The member without variables that disagree about the length of a dimension; a warning names each.
+    """Return the member without variables that disagree about the length of a dimension.
+
+    A warning names each.
 
     What labels a dimension decides its length, else the first variable that has it.
     """
@@ -71,9 +74,11 @@ def without_conflicts(member: Member) -> Member:
     for name in names:
         own = member.variables[name].sizes
         if wrong := [dim for dim, length in own.items() if sizes.get(dim, length) != length]:
-            told = ", ".join(f"{dim} has {own[dim]} elements in it and {sizes[dim]} elsewhere" for dim in wrong)
+            lengths = ", ".join(
+                f"dimension {dim!r} has length {own[dim]}, and {sizes[dim]} in other variables" for dim in wrong
+            )
             where = f" [in {displayed(member.source)}]" if member.source else ""
-            warnings.warn(f"left out: variable {name!r}: {told}{where}", InsituWarning, stacklevel=3)
+            warnings.warn(f"left out: variable {name!r}: {lengths}{where}", InsituWarning, stacklevel=3)
             continue
         sizes |= own
         kept.add(name)
@@ -93,7 +98,7 @@ def _variable(name: str, variable: Variable, access: Access, coordinate: bool) -
 
 
 def member_from(dataset: xarray.Dataset, source: str | None = None, limit: int | None = None) -> Member:
-    """What a dataset is made of (after a preprocess): virtual where it still is, else values.
+    """Return a dataset (after a preprocess) as a member: virtual where it still is, else values.
 
     Parameters
     ----------
@@ -102,7 +107,8 @@ def member_from(dataset: xarray.Dataset, source: str | None = None, limit: int |
     source
         The file it was.
     limit
-        What was computed and has more bytes than this stays a Dask array, if there is Dask: see `computed`.
+        What was computed and has more bytes than this stays a Dask array, if there is Dask: see
+        `computed`.
     """
     variables: dict[str, Variable] = {}
     for name, variable in dataset.variables.items():
@@ -130,5 +136,5 @@ def _data(variable: xarray.Variable, limit: int | None) -> Any:
 
 
 def is_dask(data: Any) -> bool:
-    """Whether these are no values, but what Dask will make of some."""
+    """Return whether data are a Dask array."""
     return hasattr(data, "dask")

@@ -1,4 +1,4 @@
-"""How are the values of a dataset distributed? Histograms and approximate quantiles of arrays that nobody could hold, in one pass."""
+"""Histograms and approximate quantiles (t-digest) of datasets, in one pass over the chunks."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ KINDS = "biuf"
 
 
 def histogram(dataset: xarray.Dataset, edges: Any, dim: Any = None, weights: Any = None) -> xarray.Dataset:
-    """Counts between edges; see `InsituAccessor.histogram`."""
+    """Return counts between edges; see `InsituAccessor.histogram`."""
     if weights is not None:
-        raise UnsupportedError("histograms know no weights", hint="Load the values and use numpy.histogram")
+        raise UnsupportedError("histograms do not support weights", hint="Load the values and use numpy.histogram")
     borders = checked_edges(edges)
     made = {}
     for name, variable in dataset.data_vars.items():
@@ -49,7 +49,7 @@ def histogram(dataset: xarray.Dataset, edges: Any, dim: Any = None, weights: Any
 def quantile(
     dataset: xarray.Dataset, q: Any, dim: Any = None, *, skipna: bool | None = None, keep_attrs: bool | None = None
 ) -> xarray.Dataset:
-    """Quantiles by t-digests; see `InsituAccessor.quantile`."""
+    """Return approximate quantiles by t-digests; see `InsituAccessor.quantile`."""
     names = [name for name, variable in dataset.data_vars.items() if variable.dtype.kind in KINDS]
     shell = shell_of(dataset, names)
     result = shell.quantile(q, dim, skipna=skipna, keep_attrs=keep_attrs)

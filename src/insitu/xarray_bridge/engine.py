@@ -1,4 +1,7 @@
-"""How does `xr.open_dataset(url, engine="insitu")` work? xarray's ordinary lazy arrays, read by insitu; Dask arrays with `chunks=`."""
+"""The xarray engine `insitu`: `xr.open_dataset(url, engine="insitu")`.
+
+It gives xarray's own lazy arrays, and Dask arrays with `chunks=`.
+"""
 
 from __future__ import annotations
 
@@ -85,8 +88,9 @@ class InsituBackendEntrypoint(BackendEntrypoint):
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """Return whether an insitu store lies there on this machine.
 
-        Nothing else is claimed: xarray asks its engines in alphabetical order, and what other engines open must open with them as before. Files of
-        every other kind are read when they are asked for: `engine="insitu"`.
+        Nothing else is claimed: xarray asks its engines in alphabetical order, and what other
+        engines open must open with them as before. Files of every other kind are read when they are
+        asked for: `engine="insitu"`.
         """
         if not isinstance(filename_or_obj, (str, PathLike)):
             return False

@@ -1,7 +1,8 @@
-"""How are the groups of a dataset reduced in one pass, and in one request? `ds.insitu.groupby`, `groupby_bins` and `resample`.
+"""Grouped reductions in one pass: `ds.insitu.groupby`, `groupby_bins` and `resample`.
 
-xarray reduces group after group, so a chunk that several groups share is decoded for each of them, and a server is asked for each. Here xarray says
-which elements make which group and what the result looks like, and every array is gone through once.
+xarray reduces group after group, so a chunk that several groups share is decoded for each of them,
+and a server is asked for each. Here xarray only decides which elements make which group and what
+the result looks like, and every array is read once.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Grouped:
             return getattr(self._whole, name)
 
         def reduced(dim: Any = None, **how: Any) -> xarray.Dataset:
-            return self._reduced(name, dim, how)
+            return self._reduce(name, dim, how)
 
         reduced.__doc__ = f"The {name} of each group; see `xarray.Dataset.groupby`."
         return reduced
@@ -61,7 +62,7 @@ class Grouped:
     def __dir__(self) -> list[str]:
         return [*METHODS, *(name for name in dir(self._whole) if not name.startswith("_"))]
 
-    def _reduced(self, method: str, dim: Any, how: dict[str, Any]) -> xarray.Dataset:
+    def _reduce(self, method: str, dim: Any, how: dict[str, Any]) -> xarray.Dataset:
         along = self._along()
         known = {"skipna", "ddof", "min_count", "keep_attrs"}
         names = [
@@ -97,17 +98,20 @@ class Grouped:
         return made
 
     def _along(self) -> Hashable | None:
-        """The one dimension that is grouped; None if there is not one."""
+        """Return the one dimension that is grouped; None if there is not one."""
         groups = self._whole.groups
         dims = {dim for grouper in self._whole.groupers for dim in grouper.group.dims}
         return next(iter(dims)) if len(dims) == 1 and groups and next(iter(dims)) in self._dataset.dims else None
 
     def _crosses(self, along: Hashable) -> bool:
-        """Whether a coordinate lies along the grouped dimension and another."""
+        """Return whether a coordinate lies along the grouped dimension and another."""
         return any(along in coord.dims and coord.ndim > 1 for coord in self._dataset.coords.values())
 
     def _first(self, shell: xarray.Dataset, along: Hashable) -> xarray.DataArray:
-        """For each place of the result the first element of its group; NaN where it has none."""
+        """Return for each element of the result the first element of its group.
+
+        NaN where the group is empty.
+        """
         numbers = xarray.Dataset({"_": (along, np.arange(shell.sizes[along], dtype=np.float64))}, shell.coords)
         found: xarray.DataArray = self._grouping(numbers).min()["_"]
         return found

@@ -1,4 +1,4 @@
-"""How are many files opened as one dataset?"""
+"""`open_mfdataset`: many files as one dataset of virtual arrays."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import xarray
 
 from insitu.archive import Archive, Found
 from insitu.combining.file_names import found_paths, labels_from_names
-from insitu.combining.member import CombineError, Member
-from insitu.combining.order import Position
-from insitu.combining.recipe import DEFAULT, Recipe
+from insitu.combining.member import CombineError, Member, Position
+from insitu.combining.recipe import Recipe
+from insitu.combining.rules import DEFAULT
 from insitu.combining.scan_member import loader
 from insitu.formats import InsituWarning
-from insitu.lazy_array.array import Access
+from insitu.lazy_array.deferred_values import Access
 from insitu.reading import ChunkCache
 from insitu.scanning.scan_url import Verify
 from insitu.xarray_bridge.dataset import dataset_of, member_from
 from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
 from insitu.xarray_bridge.opening import access_to, chunked, only_groups
 from insitu.xarray_bridge.origin import Origin
-from insitu.xarray_bridge.preprocess_computed import COMPUTED, combined_by_xarray, computes
+from insitu.xarray_bridge.preprocess_computed import COMPUTED_LIMIT, combined_by_xarray, computes
 
 __all__ = ["open_mfdataset"]
 
@@ -55,35 +55,44 @@ def open_mfdataset(
     storage_options: Mapping[str, Any] | None = None,
     **decode: Any,
 ) -> xarray.Dataset:
-    r"""Open many files as one dataset of virtual arrays: what `xarray.open_mfdataset` gives, in a fraction of the time.
+    r"""Open many files as one dataset of virtual arrays.
 
-    Files may differ in chunk shapes, compression, stored type, packing, time units; what does not fit together stays side by side.
+    The result is that of `xarray.open_mfdataset`, in a fraction of the time.
+
+    Files may differ in chunk shapes, compression, stored type, packing and time units.
 
     Parameters
     ----------
     paths
-        A pattern (`"archive/*.nc"`, `"s3://bucket/**/tas_*.nc"`), a prefix that ends in a slash, the name of a text file that lists paths
-        (`"@files.txt"`), a list of any of these, or nested lists.
+        A pattern (`"archive/*.nc"`, `"s3://bucket/**/tas_*.nc"`), a prefix that ends in a slash,
+        the name of a text file that lists paths (`"@files.txt"`), a list of any of these, or nested
+        lists.
     combine
-        `"by_coords"`: the labels of the dimensions say how files follow each other. `"nested"`: the lists do.
+        `"by_coords"`: files are ordered by the labels of their dimensions. `"nested"`: as in the
+        lists.
     concat_dim
-        With `combine="nested"`: the dimension (one for each level of nesting). A mapping `{"member": how}` makes a new dimension from the
-        files' names: `how` is a regular expression (its first group is the label), a function of the path, or a list of labels.
+        With `combine="nested"`: the dimension (one for each level of nesting). A mapping
+        `{"member": how}` makes a new dimension from the files' names: `how` is a regular expression
+        (its first group is the label), a function of the path, or a list of labels.
     compat, data_vars, coords, join, combine_attrs, attrs_file
         As in xarray, with the installed xarray's defaults.
     preprocess
-        Called with each file's dataset. Structural changes stay virtual; what it computes is read where that is little, else it becomes a Dask
-        array, and xarray combines the files.
+        Called with each file's dataset. Structural changes stay virtual. Small computed
+        variables are read; larger ones become Dask arrays, and xarray combines the files.
     variables
         Only these, and their coordinates.
     errors
-        What happens to a file that cannot be taken. `"raise"`, `"warn"`: left out with a warning, `"skip"`: left out. In a grid of files its place
-        stays, without values. `ds.insitu.report()` names it. Of a file that can be taken, a variable that cannot is left out with a warning.
+        What happens to a file that cannot be opened. `"raise"`: an error. `"warn"`: it is left out
+        with a warning. `"skip"`: it is left out. In a grid of files its place stays, without
+        values. `ds.insitu.report()` names it. Variables that cannot be read are treated alike.
     parallel
-        None: threads where they help; a number of threads; a `concurrent.futures.Executor`; `"dask"` or a Dask client.
+        None: threads where they help; a number of threads; a `concurrent.futures.Executor`;
+        `"dask"` or a Dask client.
     progress
-        True: a progress bar; or a function of how many files are done and how many there are.
-    group, format, chunks, cache, active, active_required, verify, allow_local, storage_options, **decode
+        True: a progress bar; or a function that is called with the numbers of scanned and of all files.
+    group, format, chunks, cache, active, active_required, verify, allow_local
+        As for `open_dataset`.
+    storage_options, **decode
         As for `open_dataset`.
 
     Returns
@@ -149,7 +158,7 @@ def open_mfdataset(
         dataset = chunked(dataset, chunks)
     dataset.insitu.survey = archive.survey
     if attrs_file is not None:
-        archive.recipe = replace(archive.recipe, unknown="it was opened with attrs_file=, which is not kept")
+        archive.recipe = replace(archive.recipe, unknown="it was opened with attrs_file=, which is not saved")
     if not computed:
         dataset.insitu.origin = Origin.of(dataset, archive)
     return dataset
@@ -158,7 +167,7 @@ def open_mfdataset(
 def _attributes_of(path: Any, archive: Archive) -> Mapping[str, Any]:
     wanted = found_paths([path])[0]
     if str(wanted) not in archive.attributes_by_url:
-        raise CombineError(f"attrs_file {path} is not one of the files")
+        raise CombineError(f"attrs_file {path} is not one of the opened files")
     return archive.attributes_by_url[str(wanted)]
 
 
@@ -175,6 +184,6 @@ class _Preprocess:
     files: int
 
     def __call__(self, member: Member) -> Member:
-        limit = COMPUTED // max(self.files, 1)
+        limit = COMPUTED_LIMIT // max(self.files, 1)
         dataset = dataset_of(member, Access(self.storage_options, read_limit=limit))
         return member_from(self.function(dataset), member.source, limit)

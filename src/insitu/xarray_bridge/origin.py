@@ -1,6 +1,7 @@
 """What a dataset was opened from, so that what is saved from it can say how it is made again.
 
-That is only believed while the dataset is the one that was opened: the same variables with the same data, attributes and coordinates.
+That is only believed while the dataset is the one that was opened: the same variables with the same
+data, attributes and coordinates.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Origin:
 
 
 def recipe_of(dataset: xarray.Dataset, origin: Origin | None) -> Recipe | None:
-    """Return how a dataset is made again from its files; None if what it was opened from does not say."""
+    """Return the recipe to make a dataset again from its files; None if it is unknown."""
     if origin is not None and origin.describes(dataset):
         return origin.archive.recipe_to_save()
     return replace(

@@ -1,12 +1,13 @@
-"""What if a preprocess computes with the values of each file?
+"""Combination of files whose `preprocess` computed values: as Dask arrays, by xarray itself.
 
-What it makes is no longer where some bytes lie, so it cannot be a mosaic; and to hold it for every file of an archive would need the memory that
-nobody has. It is a Dask array then, and xarray itself combines the files, by the same rules.
+Computed values no longer lie in a file, so they cannot be part of a virtual array; holding them for
+every file would need too much memory. They are Dask arrays then, and xarray combines the files by
+the same rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,48 +15,37 @@ import pandas
 import xarray
 
 from insitu.cf.casting import as_objects, cast
-from insitu.combining.combine import ConcatDim
 from insitu.combining.files import without_failures
-from insitu.combining.member import CombineError, Member
-from insitu.combining.order import Position
+from insitu.combining.member import CombineError, ConcatDim, Member, Position
 from insitu.combining.rules import Rules
 from insitu.combining.scan_member import Failure
 from insitu.errors import InsituError
-from insitu.lazy_array.array import Access
+from insitu.lazy_array.deferred_values import Access
 from insitu.xarray_bridge.dataset import dataset_of, is_dask
 from insitu.xarray_bridge.opening import chunked
 
-__all__ = ["COMPUTED", "combined_by_xarray", "computes"]
+__all__ = ["COMPUTED_LIMIT", "combined_by_xarray", "computes"]
 
-COMPUTED = 256 << 20
-"""Bytes of a variable, in all files together, up to which what a preprocess computes is held in memory."""
+COMPUTED_LIMIT = 256 << 20
+"""Bytes of a variable, in all files together, up to which what a preprocess computes is held in
+memory.
+"""
 
 DATES = 1 << 20
-"""Elements of a variable of dates up to which it is held in memory, if it meets dates of another calendar."""
+"""Elements of a variable of dates up to which it is held in memory, if it meets dates of another
+calendar.
+"""
 
 Named = Sequence[tuple[str, Any, list[int]]]
 """For each new dimension its name, its labels, and which of them each file has."""
 
 
 def computes(item: Member | Failure) -> bool:
-    """Whether some variable of a file was computed, and waits for Dask."""
+    """Return whether some variable of a file was computed, and waits for Dask."""
     return isinstance(item, Member) and any(is_dask(variable.data) for variable in item.variables.values())
 
 
-def combined_by_xarray(*given: Any) -> xarray.Dataset:
-    """All files as one dataset of Dask arrays: see `_combine`. What xarray refuses is a `CombineError`."""
-    try:
-        return _combine(*given)
-    except InsituError:
-        raise
-    except (TypeError, ValueError, NotImplementedError) as refused:
-        raise CombineError(
-            f"xarray does not combine what the preprocess made: {refused}",
-            hint="Leave the computation for after the opening",
-        ) from refused
-
-
-def _combine(
+def combined_by_xarray(
     found: Sequence[Member | Failure],
     places: Sequence[Position] | None,
     dims: Sequence[ConcatDim],
@@ -64,7 +54,7 @@ def _combine(
     errors: str,
     access: Access,
 ) -> xarray.Dataset:
-    """All files as one dataset of Dask arrays.
+    """Return all files as one dataset of Dask arrays.
 
     Parameters
     ----------
@@ -79,7 +69,7 @@ def _combine(
     rules
         How.
     errors
-        What happens to a file that could not be taken.
+        What happens to a file that could not be opened.
     access
         How what is still virtual is read.
     """
@@ -97,19 +87,17 @@ def _combine(
             if dataset is not None:
                 groups.setdefault(tuple(numbers[number] for _, _, numbers in named[::-1]), []).append(dataset)
         for place, members in groups.items():
-            grid[place] = members[0] if len(members) == 1 else xarray.combine_by_coords(members, **how)
+            grid[place] = members[0] if len(members) == 1 else _ask_xarray(xarray.combine_by_coords, members, **how)
         return _nested(grid, [(name, labels) for name, labels, _ in named[::-1]], how)
     if places is None:
         good: Any = [dataset for dataset in datasets if dataset is not None]
-        combined = xarray.combine_by_coords(good, **how)
-        assert isinstance(combined, xarray.Dataset)
-        return combined
+        return _ask_xarray(xarray.combine_by_coords, good, **how)
     kept = {place: dataset for place, dataset in zip(places, datasets, strict=True) if dataset is not None}
     return _nested(kept, dims, how)
 
 
 def _with_dates_as_objects(datasets: Sequence[xarray.Dataset]) -> list[xarray.Dataset]:
-    """The datasets with objects in place of dates that will meet dates of another calendar.
+    """Return the datasets with objects in place of dates that will meet dates of another calendar.
 
     xarray makes integers of such dates, outside of indexes.
     """
@@ -130,13 +118,13 @@ def _dates_as_objects(dataset: xarray.Dataset, names: set[Hashable]) -> xarray.D
             new[name] = xarray.Variable(variable.dims, values, variable.attrs, variable.encoding, fastpath=True)
         elif variable.dtype.kind in "mM":
             array: Any = variable.chunk().data
-            new[name] = variable._replace(data=array.map_blocks(as_objects, dtype=object))
+            new[name] = variable.copy(deep=False, data=array.map_blocks(as_objects, dtype=object))
     coords = {name: variable for name, variable in new.items() if name in dataset.coords}
     return dataset.assign({name: v for name, v in new.items() if name not in coords}).assign_coords(coords)
 
 
 def _nested(grid: Mapping[Position, Any], dims: Sequence[ConcatDim], how: Mapping[str, Any]) -> xarray.Dataset:
-    """A grid of datasets, some of which may be missing where there is one dimension only."""
+    """Return a grid of datasets combined; some may be missing where there is one dimension only."""
     depth = len(next(iter(grid)))
     along: list[Any] = []
     for level, dim in enumerate(dims):
@@ -147,20 +135,33 @@ def _nested(grid: Mapping[Position, Any], dims: Sequence[ConcatDim], how: Mappin
         else:
             along.append(dim)
     lists = _lists(grid, depth, ())
-    combined = xarray.combine_nested(lists, concat_dim=along, **how)
+    return _ask_xarray(xarray.combine_nested, lists, concat_dim=along, **how)
+
+
+def _ask_xarray(combine: Callable[..., Any], datasets: Any, **how: Any) -> xarray.Dataset:
+    """Return what a function of xarray combines; its errors become a `CombineError`."""
+    try:
+        combined = combine(datasets, **how)
+    except InsituError:
+        raise
+    except (TypeError, ValueError, NotImplementedError) as refused:
+        raise CombineError(
+            f"xarray cannot combine the results of preprocess: {refused}",
+            hint="Compute after opening, not in preprocess",
+        ) from refused
     assert isinstance(combined, xarray.Dataset)
     return combined
 
 
 def _lists(grid: Mapping[Position, Any], depth: int, at: Position) -> Any:
-    """A grid as nested lists, without the places at which nothing stands."""
+    """Return a grid as nested lists, without empty rows."""
     if len(at) == depth:
         return grid[at]
     numbers = sorted({place[len(at)] for place in grid})
     row = [n for n in numbers if any(place[: len(at) + 1] == (*at, n) for place in grid)]
     if row != numbers:
         raise CombineError(
-            f"the file at {(*at, next(n for n in numbers if n not in row))} of the grid is missing, and what a preprocess computed has no holes",
-            hint="Leave the computation for after the opening, or leave the row out",
+            f"there is no file at position {(*at, next(n for n in numbers if n not in row))} of the grid, and computed values cannot be absent",
+            hint="Compute after opening, not in preprocess, or leave the row out",
         )
     return [_lists(grid, depth, (*at, n)) for n in row]

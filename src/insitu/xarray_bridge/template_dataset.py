@@ -1,7 +1,8 @@
-"""What does xarray make of a dataset, apart from the values? Its own code says, on a shell: the dataset with a length of 1 along most dimensions.
+"""Template datasets: what a result of xarray looks like, found with a tiny copy of the dataset.
 
-Names, dimensions and their order, coordinates, attributes and types of a result are then xarray's by construction; the values are taken
-elsewhere and put in.
+xarray's own code runs on a dataset with a length of 1 along most dimensions. Names, dimensions and
+their order, coordinates, attributes and types of the result are then xarray's by construction. The
+values are computed elsewhere and filled in.
 """
 
 from __future__ import annotations
@@ -14,19 +15,23 @@ import numpy.typing as npt
 import xarray
 
 from insitu.lazy_array.array import LazyArray
+from insitu.xarray_bridge.backend_array import duck_array
 
 __all__ = ["filled", "plainly_virtual", "shell_of"]
 
 
 def plainly_virtual(variable: xarray.Variable, kinds: str = "biuf") -> LazyArray | None:
-    """The virtual array behind a variable, if nothing is done to its values after reading."""
-    data: Any = variable._data
-    fits = isinstance(data, LazyArray) and not data.steps and data.size and data.dtype.kind in kinds
-    return data if fits else None
+    """Return the virtual array behind a variable, if nothing is done to its values after reading."""
+    array = duck_array(variable)
+    fits = array is not None and not array.steps and array.size and array.dtype.kind in kinds
+    return array if fits else None
 
 
 def shell_of(dataset: xarray.Dataset, names: Collection[Hashable], full: Collection[Hashable] = ()) -> xarray.Dataset:
-    """Some variables with zeros for values, and the coordinates, of length 1 along all dimensions but those in `full`."""
+    """Return a template of a dataset: some variables as zeros, and the coordinates.
+
+    They have length 1 along all dimensions but those in `full`.
+    """
     short = dataset[list(names)].isel({dim: slice(0, 1) for dim in dataset.dims if dim not in full})
     for name in names:
         variable = short.variables[name]
@@ -37,7 +42,7 @@ def shell_of(dataset: xarray.Dataset, names: Collection[Hashable], full: Collect
 def filled(
     shell: xarray.Dataset, dataset: xarray.Dataset, values: Mapping[Hashable, npt.NDArray[Any]]
 ) -> xarray.Dataset:
-    """A result on a shell with the real values, and coordinates as long as they were.
+    """Return the result of a template with real values, and coordinates of full length.
 
     Parameters
     ----------

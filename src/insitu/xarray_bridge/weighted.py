@@ -1,7 +1,6 @@
-"""How are weighted statistics taken in one pass, here or next to the data?
+"""Weighted statistics in one pass, here or next to the data: `ds.insitu.weighted`.
 
-`ds.insitu.weighted` has all of them. Of plain xarray `weighted(…).mean()`, `sum()` and `sum_of_weights()` come as two products,
-`einsum(where(isnan(a), 0, a), w)` and `einsum(~isnan(a), w)`: `product` recognises them, and a server is asked for both at once.
+Plain xarray's `weighted(...)` asks for products instead: `lazy_array.einsum` recognises them.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ from insitu.xarray_bridge.template_dataset import filled, plainly_virtual, shell
 __all__ = ["Weighted"]
 
 METHODS = ("sum", "mean", "std", "var", "sum_of_weights")
-KEPT, SECONDS = 4, 60.0
-"""Answers that wait for their second question, and how long."""
 
 
 class Weighted:
@@ -34,26 +31,26 @@ class Weighted:
         return f"<insitu: {self._whole!r}>"
 
     def sum(self, dim: Any = None, **how: Any) -> xarray.Dataset:
-        """The weighted sum."""
-        return self._reduced("sum", dim, how)
+        """Return the weighted sum."""
+        return self._reduce("sum", dim, how)
 
     def mean(self, dim: Any = None, **how: Any) -> xarray.Dataset:
-        """The weighted mean."""
-        return self._reduced("mean", dim, how)
+        """Return the weighted mean."""
+        return self._reduce("mean", dim, how)
 
     def std(self, dim: Any = None, **how: Any) -> xarray.Dataset:
-        """The weighted standard deviation."""
-        return self._reduced("std", dim, how)
+        """Return the weighted standard deviation."""
+        return self._reduce("std", dim, how)
 
     def var(self, dim: Any = None, **how: Any) -> xarray.Dataset:
-        """The weighted variance."""
-        return self._reduced("var", dim, how)
+        """Return the weighted variance."""
+        return self._reduce("var", dim, how)
 
     def sum_of_weights(self, dim: Any = None, **how: Any) -> xarray.Dataset:
-        """The sum of the weights of what is there."""
-        return self._reduced("sum_of_weights", dim, how)
+        """Return the sum of the weights of what is there."""
+        return self._reduce("sum_of_weights", dim, how)
 
-    def _reduced(self, method: str, dim: Any, how: dict[str, Any]) -> xarray.Dataset:
+    def _reduce(self, method: str, dim: Any, how: dict[str, Any]) -> xarray.Dataset:
         dataset, weights = self._dataset, self._weights
         dims = list(dataset.dims) if dim is None or dim is ... else [dim] if isinstance(dim, str) else list(dim)
         same = all(d in dataset.dims and d in dims and _aligned(dataset, weights, d) for d in weights.dims)

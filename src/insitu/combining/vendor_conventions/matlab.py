@@ -1,23 +1,26 @@
-"""What do the variables of a MATLAB file (version 7.3, which is HDF5) mean?
+"""Decoding of MATLAB files (version 7.3, which is HDF5) to what MATLAB would show.
 
-MATLAB keeps its arrays with their axes reversed, text as numbers, truth as bytes, complex numbers as records, empty arrays as their shape, and
-cells as references to objects in a hidden group. A scan shows what is stored; here that becomes what MATLAB would show: text, bool,
-complex numbers, axes in their order, a cell of texts or of single numbers as an array of them, and any other cell as a group with a number for each
-element. A sparse matrix stays what it is, compressed columns: a group whose coordinates say where its values lie. Objects (dates, strings, tables)
-are kept in a form that only MATLAB knows: they are refused by name.
+MATLAB keeps its arrays with their axes reversed, text as numbers, truth values as bytes, complex
+numbers as records, empty arrays as their shape, and cells as references to objects in a hidden
+group. A scan shows what is stored. Here that becomes text, bool, complex numbers, axes in their
+order, a cell of texts or of single numbers as an array of them, and any other cell as a group with
+a number for each element. A sparse matrix stays what it is, compressed columns: a group whose
+coordinates give the position of its values. Objects (dates, strings, tables) have a form that only
+MATLAB knows: they are refused by name.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from insitu.model import Axis, Columns, Encoding, GroupDetails, Tile, VirtualArray, VirtualGroup
+from insitu.combining.member import Load, in_memory
+from insitu.model import GroupDetails, VirtualArray, VirtualGroup
 
 __all__ = ["is_matlab", "meant"]
 
@@ -41,17 +44,16 @@ NUMBERS = {
     "char": "U1",
 }
 
-Load = Callable[[list[VirtualArray]], list[Any]]
 Item = VirtualArray | VirtualGroup
 
 
 def is_matlab(group: VirtualGroup) -> bool:
-    """Whether MATLAB wrote a file: it says of everything in it of which class it is."""
+    """Return whether MATLAB wrote a file: its variables have the attribute MATLAB_class."""
     return CLASS in group.attributes or any(CLASS in item.attributes for _, item in _members(group))
 
 
 def meant(group: VirtualGroup, load: Load) -> VirtualGroup:
-    """The tree as MATLAB would show it.
+    """Return the tree as MATLAB would show it.
 
     Parameters
     ----------
@@ -78,7 +80,7 @@ class _Reader:
         self.values: dict[int, Any] = dict(zip(map(id, small), load(small) if small else [], strict=True))
 
     def group(self, group: VirtualGroup, depth: int, path: str = "") -> VirtualGroup:
-        """A group with what is meant by its members."""
+        """Return a group with its members decoded."""
         if _is_sparse(group):
             return _sparse(group)
         items: dict[str, Item] = {}
@@ -98,13 +100,13 @@ class _Reader:
         )
 
     def item(self, item: Item, name: str, depth: int, path: str) -> Item | None:
-        """What is meant by one member; None: an object, which nobody here can tell."""
+        """Return one member decoded; None for an object, which only MATLAB can read."""
         self.count += 1
         if depth > DEPTH_LIMIT or self.count > ITEMS_LIMIT:
             return item
         kind = str(item.attributes.get(CLASS, ""))
         if OBJECT in item.attributes:
-            self.problems[path] = f"{path!r} is a MATLAB object of class {kind!r}, whose form is MATLAB's own"
+            self.problems[path] = f"{path!r} is a MATLAB object of class {kind!r}, which only MATLAB can read"
             return None
         if isinstance(item, VirtualGroup):
             return self.group(item, depth + 1, f"{path}/")
@@ -118,7 +120,10 @@ class _Reader:
         return _turned(item, kind)
 
     def cell(self, item: VirtualArray, references: npt.NDArray[Any], name: str, depth: int, path: str) -> Item:
-        """A cell, or a field of an array of structs: an array, if all of its elements are texts or single numbers; else a group."""
+        """Return a cell, or a field of an array of structs.
+
+        It is an array if all of its elements are texts or single numbers; else a group.
+        """
         addresses = [int.from_bytes(bytes(one), "little") for one in references.reshape(-1).tolist()]
         if self.count + len(addresses) > ITEMS_LIMIT or not all(address in self.by_address for address in addresses):
             return item
@@ -140,7 +145,7 @@ class _Reader:
         )
 
     def _numbers(self, items: list[Item]) -> npt.NDArray[Any] | None:
-        """The values of single numbers of one class; None if that is not what they are."""
+        """Return the values of single numbers of one class; None if that is not what they are."""
         kinds = {str(item.attributes.get(CLASS, "")) for item in items}
         plain = all(isinstance(item, VirtualArray) and item.size == 1 and _is_number(item) for item in items)
         if len(kinds) != 1 or not plain or not all(id(item) in self.values for item in items):
@@ -154,7 +159,7 @@ def _members(group: VirtualGroup) -> list[tuple[str, Item]]:
 
 
 def _is_number(item: Item) -> bool:
-    """Whether elements are plain numbers or truth."""
+    """Return whether elements are plain numbers or truth."""
     return (
         isinstance(item, VirtualArray)
         and item.dtype.kind in "iuf"
@@ -164,7 +169,7 @@ def _is_number(item: Item) -> bool:
 
 
 def _is_read(array: VirtualArray, hidden: bool) -> bool:
-    """Whether the values of an array are needed to know what it means; `hidden`: it is an element of a cell."""
+    """Return whether decoding needs the values of an array (`hidden`: an element of a cell)."""
     if hidden and array.size == 1 and _is_number(array):
         return True
     asked = array.attributes.get(EMPTY) or array.attributes.get(CLASS) == "char"
@@ -177,7 +182,7 @@ def _shown(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text(codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Rows of characters (UTF-16 code units), stored column by column, as texts."""
+    """Return rows of characters (UTF-16 code units), stored column by column, as texts."""
     if not codes.size:
         return np.array("")
     rows = codes.reshape(codes.shape[0], -1).T if codes.ndim else codes.reshape(1, 1)
@@ -186,14 +191,14 @@ def _text(codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _scalar_text(item: Item) -> str | None:
-    """The text that an array of one holds."""
+    """Return the text that an array of one holds."""
     if isinstance(item, VirtualArray) and item.details.text is not None and not item.shape:
         return item.details.text
     return None
 
 
 def _is_sparse(group: VirtualGroup) -> bool:
-    """Whether a group is a sparse matrix, with all that belongs to one."""
+    """Return whether a group is a sparse matrix, with all that belongs to one."""
     rows = group.attributes.get(SPARSE)
     shapes = {name: array.shape for name, array in group.arrays.items()}
     jc, data, ir = (shapes.get(name) for name in ("jc", "data", "ir"))
@@ -202,7 +207,7 @@ def _is_sparse(group: VirtualGroup) -> bool:
 
 
 def _sparse(group: VirtualGroup) -> VirtualGroup:
-    """A sparse matrix: values, their rows (`ir`), and where in them each column begins (`jc`)."""
+    """Return a sparse matrix: values, their rows (`ir`), where each column begins (`jc`)."""
     dims = {"data": "element", "ir": "element", "jc": "column_boundary"}
     logical = str(group.attributes.get(CLASS, "")) == "logical"
     arrays: dict[str, VirtualArray] = {}
@@ -223,7 +228,7 @@ def _sparse(group: VirtualGroup) -> VirtualGroup:
 
 
 def _empty(kind: str, shape: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """An array without elements; of no characters, an empty text."""
+    """Return an array without elements; of no characters, an empty text."""
     lengths = (
         [int(length) for length in shape.reshape(-1)] if shape.dtype.kind in "iuf" and np.isfinite(shape).all() else []
     )
@@ -236,22 +241,20 @@ def _empty(kind: str, shape: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _inline(item: VirtualArray, values: npt.NDArray[Any], name: str) -> VirtualArray:
-    """An array of values that are known."""
-    axes = tuple(Axis.regular(length, max(length, 1)) for length in values.shape)
-    grid = tuple(axis.count for axis in axes)
-    data = np.ascontiguousarray(values)
-    chunks = Columns.unwritten(grid) if 0 in grid or not data.nbytes else Columns.inlined(grid, data.tobytes())
+    """Return values as an array that carries them inline."""
+    array = in_memory(values)
+    assert array is not None
     text = values.item() if values.dtype.kind == "U" and not values.shape else None
-    return VirtualArray.of(
-        Tile(axes, (Encoding(values.dtype),), chunks),
-        dims=[f"{name}_{axis}" for axis in range(values.ndim)],
+    return dataclasses.replace(
+        array,
+        dims=tuple(f"{name}_{axis}" for axis in range(values.ndim)),
         attributes=_shown(item.attributes),
         details=dataclasses.replace(item.details, text=text),
     )
 
 
 def _turned(item: VirtualArray, kind: str) -> VirtualArray:
-    """The array with its axes in MATLAB's order, bytes as truth, records of two parts as complex numbers."""
+    """Return the array in MATLAB's order of axes, with bool and complex types."""
     dtype = item.dtype
     names = dtype.names or ()
     if kind == "logical" and dtype == np.uint8:
@@ -263,7 +266,7 @@ def _turned(item: VirtualArray, kind: str) -> VirtualArray:
 
 
 def _seen_as(item: VirtualArray, dtype: np.dtype[Any], size: int) -> VirtualArray:
-    """The same bytes as elements of another type, if they are that large."""
+    """Return the same bytes as elements of another type, if they are that large."""
     if dtype.itemsize != size:
         return item
     tiles = tuple(

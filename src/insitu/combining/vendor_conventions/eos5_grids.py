@@ -1,7 +1,7 @@
-"""Where are the rows and columns of an HDF-EOS grid?
+"""Coordinates of HDF-EOS grids, computed from the corners that the file gives.
 
-The file tells the corners, not the coordinates: these are computed, as HDF-EOS defines them, for grids whose fields have the dimensions `YDim` and
-`XDim`. On a grid of latitudes and longitudes corners are packed degrees (DDDMMMSSS.SS), on all others metres.
+HDF-EOS defines how, for grids whose fields have the dimensions `YDim` and `XDim`. On a grid of
+latitudes and longitudes corners are packed degrees (DDDMMMSSS.SS), on all others metres.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.combining.member import in_memory
 from insitu.formats.hdf5.conventions.eos5 import EosStructure
-from insitu.model import ArrayDetails, Axis, Columns, Encoding, Tile, VirtualArray, VirtualGroup
+from insitu.model import ArrayDetails, VirtualArray, VirtualGroup
 
 __all__ = ["located"]
 
@@ -21,7 +22,7 @@ LARGEST = 1 << 20
 
 
 def located(group: VirtualGroup) -> VirtualGroup:
-    """The tree with coordinates for its grids."""
+    """Return the tree with coordinates for its grids."""
     groups = {name: located(child) for name, child in group.groups.items()}
     if any(groups[name] is not child for name, child in group.groups.items()):
         group = dataclasses.replace(group, groups=groups)
@@ -50,13 +51,14 @@ def _is_told(grid: dict[str, Any], vertical: bool, length: int) -> bool:
 
 
 def _coordinate(grid: dict[str, Any], dim: str, vertical: bool) -> VirtualArray:
-    """The coordinates along one axis."""
+    """Return the coordinates along one axis."""
     axis, count = int(vertical), int(grid["rows" if vertical else "columns"])
     begin, end = float(grid["upper_left"][axis]), float(grid["lower_right"][axis])
     degrees = str(grid.get("projection", "")).endswith("_GEO")
     if degrees:
         begin, end = _degrees(begin), _degrees(end)
-    # The first row is at the upper side and the first column at the left one, unless the origin is in another corner (UL, UR, LL, LR).
+    # The first row is at the upper side and the first column at the left one, unless the origin is
+    # in another corner (UL, UR, LL, LR).
     origin = str(grid.get("origin", "")).rpartition("_")[2]
     if origin in (("LL", "LR") if vertical else ("UR", "LR")):
         begin, end = end, begin
@@ -66,7 +68,7 @@ def _coordinate(grid: dict[str, Any], dim: str, vertical: bool) -> VirtualArray:
 
 
 def _degrees(packed: float) -> float:
-    """DDDMMMSSS.SS as degrees.
+    """Return packed degrees (DDDMMMSSS.SS) as degrees.
 
     Examples
     --------
@@ -87,8 +89,7 @@ def _attributes(vertical: bool, degrees: bool) -> dict[str, Any]:
 
 
 def _inline(dim: str, values: npt.NDArray[Any], attributes: dict[str, Any]) -> VirtualArray:
-    table = Columns.inlined((1,), values.tobytes())
-    tile = Tile((Axis.regular(len(values), len(values)),), (Encoding(values.dtype),), table)
-    return VirtualArray.of(
-        tile, dims=(dim,), attributes=attributes, details=ArrayDetails(notes={"computed": "StructMetadata"})
-    )
+    array = in_memory(values)
+    assert array is not None
+    details = ArrayDetails(notes={"computed": "StructMetadata"})
+    return dataclasses.replace(array, dims=(dim,), attributes=attributes, details=details)

@@ -1,15 +1,17 @@
-"""What does a scanned tree mean, in the dialect of whoever wrote it?
+"""Application of vendor conventions to a scanned tree: HDF-EOS grids and swaths, MATLAB.
 
-HDF-EOS5 and MATLAB keep in HDF5 more than HDF5 says: where a grid lies, what a cell holds. Their files are told by what is in them.
+They keep in HDF5 more than HDF5 itself describes: where a grid lies, what a cell holds. The
+contents of a file show which convention it follows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from insitu.combining.eos5_grids import located
-from insitu.combining.eos5_swaths import geolocated, geolocation_of, placed
-from insitu.combining.matlab import Load, is_matlab, meant
+from insitu.combining.member import Load
+from insitu.combining.vendor_conventions.eos5_grids import located
+from insitu.combining.vendor_conventions.eos5_swaths import geolocated, geolocation_of, placed
+from insitu.combining.vendor_conventions.matlab import is_matlab, meant
 from insitu.errors import VariableError
 from insitu.formats.hdf5.conventions.eos5 import EosStructure
 from insitu.formats.variable_filter import below
@@ -21,7 +23,7 @@ Rescan = Callable[[str | None], VirtualGroup]
 
 
 def understood(group: VirtualGroup, path: str | None, load: Load, rescan: Rescan, *, url: str = "") -> VirtualGroup:
-    """A group as its writer means it.
+    """Return a scanned group with the conventions of its writer applied.
 
     Parameters
     ----------

@@ -1,9 +1,11 @@
-"""Where and when were the fields of an HDF-EOS5 swath measured?
+"""Coordinates of HDF-EOS5 swaths and zonal averages, from their geolocation fields.
 
-A swath keeps its latitudes, longitudes and times in a group of their own, "Geolocation Fields", beside "Data Fields" and "Profile Fields". They
-are the coordinates of those: here they are put beside the data, as if they had been stored there. A dimension map tells that each element of the geolocation
-lies on every n-th element of the data: where that is each one, both get one name; else the dimension of the geolocation gets labels, the
-places along the data. A zonal average keeps its coordinates among its data; they are known by the names that HDF-EOS reserves for them.
+A swath keeps its latitudes, longitudes and times in a group of their own, "Geolocation Fields",
+beside "Data Fields" and "Profile Fields". They are the coordinates of those: here they are put
+beside the data. A dimension map tells that each element of the geolocation lies on every n-th
+element of the data: where n is 1, both dimensions get one name; else the dimension of the
+geolocation gets labels, the indices along the data. A zonal average keeps its coordinates among its
+data; they have names that HDF-EOS reserves.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from insitu.combining.member import in_memory
 from insitu.formats.hdf5.conventions.eos5 import EosStructure
-from insitu.model import ArrayDetails, Axis, Columns, Encoding, Tile, VirtualArray, VirtualGroup
+from insitu.model import ArrayDetails, VirtualArray, VirtualGroup
 
 __all__ = ["GEOLOCATION", "geolocated", "geolocation_of", "placed"]
 
@@ -28,7 +31,7 @@ Maps = Sequence[Mapping[str, Any]]
 
 
 def geolocation_of(path: str | None) -> str | None:
-    """The group that holds the coordinates of a group of a swath; None if it is none.
+    """Return the group that holds the coordinates of a group of a swath; None if it is none.
 
     Examples
     --------
@@ -42,7 +45,7 @@ def geolocation_of(path: str | None) -> str | None:
 
 
 def geolocated(group: VirtualGroup) -> VirtualGroup:
-    """The tree with coordinates for the data of its swaths and zonal averages."""
+    """Return the tree with coordinates for the data of its swaths and zonal averages."""
     groups = {name: geolocated(child) for name, child in group.groups.items()}
     structure = group.details.structure
     if isinstance(structure, EosStructure) and structure.swath is not None and GEOLOCATION in groups:
@@ -57,7 +60,7 @@ def geolocated(group: VirtualGroup) -> VirtualGroup:
 
 
 def placed(group: VirtualGroup, beside: VirtualGroup) -> VirtualGroup:
-    """The fields of a swath with their coordinates.
+    """Return the fields of a swath with their coordinates.
 
     Parameters
     ----------
@@ -75,7 +78,7 @@ def placed(group: VirtualGroup, beside: VirtualGroup) -> VirtualGroup:
     for name, array in beside.arrays.items():
         mapped = _mapped(array, maps, lengths)
         known = {**_lengths(found), **lengths}
-        # A file that says two lengths of a dimension is wrong about one of them: nobody knows which.
+        # A file with two lengths of one dimension is damaged; which length is wrong is unknown.
         fits = all(known.get(dim, length) == length for dim, length in zip(mapped.dims, mapped.shape, strict=True))
         if name not in group.arrays and name not in lengths and fits:
             found[name] = mapped
@@ -98,7 +101,10 @@ def _with_coordinates(group: VirtualGroup, arrays: Mapping[str, VirtualArray], n
 
 
 def _mapped(array: VirtualArray, maps: Maps, lengths: Mapping[str, int]) -> VirtualArray:
-    """A geolocation field on the dimensions of the data where they are the same, and with a word on how they lie where they are not."""
+    """Return a geolocation field on the dimensions of the data where these are the same.
+
+    Else an attribute describes the mapping.
+    """
     dims, told = list(array.dims), []
     for axis, (dim, length) in enumerate(zip(array.dims, array.shape, strict=True)):
         own = [one for one in maps if one["geo"] == dim and one["data"] in lengths]
@@ -118,17 +124,17 @@ def _is_same(one: Mapping[str, Any]) -> bool:
 
 
 def _described(one: Mapping[str, Any]) -> str:
-    """One dimension map in words."""
+    """Return one dimension map in words."""
     if "increment" not in one:
         return f"{one['geo']} on {one['data']}: by a list of indices"
     return f"{one['geo']} on {one['data']}: offset {one.get('offset', 0)}, increment {one['increment']}"
 
 
 def _places(dim: str, length: int, one: Mapping[str, Any]) -> VirtualArray:
-    """Which elements of the data those of the geolocation lie on."""
+    """Return which elements of the data those of the geolocation lie on."""
     values = int(one.get("offset", 0)) + int(one["increment"]) * np.arange(length, dtype=np.int64)
-    tile = Tile((Axis.regular(length, length),), (Encoding(values.dtype),), Columns.inlined((1,), values.tobytes()))
+    array = in_memory(values)
+    assert array is not None
     attributes = {"long_name": f"index along {one['data']}"}
-    return VirtualArray.of(
-        tile, dims=(dim,), attributes=attributes, details=ArrayDetails(notes={"computed": "StructMetadata"})
-    )
+    details = ArrayDetails(notes={"computed": "StructMetadata"})
+    return dataclasses.replace(array, dims=(dim,), attributes=attributes, details=details)
