@@ -3,7 +3,7 @@ from __future__ import annotations
 import threading
 import time
 
-from insitu.sources.http.throttle import Pace, pace_of
+from insitu.sources.throttle import Pace, pace_of
 
 
 def test_the_cost_of_a_request_is_learned():

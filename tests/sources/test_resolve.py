@@ -166,12 +166,12 @@ def test_a_file_that_is_not_the_one_recorded(path):
 
 
 def test_what_a_request_costs(path):
-    from insitu.sources import Blocks, Counted, request_bytes
+    from insitu.sources import Counted, request_bytes
 
     local = open_source(path)
     assert request_bytes(local) == request_bytes(str(path)) == 16384
     far = HttpSource("https://host-that-costs/x")
-    assert request_bytes(Counted(Blocks(far))) == request_bytes("https://host-that-costs/x") > 16384
-    far._pace.answered(1e-3)
+    assert request_bytes(Counted(Counted(far))) == request_bytes("https://host-that-costs/x") > 16384
+    far._throttle.answered(1e-3)
     assert request_bytes("https://host-that-costs/x") == 4096
     assert request_bytes("s3://bucket-that-costs/x") > 16384

@@ -17,7 +17,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from insitu.sources.blocks import Blocks
 from insitu.sources.cached_source import Cached
 from insitu.sources.coalesce import Merged, merge, worthwhile_gap
 from insitu.sources.counting_source import Counted
@@ -27,12 +26,11 @@ from insitu.sources.fsspec_source import FilesystemSource
 from insitu.sources.globs import expand
 from insitu.sources.local import LocalSource
 from insitu.sources.memory import MemorySource
-from insitu.sources.protocol import ByteSource, Range, read_into, read_tail
+from insitu.sources.protocol import ByteSource, Range, WrappedSource, read_into, read_tail
 from insitu.sources.redaction import displayed
-from insitu.sources.resolve import is_local, open_source, request_bytes
+from insitu.sources.resolve import is_local, open_source, read_all, request_bytes
 from insitu.sources.storage_options import detach_secrets
 from insitu.sources.tracing import Trace, trace
-from insitu.sources.whole import read_all
 
 if TYPE_CHECKING:
     from insitu.sources.http.http_source import HttpSource
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
     from insitu.sources.retry_policy import Patience
 
 __all__ = [
-    "Blocks",
     "ByteSource",
     "Cached",
     "Counted",
@@ -55,6 +52,7 @@ __all__ = [
     "Patience",
     "Range",
     "Trace",
+    "WrappedSource",
     "detach_secrets",
     "displayed",
     "expand",

@@ -11,8 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from insitu.errors import SourceError
 from insitu.model import Source
@@ -20,14 +19,14 @@ from insitu.sources import tracing
 from insitu.sources.access_policy import is_guarded
 from insitu.sources.address import scheme_of
 from insitu.sources.disk_cache import DiskCache, default_folder
-from insitu.sources.protocol import ByteSource, Range, read_tail
+from insitu.sources.protocol import ByteSource, Range, WrappedSource, read_tail
 from insitu.sources.ranges import clip_all
 from insitu.sources.redaction import userinfo
 
 __all__ = ["Cached", "cache_for", "cache_scope"]
 
 
-class Cached:
+class Cached(WrappedSource):
     """A source that keeps what it read from another on disk.
 
     Parameters
@@ -44,22 +43,10 @@ class Cached:
     """
 
     def __init__(self, source: ByteSource, cache: DiskCache, expected: Source | None = None, scope: str = "") -> None:
-        self.source, self.cache = source, cache
+        super().__init__(source)
+        self.cache = cache
         self._scope = f" {scope}" if scope else ""
         self._known = expected is not None and _version(expected) is not None
-
-    @property
-    def url(self) -> str:
-        """The inner source's."""
-        return self.source.url
-
-    def size(self) -> int:
-        """The inner source's."""
-        return self.source.size()
-
-    def describe(self) -> Source:
-        """The inner source's."""
-        return self.source.describe()
 
     def read(self, offset: int, length: int) -> bytes:
         """One range."""
@@ -114,21 +101,6 @@ class Cached:
         found = read_tail(self.source, length)
         self._known = True
         return found
-
-    def close(self) -> None:
-        """Close the inner source; what is kept stays."""
-        self.source.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"Cached({self.source!r})"
 
 
 _SMALL = 256 << 10

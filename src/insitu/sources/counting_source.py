@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
 
-from insitu.model import Source
-from insitu.sources.protocol import ByteSource, Range, read_into, read_tail
+from insitu.sources.protocol import ByteSource, Range, WrappedSource, read_into, read_tail
 from insitu.sources.threads import renew_after_fork
 
 __all__ = ["Counted"]
 
 
-class Counted:
+class Counted(WrappedSource):
     """A source that counts what is asked of it.
 
     It counts what its user asks for: a source inside that merges ranges makes fewer requests of them.
@@ -32,7 +29,7 @@ class Counted:
     """
 
     def __init__(self, source: ByteSource) -> None:
-        self.source = source
+        super().__init__(source)
         self.renew()
         renew_after_fork(self)
         self.reset()
@@ -55,19 +52,6 @@ class Counted:
     def requests(self) -> int:
         """Ranges asked for."""
         return len(self.ranges)
-
-    @property
-    def url(self) -> str:
-        """The inner source's."""
-        return self.source.url
-
-    def size(self) -> int:
-        """The inner source's; not counted, though it may cost an inner source its first request."""
-        return self.source.size()
-
-    def describe(self) -> Source:
-        """The inner source's."""
-        return self.source.describe()
 
     def read(self, offset: int, length: int) -> bytes:
         """One range: one request, one batch."""
@@ -94,23 +78,11 @@ class Counted:
         self._note([(self.source.size() - len(data), length)], len(data))
         return data
 
-    def close(self) -> None:
-        """Close the inner source."""
-        self.source.close()
-
     def _note(self, ranges: Sequence[Range], count: int) -> None:
         with self._lock:
             self.batches += 1
             self.bytes += count
             self.ranges.extend(ranges)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"Counted({self.source!r}: {self.requests} requests, {self.batches} batches, {self.bytes} bytes)"

@@ -111,7 +111,9 @@ def bucket_level(address: Address, url: str, options: Mapping[str, Any]) -> Leve
         below = _pages(bucket, address, options, prefix or "", "/")
         names = sorted(name.rstrip("/").rsplit("/", 1)[-1] for page in below for name in page.folders)
         return Level(names, sorted(key.rsplit("/", 1)[-1] for page in below for key, _ in page.files))
-    answer = _asked(lambda: bucket.ask(lambda store: obstore.list_with_delimiter(store, prefix)), url)
+    answer = _asked(
+        lambda: bucket.ask_again(lambda store: obstore.list_with_delimiter(store, prefix), displayed(url)), url
+    )
     if answer is None:
         return Level([], [])
     folders = sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in answer["common_prefixes"])
@@ -128,7 +130,12 @@ def bucket_objects(address: Address, url: str, options: Mapping[str, Any]) -> di
     skip = len(prefix) + 1 if prefix else 0
     if is_guarded():
         return {key[skip:]: size for page in _pages(bucket, address, options, prefix, "") for key, size in page.files}
-    pages = _asked(lambda: bucket.ask(lambda store: list(obstore.list(store, prefix or None, chunk_size=1000))), url)
+    pages = _asked(
+        lambda: bucket.ask_again(
+            lambda store: list(obstore.list(store, prefix or None, chunk_size=1000)), displayed(url)
+        ),
+        url,
+    )
     return {row["path"][skip:]: int(row["size"]) for page in pages or [] for row in page}
 
 
@@ -200,7 +207,7 @@ def _asked(question: Callable[[], Answer], url: str) -> Answer | None:
     except Exception as error:
         # obstore and the many file systems of fsspec have no one class of error.
         if scheme_of(url) in ("http", "https") or bucket_address(url) is not None:
-            from insitu.sources.object_store.object_source import as_source_error
+            from insitu.sources.object_store.store_errors import as_source_error
 
             raise as_source_error(error, displayed(url)) from None
         if isinstance(error, PermissionError):

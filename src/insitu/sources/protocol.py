@@ -15,7 +15,7 @@ import numpy as np
 
 from insitu.model import Source
 
-__all__ = ["ByteSource", "Range", "ReadsInto", "ReadsTail", "read_into", "read_tail", "spread"]
+__all__ = ["ByteSource", "Range", "ReadsInto", "ReadsTail", "WrappedSource", "read_into", "read_tail", "spread"]
 
 Range = tuple[int, int]
 """`(offset, length)` in bytes."""
@@ -72,6 +72,58 @@ class ReadsTail(Protocol):
 
     def tail(self, length: int) -> bytes:
         """The last `length` bytes, or all if there are fewer; afterwards the size costs nothing."""
+
+
+class WrappedSource:
+    """Base class of sources around a source: forwards the methods of `ByteSource`.
+
+    A subclass overrides what it changes. `tail` and `read_into` are not forwarded: a wrapper that
+    sees other bytes than its inner source (a member of an archive, say) would give wrong ones.
+
+    Parameters
+    ----------
+    source
+        The inner source. It is closed together with the wrapper.
+    """
+
+    def __init__(self, source: ByteSource) -> None:
+        self.source = source
+
+    @property
+    def url(self) -> str:
+        """The inner source's URL."""
+        return self.source.url
+
+    def size(self) -> int:
+        """Return the inner source's size."""
+        return self.source.size()
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return one range of the inner source."""
+        return self.source.read(offset, length)
+
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Return many ranges of the inner source."""
+        return self.source.read_many(ranges)
+
+    def describe(self) -> Source:
+        """Return what identifies the inner source's content."""
+        return self.source.describe()
+
+    def close(self) -> None:
+        """Close the inner source."""
+        self.source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.source!r})"
 
 
 def read_tail(source: ByteSource, length: int) -> bytes:

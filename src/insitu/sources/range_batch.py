@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from insitu.sources.coalesce import frugal_gap, merge, split
-from insitu.sources.http.throttle import Pace
 from insitu.sources.protocol import Range
 from insitu.sources.ranges import clip_all
 from insitu.sources.threads import gather
+from insitu.sources.throttle import Pace
 
 __all__ = ["LIMIT", "PART", "fetch_many"]
 

@@ -19,18 +19,18 @@ from insitu.sources.address import Address, bucket_address, is_remote, place_of,
 from insitu.sources.cached_source import Cached, cache_for, cache_scope
 from insitu.sources.filelike import SCHEME, FileLike, FileLikeSource, find_file, from_file
 from insitu.sources.fsspec_source import FilesystemSource
-from insitu.sources.http.throttle import pace_of
 from insitu.sources.identity import verify
 from insitu.sources.local import LocalSource
 from insitu.sources.memory import MemorySource
 from insitu.sources.protocol import ByteSource
 from insitu.sources.redaction import displayed
 from insitu.sources.storage_options import http_settings, names_credentials, options_for
+from insitu.sources.throttle import pace_of
 
 if TYPE_CHECKING:
     from insitu.sources.object_store.object_source import ObjectSource
 
-__all__ = ["Openable", "is_local", "open_source", "request_bytes"]
+__all__ = ["Openable", "is_local", "open_source", "read_all", "request_bytes"]
 
 Openable = str | os.PathLike[str] | bytes | bytearray | memoryview | FileLike | ByteSource
 """What `open_source` takes."""
@@ -92,11 +92,42 @@ def is_local(source: ByteSource) -> bool:
 
     Examples
     --------
-    >>> from insitu.sources import Blocks, HttpSource
-    >>> is_local(open_source(b"abc")), is_local(Blocks(HttpSource("https://host/x.nc")))
+    >>> from insitu.sources import Counted, HttpSource
+    >>> is_local(open_source(b"abc")), is_local(Counted(HttpSource("https://host/x.nc")))
     (True, False)
     """
     return isinstance(_innermost(source), LocalSource | MemorySource | FileLikeSource)
+
+
+def read_all(source: ByteSource, offset: int = 0) -> bytes:
+    """Return an object from an offset on, in one request where it is not large.
+
+    Asking for the size first is one request more. So a part is asked for that nearly every
+    document and chunk fits in; a larger object has told its size by then.
+
+    Parameters
+    ----------
+    source
+        The object.
+    offset
+        The first byte to read.
+
+    Examples
+    --------
+    >>> from insitu.sources import MemorySource
+    >>> read_all(MemorySource(b"abcdef"), 2)
+    b'cdef'
+    """
+    if is_local(source):  # a file knows its size
+        return source.read(offset, max(source.size() - offset, 0))
+    data = source.read(offset, FIRST_PART)
+    if len(data) < FIRST_PART:
+        return data
+    return data + source.read(offset + len(data), max(source.size() - offset - len(data), 0))
+
+
+FIRST_PART = 4 << 20
+"""Bytes that `read_all` asks for at first."""
 
 
 def request_bytes(source: ByteSource | str) -> int:

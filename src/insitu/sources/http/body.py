@@ -10,7 +10,8 @@ import zlib
 
 from insitu.errors import SourceError, TimedOutError
 from insitu.sources.http.deadline import Deadline
-from insitu.sources.http.session import PassingError, Response
+from insitu.sources.http.session import Response
+from insitu.sources.retry_policy import PassingError
 
 __all__ = ["content_encoding", "take"]
 

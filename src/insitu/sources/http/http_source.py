@@ -8,7 +8,6 @@ are retried, and every answer must be of the object and the range that were aske
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +16,7 @@ from typing import Any, Self
 
 from urllib3 import exceptions as failures
 
-from insitu.cancellation import check_deadline, end_of_work
-from insitu.errors import AccessError, NotFoundError, SourceError, TimedOutError
+from insitu.errors import AccessError, NotFoundError, SourceError
 from insitu.model import Source
 from insitu.sources import tracing
 from insitu.sources.address import place_of
@@ -26,14 +24,14 @@ from insitu.sources.http.body import content_encoding, take
 from insitu.sources.http.certificates import Trust
 from insitu.sources.http.deadline import Deadline
 from insitu.sources.http.headers import CONTENT_RANGE, parse_date, parse_number
-from insitu.sources.http.session import Exchange, PassingError, Response, failure
-from insitu.sources.http.throttle import pace_of
+from insitu.sources.http.session import Exchange, Response, failure
 from insitu.sources.identity import Identity
 from insitu.sources.protocol import Range
 from insitu.sources.range_batch import LIMIT, fetch_many
 from insitu.sources.ranges import clip
-from insitu.sources.retry_policy import Patience, retry_after
+from insitu.sources.retry_policy import PassingError, Patience, retry, retry_after
 from insitu.sources.threads import renew_after_fork
+from insitu.sources.throttle import pace_of
 
 __all__ = ["HttpSource"]
 
@@ -101,7 +99,7 @@ class HttpSource:
         self._whole, self._gap, self._limit, self._width = whole, gap, limit, width
         self._identity = Identity(self._exchange.url, expected)
         self._place = place_of(self._exchange.url)
-        self._pace = pace_of(self._place)
+        self._throttle = pace_of(self._place)
         self._conditional = True
         self._ranged = True
         self._knows_ranges = False
@@ -123,7 +121,7 @@ class HttpSource:
     @property
     def request_bytes(self) -> int:
         """How many bytes could come in the time that one more request costs."""
-        return self._pace.request_bytes
+        return self._throttle.request_bytes
 
     def size(self) -> int:
         """Bytes in the object; costs a request of one byte if nothing was read yet."""
@@ -151,7 +149,7 @@ class HttpSource:
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         """Many ranges, those close to each other merged, all at once."""
         return fetch_many(
-            self._range, self.url, ranges, self._pace,
+            self._range, self.url, ranges, self._throttle,
             size=self._identity.size, gap=self._gap, limit=self._limit, width=self._width,
         )  # fmt: skip
 
@@ -202,31 +200,8 @@ class HttpSource:
     def _persist(
         self, attempt: Callable[[float], bytes], offset: int | None, length: int | None, stop: threading.Event
     ) -> bytes:
-        """Try until it succeeds, the patience ends, or the rest of the batch has failed."""
-        patience = self._patience
-        until = end_of_work(time.monotonic() + patience.deadline)
-        tries = 0
-        while True:
-            check_deadline()
-            try:
-                return attempt(until)
-            except SourceError as final:
-                raise final.located(offset=offset, length=length) from None
-            except PassingError as again:
-                error, tries = again.error, tries + 1
-                error.located(offset=offset, length=length)
-                pause = patience.pause(tries - 1, random.random(), again.after)
-                if time.monotonic() + pause >= until:
-                    check_deadline()
-                    raise TimedOutError(
-                        f"no success within {patience.deadline:g} s: {error.message}",
-                        url=self.url, offset=offset, length=length, attempts=tries,
-                    ) from None  # fmt: skip
-                if tries >= patience.attempts:
-                    raise error.located(attempts=tries) from None
-            if stop.wait(pause):
-                raise error
-            tracing.retried(self._place)
+        """Make a request under the retry policy."""
+        return retry(attempt, self._patience, url=self.url, host=self._place, offset=offset, length=length, stop=stop)
 
     def _head(self, until: float) -> bytes:
         with tracing.Request(self._place), Deadline(until, self._patience.read) as deadline:
@@ -258,16 +233,16 @@ class HttpSource:
         ranged = self._ranged
         if ranged:
             special["Range"] = f"bytes=-{length}" if offset == _TAIL else f"bytes={offset}-{offset + length - 1}"
-        self._pace.enter(until)
+        self._throttle.enter(until)
         try:
             with tracing.Request(self._place) as request, Deadline(until, self._patience.read) as deadline:
                 start = time.perf_counter()
                 try:
                     response = self._exchange.ask("GET", special, deadline)
                 except PassingError:
-                    self._pace.refused()  # a server that hangs up, or does not take the call, may have too many
+                    self._throttle.refused()  # a server that hangs up, or does not take the call, may have too many
                     raise
-                self._pace.answered(time.perf_counter() - start)
+                self._throttle.answered(time.perf_counter() - start)
                 try:
                     data = self._answer(response, offset, length, deadline, ranged)
                 except failures.HTTPError as error:
@@ -280,7 +255,7 @@ class HttpSource:
                     request.bytes = len(data)
                 return data
         finally:
-            self._pace.leave()
+            self._throttle.leave()
 
     def _answer(self, response: Response, offset: int, length: int, deadline: Deadline, ranged: bool) -> bytes | None:
         status = response.status
@@ -383,7 +358,7 @@ class HttpSource:
             return self._identity.stale(said)
         error = SourceError(said, url=self.url)
         if status in _BUSY:
-            self._pace.refused()
+            self._throttle.refused()
         if status in _PASSING:
             return PassingError(error, retry_after(response.headers.get("Retry-After"), time.time()))
         return error

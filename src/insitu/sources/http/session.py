@@ -23,10 +23,10 @@ from insitu.sources.http.connections import route
 from insitu.sources.http.deadline import Deadline
 from insitu.sources.http.login import Cookies, basic, cookies_for, credential_scope, netrc_login
 from insitu.sources.redaction import displayed, quoted, redacted, userinfo
-from insitu.sources.retry_policy import Patience
+from insitu.sources.retry_policy import PassingError, Patience
 from insitu.sources.threads import renew_after_fork
 
-__all__ = ["Exchange", "PassingError", "Response", "failure"]
+__all__ = ["Exchange", "Response", "failure"]
 
 Response = urllib3.BaseHTTPResponse
 
@@ -36,16 +36,6 @@ _HARMLESS = frozenset({"accept", "accept-language", "referer", "user-agent"})
 """Headers of the user's that may follow a redirect to another host; any other could be a key."""
 _OURS = frozenset({"range", "accept-encoding", "if-match", "if-unmodified-since", "if-range"})
 """Ours to say: which range of which version, and that it is one of the object's own bytes, not of compressed ones."""
-
-
-class PassingError(Exception):
-    """An attempt failed in a way that may pass."""
-
-    def __init__(self, error: SourceError, after: float | None = None) -> None:
-        super().__init__(error)
-        self.error = error
-        self.after = after
-        """Seconds that the server asks to wait."""
 
 
 class Exchange:

@@ -12,6 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -24,21 +25,25 @@ from insitu.sources.address import Address, bucket_address, web_address
 from insitu.sources.http.certificates import Trust, trust_for
 from insitu.sources.http.deadline import Deadline
 from insitu.sources.http.login import credential_scope
-from insitu.sources.http.session import Exchange, PassingError
+from insitu.sources.http.session import Exchange
 from insitu.sources.object_store.credentials import find_credentials
+from insitu.sources.object_store.store_errors import as_source_error, is_throttled, is_transient
 from insitu.sources.redaction import displayed, redacted
-from insitu.sources.retry_policy import Patience, patience_for
+from insitu.sources.retry_policy import PassingError, Patience, patience_for, retry
 from insitu.sources.storage_options import azure_settings, gcs_settings, options_for, retry_settings, s3_settings
 from insitu.sources.threads import renew_after_fork
+from insitu.sources.throttle import pace_of
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["Bucket", "bucket_of", "open_bucket"]
+__all__ = ["LAST_START", "Bucket", "bucket_of", "open_bucket"]
 
 Answer = TypeVar("Answer")
 log = logging.getLogger("insitu.sources")
 
+LAST_START = 0.5
+"""The share of a request's time within which its last attempt begins: obstore's own timeout is the other half."""
 _ELSEWHERE = re.compile(
     r"redirect|AuthorizationHeaderMalformed|IllegalLocationConstraint|PermanentRedirect", re.IGNORECASE
 )
@@ -51,13 +56,17 @@ class Bucket:
     Parameters
     ----------
     store
-        obstore's.
+        A store of obstore for reading. It makes one attempt; retries are ours.
     place
         The bucket as a URL.
     anonymous
         Whether it is read without credentials because none were found.
     remake
-        Makes the store for another region.
+        Makes the store for a region; with True, one that retries by itself.
+    moves
+        Whether the bucket may lie in another region than was thought (S3).
+    policy
+        Timeouts and retries.
     endpoint, trust
         Where to ask for the region.
     config, provider
@@ -72,7 +81,9 @@ class Bucket:
         place: str,
         *,
         anonymous: bool = False,
-        remake: Callable[[str], ObjectStore] | None = None,
+        remake: Callable[[str | None, bool], ObjectStore] | None = None,
+        moves: bool = False,
+        policy: Patience | None = None,
         region: str | None = None,
         endpoint: str | None = None,
         trust: Trust = True,
@@ -86,7 +97,9 @@ class Bucket:
         self.place = place
         self.anonymous = anonymous
         self.endpoint = endpoint
-        self._remake, self._region, self._trust = remake, region, trust
+        self.policy = policy or Patience()
+        self._retrying: ObjectStore | None = None if remake is not None else store
+        self._remake, self._moves, self._region, self._trust = remake, moves, region, trust
         self._told = not anonymous
         self.renew()
         renew_after_fork(self)
@@ -106,6 +119,15 @@ class Bucket:
         """Tells the credentials of this bucket from others; empty without any."""
         return "" if self.anonymous or self.config.get("skip_signature") else credential_scope(self.config)
 
+    @property
+    def retrying_store(self) -> ObjectStore:
+        """A store that retries by itself, for writing."""
+        with self._lock:
+            if self._retrying is None:
+                assert self._remake is not None
+                self._retrying = self._remake(self._region, True)
+            return self._retrying
+
     def secret(self, *names: str) -> str:
         """Return the first of these variables of the environment that is set; none where they may not be used."""
         return next((os.environ[name] for name in names if os.environ.get(name)), "") if self.environment else ""
@@ -113,15 +135,15 @@ class Bucket:
     def settle(self) -> None:
         """Find the region of a bucket of Amazon's before anything is signed for it: who asks by a signed address is not told where else to ask."""
         with self._lock:
-            if self._settled or self._remake is None or self.endpoint is not None:
+            if self._settled or self._remake is None or not self._moves or self.endpoint is not None:
                 return
             found = self._find_region()
             if found is not None and found != self.region:
-                self.store, self._region = self._remake(found), found
+                self._make_for(found)
             self._settled = True
 
     def ask(self, question: Callable[[ObjectStore], Answer]) -> Answer:
-        """Ask the store; if the bucket lies in another region, ask there."""
+        """Return what `question` says of the store; if the bucket lies in another region, of the one there."""
         if not self._told:
             self._told = True
             log.warning("no credentials found for %s: reading it anonymously", self.place)
@@ -129,9 +151,31 @@ class Bucket:
         try:
             return question(store)
         except (BaseError, OSError) as error:
-            if self._remake is None or not _ELSEWHERE.search(str(error)) or not self._move(store, str(error)):
+            if not self._moves or not _ELSEWHERE.search(str(error)) or not self._move(store, str(error)):
                 raise
         return question(self.store)
+
+    def ask_again(self, question: Callable[[ObjectStore], Answer], url: str) -> Answer:
+        """Ask the store under the retry policy and the throttle; errors of obstore pass as they are.
+
+        For questions about the bucket itself, such as listings. Objects have a loop of their own.
+        """
+        throttle = pace_of(self.place)
+
+        def attempt(until: float) -> Answer:
+            throttle.enter(until)
+            try:
+                return self.ask(question)
+            except (BaseError, OSError) as error:
+                if is_throttled(error):
+                    throttle.refused()
+                if not is_transient(error):
+                    raise
+                raise PassingError(as_source_error(error, url, anonymous=self.anonymous)) from None
+            finally:
+                throttle.leave()
+
+        return retry(attempt, self.policy, url=url, host=self.place, last_start=LAST_START)
 
     def _move(self, store: ObjectStore, said: str) -> bool:
         """Make the store for the region where the bucket is; False if that is not known, or where we asked already."""
@@ -142,8 +186,12 @@ class Bucket:
             region = (found[1] or found[2]) if found else self._find_region()
             if region is None or region == self._region or self._remake is None:
                 return False
-            self.store, self._region = self._remake(region), region
+            self._make_for(region)
             return True
+
+    def _make_for(self, region: str) -> None:
+        assert self._remake is not None
+        self.store, self._region, self._retrying = self._remake(region, False), region, None
 
     def _find_region(self) -> str | None:
         """S3 says it to anybody, whatever else it refuses."""
@@ -234,18 +282,21 @@ def _bucket(
     if endpoint is not None and endpoint.startswith("http://"):
         client_options["allow_http"] = True
 
-    def make(region: str | None) -> ObjectStore:
+    def make(region: str | None, retrying: bool) -> ObjectStore:
         chosen = settings if region is None else {**settings, "region": region}
         maker: Any = {"s3": stores.S3Store, "gcs": stores.GCSStore, "azure": stores.AzureStore}[kind]
         more = {"credential_provider": provider} if provider is not None else {}
-        made = maker(name, config=chosen, client_options=client_options, retry_config=retry_settings(patience), **more)
+        retries = retry_settings(patience if retrying else replace(patience, attempts=1))
+        made = maker(name, config=chosen, client_options=client_options, retry_config=retries, **more)
         return cast("ObjectStore", made)
 
     return Bucket(
-        make(None),
+        make(None, False),
         address.place,
         anonymous=found.anonymous,
-        remake=make if kind == "s3" else None,
+        remake=make,
+        moves=kind == "s3",
+        policy=patience,
         region=settings.get("region"),
         endpoint=endpoint,
         trust=trust,

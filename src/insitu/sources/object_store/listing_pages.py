@@ -6,21 +6,20 @@ the same way as objects are read (see `signed`).
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.etree import ElementTree
 
-from insitu.errors import AccessError, NotFoundError, SourceError, TimedOutError
+from insitu.errors import AccessError, NotFoundError, SourceError
 from insitu.sources.address import Address
 from insitu.sources.http.body import take
 from insitu.sources.http.certificates import trust_for
 from insitu.sources.http.deadline import Deadline
-from insitu.sources.http.session import Exchange, PassingError, Response, failure
+from insitu.sources.http.session import Exchange, Response, failure
 from insitu.sources.object_store.signed_requests import base_of, is_anonymous, signed_question
 from insitu.sources.object_store.xml_check import declares_doctype
-from insitu.sources.retry_policy import Patience, patience_for, retry_after
+from insitu.sources.retry_policy import PassingError, Patience, patience_for, retry, retry_after
 
 if TYPE_CHECKING:
     from insitu.sources.object_store.bucket import Bucket
@@ -93,21 +92,13 @@ def _plain(query: Mapping[str, str]) -> str:
 
 
 def _persisted(exchange: Exchange, patience: Patience, name: str) -> bytes:
-    """The page, asked for until it is there or the patience ends."""
-    until = time.monotonic() + patience.deadline
-    tries = 0
-    while True:
-        try:
-            with Deadline(until, patience.read) as deadline:
-                return _asked(exchange, deadline, name)
-        except PassingError as again:
-            error, tries = again.error, tries + 1
-            pause = patience.pause(tries - 1, random.random(), again.after)
-        if tries >= patience.attempts:
-            raise error
-        if time.monotonic() + pause >= until:
-            raise TimedOutError(f"no success within {patience.deadline:g} s: {error.message}", url=name)
-        time.sleep(pause)
+    """Return a page, under the retry policy."""
+
+    def attempt(until: float) -> bytes:
+        with Deadline(until, patience.read) as deadline:
+            return _asked(exchange, deadline, name)
+
+    return retry(attempt, patience, url=name)
 
 
 def _asked(exchange: Exchange, deadline: Deadline, name: str) -> bytes:

@@ -130,7 +130,7 @@ def _allowed(bucket: Bucket, address: Address, where: str, url: str) -> tuple[st
     import obstore
     from obstore.exceptions import BaseError
 
-    store: Any = bucket.store
+    store: Any = bucket.retrying_store
     try:
         return obstore.sign(store, "GET", address.key, EXPIRES), {}
     except (BaseError, OSError, ValueError):
