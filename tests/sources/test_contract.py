@@ -62,11 +62,11 @@ def source(request: pytest.FixtureRequest, tmp_path: Path, data: bytes, hasty) -
             yield made
     elif kind.startswith("http"):
         web = request.getfixturevalue("web")
-        with HttpSource(web.url(kind.partition("-")[2] or "file"), patience=hasty) as made:
+        with HttpSource(web.url(kind.partition("-")[2] or "file"), policy=hasty) as made:
             yield made
     elif kind == "cached-web":
         web = request.getfixturevalue("web")
-        with Cached(HttpSource(web.url("file"), patience=hasty), DiskCache(tmp_path / "cache", 1 << 20)) as made:
+        with Cached(HttpSource(web.url("file"), policy=hasty), DiskCache(tmp_path / "cache", 1 << 20)) as made:
             yield made
     else:
         with makers[kind]() as made:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import io
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -99,7 +98,7 @@ def test_what_only_fsspec_knows():
 
 
 def test_the_web_address_of_a_bucket_is_listed_as_the_bucket(monkeypatch):
-    from insitu.sources import expand as module
+    from insitu.sources import globs
     from insitu.sources.listing import Level
 
     asked = []
@@ -108,7 +107,7 @@ def test_the_web_address_of_a_bucket_is_listed_as_the_bucket(monkeypatch):
         asked.append((address.bucket, address.key, address.region, options))
         return Level([], ["a b.nc", "c.txt"])
 
-    monkeypatch.setattr(sys.modules[module.__module__], "bucket_level", level)
+    monkeypatch.setattr(globs, globs.bucket_level.__name__, level)
     url = "https://bucket.s3.eu-west-1.amazonaws.com/era5/*.nc"
     assert expand(url, {"anon": True}) == ["https://bucket.s3.eu-west-1.amazonaws.com/era5/a%20b.nc"]
     assert asked == [("bucket", "era5/", "eu-west-1", {"anon": True})]

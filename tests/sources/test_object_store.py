@@ -104,7 +104,7 @@ def test_an_object_replaced_between_reads_is_noticed(store, data):
     ],
 )
 def test_errors_become_ours_without_secrets(store, monkeypatch, hasty, theirs, ours):
-    source = ObjectSource(store, "a/b.nc", patience=hasty)
+    source = ObjectSource(store, "a/b.nc", policy=hasty)
     source.read(0, 1)
 
     def fail(*arguments, **keywords):

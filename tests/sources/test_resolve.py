@@ -172,6 +172,6 @@ def test_what_a_request_costs(path):
     assert request_bytes(local) == request_bytes(str(path)) == 16384
     far = HttpSource("https://host-that-costs/x")
     assert request_bytes(Counted(Counted(far))) == request_bytes("https://host-that-costs/x") > 16384
-    far._throttle.answered(1e-3)
+    far._throttle.record_latency(1e-3)
     assert request_bytes("https://host-that-costs/x") == 4096
     assert request_bytes("s3://bucket-that-costs/x") > 16384

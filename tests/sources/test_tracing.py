@@ -37,9 +37,9 @@ def test_requests_of_all_sources_and_threads(web, data, tmp_path):
 
 def test_retries_and_failures(web, data, hasty):
     with trace() as cost:
-        HttpSource(web.url("busy"), patience=hasty).read(0, 5)
+        HttpSource(web.url("busy"), policy=hasty).read(0, 5)
         with pytest.raises(SourceError):
-            HttpSource(web.url("404"), patience=hasty).read(0, 5)
+            HttpSource(web.url("404"), policy=hasty).read(0, 5)
     assert (cost.requests, cost.retries, cost.failures) == (4, 2, 3)
     assert "2 retries, 3 requests failed" in str(cost)
 

@@ -55,7 +55,7 @@ class Cached(WrappedSource):
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         """Many ranges: those on disk from there, the others from the inner source."""
         if not self._known and len(ranges) == 1 and ranges[0][1] <= _SMALL:
-            return self._first(ranges)
+            return self._read_first(ranges)
         # Asked of `describe`, not of `size`: a server may never tell the size, and that need not hurt.
         facts = self.source.describe()
         version = self._version(facts)
@@ -77,7 +77,7 @@ class Cached(WrappedSource):
                     self.cache.put(names[at], data)
         return [data for data in found if data is not None]
 
-    def _first(self, ranges: Sequence[Range]) -> list[bytes]:
+    def _read_first(self, ranges: Sequence[Range]) -> list[bytes]:
         """Read past the cache, and learn the version from it."""
         tracing.missed(len(ranges))
         found = self.source.read_many(ranges)

@@ -49,7 +49,7 @@ class FilesystemSource:
         except (ValueError, ImportError) as error:
             raise UnsupportedError(redacted(str(error)), url=self._url) from None
         except OSError as error:
-            raise self._ours(error) from None
+            raise self._to_source_error(error) from None
         if self._facts.get("type") == "directory":
             raise SourceError("a directory, not a file", url=self._url)
         self._size = int(self._facts["size"])
@@ -87,7 +87,7 @@ class FilesystemSource:
                 request.bytes = len(data)
                 return data
         except (OSError, ValueError) as error:
-            raise self._ours(error, offset, length) from None
+            raise self._to_source_error(error, offset, length) from None
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         """Many ranges, concurrently where the file system does that."""
@@ -102,13 +102,13 @@ class FilesystemSource:
                 fetched = self._files.cat_ranges([self._path] * len(begin), begin, end, on_error="raise")
                 request.bytes = sum(map(len, fetched))
         except (OSError, ValueError) as error:
-            raise self._ours(error) from None
+            raise self._to_source_error(error) from None
         return split(plan, lengths, fetched)
 
     def close(self) -> None:
         """Nothing: file systems are shared."""
 
-    def _ours(self, error: Exception, offset: int | None = None, length: int | None = None) -> SourceError:
+    def _to_source_error(self, error: Exception, offset: int | None = None, length: int | None = None) -> SourceError:
         said = redacted(str(error)) or type(error).__name__
         if isinstance(error, FileNotFoundError):
             return NotFoundError("no such file", url=self._url)

@@ -29,7 +29,7 @@ class Identity:
     Examples
     --------
     >>> identity = Identity("https://host/x", Source("https://host/x", 100, '"v1"'))
-    >>> identity.size, identity.condition()
+    >>> identity.size, identity.condition_headers()
     (100, {'If-Match': '"v1"'})
     >>> identity.observe(100, '"v2"', None)
     Traceback (most recent call last):
@@ -45,7 +45,7 @@ class Identity:
             self._facts = {name: value for name, value in said.items() if value is not None}
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Whether a version is known, or an answer has come. A size alone does not tell an object from its successor."""
         return any(name in self._facts for name in ("known", "etag", "modified"))
 
@@ -60,7 +60,7 @@ class Identity:
         tag = self._facts.get("etag")
         return tag if isinstance(tag, str) and tag.startswith('"') else None
 
-    def condition(self) -> dict[str, str]:
+    def condition_headers(self) -> dict[str, str]:
         """The header that has the server refuse another version, if there is something to go by."""
         if self.etag is not None:
             return {"If-Match": self.etag}
@@ -75,18 +75,18 @@ class Identity:
         facts["known"] = True
         # setdefault is one atomic step: of threads with different news, all but one see the contradiction.
         if size is not None and facts.setdefault("size", size) != size:
-            raise self.stale(f"its size was {facts['size']} and is now {size}")
+            raise self.stale_error(f"its size was {facts['size']} and is now {size}")
         if etag is not None and _strong(facts.setdefault("etag", etag)) != _strong(etag):
-            raise self.stale(f"its ETag was {facts['etag']} and is now {etag}")
+            raise self.stale_error(f"its ETag was {facts['etag']} and is now {etag}")
         # With an ETag the date says nothing more, and mirrors behind one name may differ in it.
         if modified is not None and _other(facts.setdefault("modified", modified), modified) and "etag" not in facts:
-            raise self.stale("its modification date changed")
+            raise self.stale_error("its modification date changed")
 
     def source(self) -> Source:
         """As the model's noun."""
         return Source(self.url, self.size, self._facts.get("etag"), self._facts.get("modified"))
 
-    def stale(self, how: str) -> StaleSourceError:
+    def stale_error(self, how: str) -> StaleSourceError:
         """The error that says so."""
         when = "is not the one that was scanned" if self._recorded else "changed while it was read"
         return StaleSourceError(f"the object {when}: {how}", url=self.url, hint="Scan and open it again.")
@@ -96,7 +96,7 @@ def verify(expected: Source, found: Source) -> None:
     """Raise `StaleSourceError` if an object is not the one that was recorded; what either side does not know counts as equal."""
     how = expected.difference(found)
     if how is not None:
-        raise Identity(found.url, expected).stale(how)
+        raise Identity(found.url, expected).stale_error(how)
 
 
 def _strong(etag: str) -> str:

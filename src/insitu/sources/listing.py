@@ -112,7 +112,7 @@ def bucket_level(address: Address, url: str, options: Mapping[str, Any]) -> Leve
         names = sorted(name.rstrip("/").rsplit("/", 1)[-1] for page in below for name in page.folders)
         return Level(names, sorted(key.rsplit("/", 1)[-1] for page in below for key, _ in page.files))
     answer = _asked(
-        lambda: bucket.ask_again(lambda store: obstore.list_with_delimiter(store, prefix), displayed(url)), url
+        lambda: bucket.ask_with_retries(lambda store: obstore.list_with_delimiter(store, prefix), displayed(url)), url
     )
     if answer is None:
         return Level([], [])
@@ -131,7 +131,7 @@ def bucket_objects(address: Address, url: str, options: Mapping[str, Any]) -> di
     if is_guarded():
         return {key[skip:]: size for page in _pages(bucket, address, options, prefix, "") for key, size in page.files}
     pages = _asked(
-        lambda: bucket.ask_again(
+        lambda: bucket.ask_with_retries(
             lambda store: list(obstore.list(store, prefix or None, chunk_size=1000)), displayed(url)
         ),
         url,

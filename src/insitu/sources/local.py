@@ -86,7 +86,7 @@ class LocalSource:
                     url=self._url,
                     hint=_FOLDER if folder else None,
                 )
-            self._look(os.open(self._url, os.O_RDONLY | getattr(os, "O_BINARY", 0)))
+            self._adopt_descriptor(os.open(self._url, os.O_RDONLY | getattr(os, "O_BINARY", 0)))
             if self._open is not None:
                 ask_path(self._url, self._open.number)
         except ValueError:
@@ -101,10 +101,10 @@ class LocalSource:
         """A source on a file that is open already; the descriptor stays the caller's."""
         source = cls.__new__(cls)
         source._url = url
-        source._look(os.dup(descriptor))
+        source._adopt_descriptor(os.dup(descriptor))
         return source
 
-    def _look(self, number: int) -> None:
+    def _adopt_descriptor(self, number: int) -> None:
         self._open: _Descriptor | None = _Descriptor(number)
         self._lock = fork_safe_lock()
         facts = os.fstat(number)
@@ -141,10 +141,10 @@ class LocalSource:
             try:
                 found = _pread(file.number, length, offset)
             except (OSError, OverflowError):
-                return self._careful(offset, length)
+                return self._read_in_pieces(offset, length)
             if len(found) == length:
                 return found
-        return self._careful(offset, length)
+        return self._read_in_pieces(offset, length)
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         """Many ranges, one after the other: no faster order exists for a local file."""
@@ -159,18 +159,18 @@ class LocalSource:
     def _read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         asked = sum([length for _, length in ranges])
         if not _HAS_PREAD or asked > self._size:
-            return [self._careful(offset, length) for offset, length in ranges]
+            return [self._read_in_pieces(offset, length) for offset, length in ranges]
         file = self._file()
         number = file.number
         try:
             found = [_pread(number, length, offset) for offset, length in ranges]
         except (OSError, OverflowError):
             # Find out which range it was, or survive an offset that no file can have.
-            return [self._careful(offset, length) for offset, length in ranges]
+            return [self._read_in_pieces(offset, length) for offset, length in ranges]
         if sum(map(len, found)) != asked:
             for at, (offset, length) in enumerate(ranges):
                 if len(found[at]) != length:
-                    found[at] = self._careful(offset, length)
+                    found[at] = self._read_in_pieces(offset, length)
         return found
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
@@ -185,14 +185,14 @@ class LocalSource:
         if not buffer.nbytes:
             return 0
         if not buffer.c_contiguous:
-            return self._read_apart(offset, buffer)
+            return self._read_strided(offset, buffer)
         view = buffer.cast("B")
         file = self._file()
         start, length = clip(self._url, offset, view.nbytes, os.fstat(file.number).st_size)
         done = 0
         try:
             while done < length:
-                count = self._into(file.number, start + done, view[done:length])
+                count = self._read_piece_into(file.number, start + done, view[done:length])
                 if count == 0:
                     break
                 done += count
@@ -200,7 +200,7 @@ class LocalSource:
             raise _ours(error, self._url, offset, view.nbytes) from error
         return done
 
-    def _read_apart(self, offset: int, buffer: memoryview) -> int:
+    def _read_strided(self, offset: int, buffer: memoryview) -> int:
         """Fill the rows of an array that is a part of a larger one."""
         if _read_scattered is not None and offset >= 0:
             try:
@@ -218,7 +218,7 @@ class LocalSource:
                 if found < part.nbytes:
                     break
             return done
-        return spread(self._careful(offset, target.nbytes), buffer)
+        return spread(self._read_in_pieces(offset, target.nbytes), buffer)
 
     def tail(self, length: int) -> bytes:
         """The last bytes."""
@@ -234,7 +234,7 @@ class LocalSource:
             raise SourceError("the source is closed", url=self._url)
         return file
 
-    def _careful(self, offset: int, length: int) -> bytes:
+    def _read_in_pieces(self, offset: int, length: int) -> bytes:
         """One range, however long: cut to the file before memory is taken, and read on where the system stops short."""
         file = self._file()
         # The size now: a file that shrank gives short reads, one that grew gives its new end.
@@ -242,7 +242,7 @@ class LocalSource:
         parts: list[bytes] = []
         try:
             while left > 0:
-                part = self._piece(file.number, start, min(left, _LONGEST))
+                part = self._read_piece(file.number, start, min(left, _LONGEST))
                 if not part:
                     break
                 parts.append(part)
@@ -251,7 +251,7 @@ class LocalSource:
             raise _ours(error, self._url, offset, length) from error
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _piece(self, number: int, offset: int, length: int) -> bytes:
+    def _read_piece(self, number: int, offset: int, length: int) -> bytes:
         if _HAS_PREAD:
             return _pread(number, length, offset)
         # Without pread (Windows) the position is shared by threads, hence the lock; there is no fork there.
@@ -259,10 +259,10 @@ class LocalSource:
             os.lseek(number, offset, os.SEEK_SET)
             return os.read(number, length)
 
-    def _into(self, number: int, offset: int, view: memoryview) -> int:
+    def _read_piece_into(self, number: int, offset: int, view: memoryview) -> int:
         if _HAS_PREADV:
             return os.preadv(number, [view], offset)
-        data = self._piece(number, offset, min(view.nbytes, _LONGEST))
+        data = self._read_piece(number, offset, min(view.nbytes, _LONGEST))
         view[: len(data)] = data
         return len(data)
 

@@ -69,7 +69,7 @@ def fetch_many(
     start = time.perf_counter()
     came = iter(gather(lambda item, stop: fetch(item[0], item[1], stop), wanted, width=width or pace.width))
     fetched = [_joined([next(came) for _ in some]) for some in parts]
-    pace.received(sum(map(len, fetched)), time.perf_counter() - start)
+    pace.record_transfer(sum(map(len, fetched)), time.perf_counter() - start)
     return split(plan, lengths, fetched)
 
 

@@ -216,7 +216,7 @@ def _open_web(url: str, options: dict[str, Any], expected: Source | None) -> Byt
 
     address, headers = http_settings(url, options)
     return HttpSource(
-        address, headers=headers, patience=patience_for(options), trust=trust_for(options), expected=expected
+        address, headers=headers, policy=patience_for(options), trust=trust_for(options), expected=expected
     )
 
 

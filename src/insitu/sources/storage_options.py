@@ -133,15 +133,15 @@ def names_credentials(options: Options) -> bool:
     return any(name in _SIGNING for name in {**_nested(options), **options})
 
 
-def retry_settings(patience: Patience) -> dict[str, Any]:
+def retry_settings(policy: Patience) -> dict[str, Any]:
     """For obstore: how often and how long it tries again."""
     return {
-        "max_retries": patience.attempts - 1,
+        "max_retries": policy.attempts - 1,
         # No attempt begins after half of the time, and none takes longer than the other half.
-        "retry_timeout": timedelta(seconds=patience.deadline / 2),
+        "retry_timeout": timedelta(seconds=policy.deadline / 2),
         "backoff": {
-            "init_backoff": timedelta(seconds=patience.first_pause),
-            "max_backoff": timedelta(seconds=patience.longest_pause),
+            "init_backoff": timedelta(seconds=policy.first_pause),
+            "max_backoff": timedelta(seconds=policy.longest_pause),
             "base": 2,
         },
     }
@@ -203,7 +203,7 @@ def _settings(options: Options, names: Mapping[str, str], *, endpoint: str, aws:
     merged = {**_nested(options), **options}
     headers = merged.pop("headers", None)
     ssl = merged.pop("use_ssl", True)
-    trust, patience = trust_for(merged, aws=aws), patience_for(merged)
+    trust, policy = trust_for(merged, aws=aws), patience_for(merged)
     for name in ("client_kwargs", "query", "verify", "cache", "profile", *PATIENCE):
         merged.pop(name, None)
     if aws or endpoint == "endpoint":
@@ -215,10 +215,10 @@ def _settings(options: Options, names: Mapping[str, str], *, endpoint: str, aws:
         # Whatever is not ours goes on to obstore by its own name, and obstore says so if it knows none such.
         config[names.get(name, name)] = value
     client: dict[str, Any] = {
-        "connect_timeout": f"{_milliseconds(patience.connect)}ms",
-        "read_timeout": f"{_milliseconds(patience.read)}ms",
+        "connect_timeout": f"{_milliseconds(policy.connect)}ms",
+        "read_timeout": f"{_milliseconds(policy.read)}ms",
         # This one counts the whole answer, and a large chunk over a slow line takes long.
-        "timeout": f"{_milliseconds(patience.deadline / 2)}ms",
+        "timeout": f"{_milliseconds(policy.deadline / 2)}ms",
     }
     if str(config.get(endpoint, "")).startswith("http://") or not ssl:
         client["allow_http"] = True

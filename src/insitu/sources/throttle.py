@@ -30,7 +30,7 @@ class Pace:
     >>> pace = Pace(latency=0.05, bandwidth=100e6, width=32)
     >>> pace.request_bytes
     156250
-    >>> pace.answered(0.01)
+    >>> pace.record_latency(0.01)
     >>> pace.request_bytes
     31250
     """
@@ -38,7 +38,7 @@ class Pace:
     def __init__(self, latency: float = 0.05, bandwidth: float = 100e6, width: int = WIDTH) -> None:
         self._latency, self._bandwidth = latency, bandwidth
         self._most = self._width = width
-        self._refused = 0.0
+        self._last_refusal = 0.0
         self._under_way = 0
         self.renew()
         renew_after_fork(self)
@@ -61,9 +61,9 @@ class Pace:
     def enter(self, until: float) -> None:
         """Wait for a turn, but not past `until` (of the monotonic clock): then go anyway, and fail by the clock."""
         with self._turn:
-            if self._width < self._most and time.monotonic() - self._refused > _CALM:
+            if self._width < self._most and time.monotonic() - self._last_refusal > _CALM:
                 self._width += 1
-                self._refused = time.monotonic()
+                self._last_refusal = time.monotonic()
             while self._under_way >= self._width:
                 left = until - time.monotonic()
                 if left <= 0 or not self._turn.wait(left):
@@ -76,26 +76,26 @@ class Pace:
             self._under_way -= 1
             self._turn.notify()
 
-    def answered(self, first: float) -> None:
+    def record_latency(self, first: float) -> None:
         """Learn from the seconds until an answer began.
 
         The shortest of late count, because longer ones have waited for each other and not for the network.
         """
         self._latency = min(self._latency * 1.02, max(first, 1e-4))
 
-    def received(self, count: int, seconds: float) -> None:
+    def record_transfer(self, count: int, seconds: float) -> None:
         """Learn from a batch: bytes and the seconds they took, latency not counted."""
         if count >= _TELLING and seconds > 0:
             self._bandwidth = 0.7 * self._bandwidth + 0.3 * min(max(count / seconds, 1e6), 5e9)
 
-    def refused(self) -> None:
+    def back_off(self) -> None:
         """Learn from a server that said that it is busy."""
         with self._turn:
             now = time.monotonic()
             # Those that were under way together are refused together: that is one lesson, not thirty.
-            if now - self._refused > 0.1:
+            if now - self._last_refusal > 0.1:
                 self._width = max(self._width // 2, min(_LEAST, self._most))
-            self._refused = now
+            self._last_refusal = now
 
 
 _SHORTEST, _LONGEST = 4 << 10, 1 << 20

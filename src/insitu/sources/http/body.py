@@ -74,12 +74,12 @@ def take(
         made += len(part)
         if most is not None and made > most:
             raise _too_large(url, made, most)
-        if deadline.over:
+        if deadline.is_over:
             raise TimedOutError(f"by the deadline only {came} bytes had come", url=url)
     if expected is not None and response.chunked and response.read1(1):
         # (Reading on to the end mark of a chunked answer also frees its connection.)
         raise SourceError(f"more than the {expected} bytes announced were sent", url=url)
-    if came != expected and deadline.over:
+    if came != expected and deadline.is_over:
         raise TimedOutError(f"by the deadline only {came} bytes had come", url=url)
     if (expected is not None and came != expected) or (unpack is not None and not unpack.complete):
         raise PassingError(SourceError(f"the answer broke off after {came} of {_of(expected)} bytes", url=url))

@@ -41,16 +41,16 @@ class Deadline:
         self._connection: socket.socket | None = None
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Seconds until it ends; a little at least, because 0 means for ever to a socket."""
         return max(self.until - time.monotonic(), 0.001)
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether the time has run out."""
         return self.cut or time.monotonic() >= self.until
 
-    def begun(self) -> None:
+    def on_head_received(self) -> None:
         """The head of the answer is there: the rest has until the end."""
         _watch.change(self, self.until)
 
@@ -65,7 +65,7 @@ class Deadline:
         _current.deadline = None
         _watch.remove(self)
 
-    def asked(self, connection: Any) -> None:
+    def on_request_sent(self, connection: Any) -> None:
         """The question has gone out over that connection."""
         self._connection = connection
         _watch.change(self, min(self.until, time.monotonic() + self._head))
@@ -83,7 +83,7 @@ def watch(connection: Any) -> None:
     """Say which connection the request of this thread goes over."""
     deadline: Deadline | None = getattr(_current, "deadline", None)
     if deadline is not None and connection is not None:
-        deadline.asked(connection)
+        deadline.on_request_sent(connection)
 
 
 _current = threading.local()

@@ -62,7 +62,7 @@ class HttpSource:
     gap, limit, width
         For batches: bytes read along to save a request, longest merged request, requests under way at once; left to what
         the server's answers teach if not given.
-    patience
+    policy
         Timeouts and retries.
     trust
         Whose certificates are believed: the path of a bundle; True: the system's; False: anybody's.
@@ -83,18 +83,18 @@ class HttpSource:
         gap: int | None = None,
         limit: int = LIMIT,
         width: int | None = None,
-        patience: Patience | None = None,
+        policy: Patience | None = None,
         trust: Trust = True,
         expected: Source | None = None,
         name: str | None = None,
         scope: str | None = None,
     ) -> None:
         self._settings: dict[str, Any] = {
-            "headers": headers, "whole": whole, "gap": gap, "limit": limit, "width": width, "patience": patience,
+            "headers": headers, "whole": whole, "gap": gap, "limit": limit, "width": width, "policy": policy,
             "trust": trust, "expected": expected, "name": name, "scope": scope,
         }  # fmt: skip
         self._given = url
-        self._patience = patience or Patience()
+        self._patience = policy or Patience()
         self._exchange = Exchange(url, headers or {}, self._patience, trust, name=name, scope=scope)
         self._whole, self._gap, self._limit, self._width = whole, gap, limit, width
         self._identity = Identity(self._exchange.url, expected)
@@ -125,17 +125,17 @@ class HttpSource:
 
     def size(self) -> int:
         """Bytes in the object; costs a request of one byte if nothing was read yet."""
-        if self._identity.size is None and not self._identity.known:
+        if self._identity.size is None and not self._identity.is_known:
             self.read(0, 1)
         if self._identity.size is None:
-            self._persist(lambda until: self._head(until), None, None, threading.Event())
+            self._retry(lambda until: self._head(until), None, None, threading.Event())
         if self._identity.size is None:
             raise SourceError("the server does not tell how large the object is", url=self.url)
         return self._identity.size
 
     def describe(self) -> Source:
         """What the answers said; costs a request of one byte if nothing was read yet."""
-        if not self._identity.known:
+        if not self._identity.is_known:
             self.read(0, 1)
         return self._identity.source()
 
@@ -195,9 +195,9 @@ class HttpSource:
                 return self._get(offset, length, until)
             return body[offset : offset + length] if offset != _TAIL else body[-length:]
 
-        return self._persist(attempt, None if offset == _TAIL else offset, length, stop)
+        return self._retry(attempt, None if offset == _TAIL else offset, length, stop)
 
-    def _persist(
+    def _retry(
         self, attempt: Callable[[float], bytes], offset: int | None, length: int | None, stop: threading.Event
     ) -> bytes:
         """Make a request under the retry policy."""
@@ -229,7 +229,7 @@ class HttpSource:
 
     def _ask(self, offset: int, length: int, until: float) -> bytes | None:
         """One request; None: it has to be asked in another way."""
-        special = self._identity.condition() if self._conditional else {}
+        special = self._identity.condition_headers() if self._conditional else {}
         ranged = self._ranged
         if ranged:
             special["Range"] = f"bytes=-{length}" if offset == _TAIL else f"bytes={offset}-{offset + length - 1}"
@@ -240,9 +240,9 @@ class HttpSource:
                 try:
                     response = self._exchange.ask("GET", special, deadline)
                 except PassingError:
-                    self._throttle.refused()  # a server that hangs up, or does not take the call, may have too many
+                    self._throttle.back_off()  # a server that hangs up, or does not take the call, may have too many
                     raise
-                self._throttle.answered(time.perf_counter() - start)
+                self._throttle.record_latency(time.perf_counter() - start)
                 try:
                     data = self._answer(response, offset, length, deadline, ranged)
                 except failures.HTTPError as error:
@@ -355,10 +355,10 @@ class HttpSource:
         if status in (401, 403, 407):
             return AccessError(said, url=self.url, hint=_LOGIN)
         if status == 412:
-            return self._identity.stale(said)
+            return self._identity.stale_error(said)
         error = SourceError(said, url=self.url)
         if status in _BUSY:
-            self._throttle.refused()
+            self._throttle.back_off()
         if status in _PASSING:
             return PassingError(error, retry_after(response.headers.get("Retry-After"), time.time()))
         return error
@@ -372,7 +372,7 @@ class HttpSource:
         self.close()
 
     def __getstate__(self) -> tuple[str, dict[str, Any]]:
-        facts = self._identity.source() if self._identity.known or self._identity.size is not None else None
+        facts = self._identity.source() if self._identity.is_known or self._identity.size is not None else None
         return self._given, {**self._settings, "expected": facts}
 
     def __setstate__(self, state: tuple[str, dict[str, Any]]) -> None:

@@ -47,7 +47,7 @@ class Exchange:
         `http://` or `https://`, with a name and password in it or not.
     headers
         Sent with every request; not to another host that the server redirects to.
-    patience
+    policy
         Timeouts.
     trust
         Whose certificates are believed.
@@ -63,7 +63,7 @@ class Exchange:
         self,
         url: str,
         headers: Mapping[str, str],
-        patience: Patience,
+        policy: Patience,
         trust: Trust,
         *,
         name: str | None = None,
@@ -85,7 +85,7 @@ class Exchange:
         if scope is None:
             scope = credential_scope({k: v for k, v in self._headers.items() if k.lower() not in _HARMLESS})
         self._scope = scope
-        self._patience, self._trust = patience, trust
+        self._patience, self._trust = policy, trust
         self._moved: str | None = None
         self.renew()
         renew_after_fork(self)
@@ -101,7 +101,7 @@ class Exchange:
             if target != self.address or not self._named:
                 ask_web(target, self.url)
             jar = self._jar()
-            response = self._once(method, target, {**self._headers_for(target, jar), **special}, deadline)
+            response = self._request_once(method, target, {**self._headers_for(target, jar), **special}, deadline)
             if jar is not None:
                 jar.keep(target, response)
             location = response.headers.get("Location")
@@ -124,9 +124,9 @@ class Exchange:
             return response
         raise SourceError(f"more than {_MOST_REDIRECTS} redirects", url=self.url)
 
-    def _once(self, method: str, target: str, headers: Mapping[str, str], deadline: Deadline) -> Response:
-        left, patience = deadline.left, self._patience
-        timeout = urllib3.Timeout(connect=min(patience.connect, left), read=min(patience.read, left))
+    def _request_once(self, method: str, target: str, headers: Mapping[str, str], deadline: Deadline) -> Response:
+        left, policy = deadline.seconds_left, self._patience
+        timeout = urllib3.Timeout(connect=min(policy.connect, left), read=min(policy.read, left))
         try:
             known = self._routes.get(target)
             if known is None:
@@ -140,7 +140,7 @@ class Exchange:
                 method, path, headers=headers, timeout=timeout, assert_same_host=False,
                 redirect=False, retries=False, preload_content=False, decode_content=False,
             )  # fmt: skip
-            deadline.begun()
+            deadline.on_head_received()
             return response
         except (failures.LocationValueError, UnicodeError) as error:
             raise SourceError(f"not a URL: {redacted(str(error))}", url=self.url) from None
@@ -179,7 +179,7 @@ _CONNECTION = re.compile(r"^[\w.]+\(host=[^)]*\): ")
 
 def failure(error: Exception, url: str, deadline: Deadline) -> SourceError:
     """A library's error as one of ours."""
-    late = deadline.over
+    late = deadline.is_over
     said = redacted(_CONNECTION.sub("", str(error))) or type(error).__name__
     # urllib3 derives "no connection could be made" from its class of timeouts, for the sake of old callers.
     refused = isinstance(error, failures.NewConnectionError) and not isinstance(error.__cause__, TimeoutError)

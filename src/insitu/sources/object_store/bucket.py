@@ -100,7 +100,7 @@ class Bucket:
         self.policy = policy or Patience()
         self._retrying: ObjectStore | None = None if remake is not None else store
         self._remake, self._moves, self._region, self._trust = remake, moves, region, trust
-        self._told = not anonymous
+        self._warned = not anonymous
         self.renew()
         renew_after_fork(self)
 
@@ -132,7 +132,7 @@ class Bucket:
         """Return the first of these variables of the environment that is set; none where they may not be used."""
         return next((os.environ[name] for name in names if os.environ.get(name)), "") if self.environment else ""
 
-    def settle(self) -> None:
+    def settle_region(self) -> None:
         """Find the region of a bucket of Amazon's before anything is signed for it: who asks by a signed address is not told where else to ask."""
         with self._lock:
             if self._settled or self._remake is None or not self._moves or self.endpoint is not None:
@@ -144,8 +144,8 @@ class Bucket:
 
     def ask(self, question: Callable[[ObjectStore], Answer]) -> Answer:
         """Return what `question` says of the store; if the bucket lies in another region, of the one there."""
-        if not self._told:
-            self._told = True
+        if not self._warned:
+            self._warned = True
             log.warning("no credentials found for %s: reading it anonymously", self.place)
         store = self.store
         try:
@@ -155,7 +155,7 @@ class Bucket:
                 raise
         return question(self.store)
 
-    def ask_again(self, question: Callable[[ObjectStore], Answer], url: str) -> Answer:
+    def ask_with_retries(self, question: Callable[[ObjectStore], Answer], url: str) -> Answer:
         """Ask the store under the retry policy and the throttle; errors of obstore pass as they are.
 
         For questions about the bucket itself, such as listings. Objects have a loop of their own.
@@ -168,7 +168,7 @@ class Bucket:
                 return self.ask(question)
             except (BaseError, OSError) as error:
                 if is_throttled(error):
-                    throttle.refused()
+                    throttle.back_off()
                 if not is_transient(error):
                     raise
                 raise PassingError(as_source_error(error, url, anonymous=self.anonymous)) from None
@@ -197,10 +197,10 @@ class Bucket:
         """S3 says it to anybody, whatever else it refuses."""
         name = self.place.partition("://")[2]
         url = f"{(self.endpoint or 'https://s3.amazonaws.com').rstrip('/')}/{name}"
-        patience = Patience(connect=5, read=5, deadline=10)
+        policy = Patience(connect=5, read=5, deadline=10)
         try:
-            with Deadline(time.monotonic() + patience.deadline) as deadline:
-                answer = Exchange(url, {}, patience, self._trust, name=self.place).ask("HEAD", {}, deadline)
+            with Deadline(time.monotonic() + policy.deadline) as deadline:
+                answer = Exchange(url, {}, policy, self._trust, name=self.place).ask("HEAD", {}, deadline)
                 answer.close()
         except (SourceError, PassingError):
             return None
@@ -226,13 +226,13 @@ def bucket_of(address: Address, url: str, options: Mapping[str, Any]) -> Bucket:
     make_settings = {"s3": s3_settings, "gcs": gcs_settings, "azure": azure_settings}[address.kind]
     config, client = make_settings(options)
     profile = options.get("profile")
-    trust, patience = trust_for(options, aws=address.kind == "s3"), patience_for(options)
+    trust, policy = trust_for(options, aws=address.kind == "s3"), patience_for(options)
     if address.region is not None:
         config.setdefault("region", address.region)
     ask_bucket(address.kind, _endpoint(address.kind, config), address.bucket, address.key)
     try:
         return _bucket(
-            address.kind, address.bucket, _frozen(config), _frozen(client), patience, profile, trust,
+            address.kind, address.bucket, _frozen(config), _frozen(client), policy, profile, trust,
             _environment(address.kind), may_use_environment(options),
         )  # fmt: skip
     except SourceError:
@@ -263,7 +263,7 @@ def _bucket(
     name: str,
     config: Any,
     client: Any,
-    patience: Patience,
+    policy: Patience,
     profile: str | None,
     trust: Trust,
     environment: Any,
@@ -286,7 +286,7 @@ def _bucket(
         chosen = settings if region is None else {**settings, "region": region}
         maker: Any = {"s3": stores.S3Store, "gcs": stores.GCSStore, "azure": stores.AzureStore}[kind]
         more = {"credential_provider": provider} if provider is not None else {}
-        retries = retry_settings(patience if retrying else replace(patience, attempts=1))
+        retries = retry_settings(policy if retrying else replace(policy, attempts=1))
         made = maker(name, config=chosen, client_options=client_options, retry_config=retries, **more)
         return cast("ObjectStore", made)
 
@@ -296,7 +296,7 @@ def _bucket(
         anonymous=found.anonymous,
         remake=make,
         moves=kind == "s3",
-        policy=patience,
+        policy=policy,
         region=settings.get("region"),
         endpoint=endpoint,
         trust=trust,

@@ -92,7 +92,7 @@ def _aws(address: Address, profile: str | None) -> Found:
     if section is None:
         if asked:
             raise AccessError(f"there is no AWS profile {asked!r}", url=address.place, hint=f"Looked in {_where()}.")
-        return Found(anonymous=not _on("amazon"))
+        return Found(anonymous=not _runs_on("amazon"))
     place = _place(section)
     if "aws_access_key_id" in section:
         keys = {
@@ -105,7 +105,7 @@ def _aws(address: Address, profile: str | None) -> Found:
         return Found(place, provider=Process(section["credential_process"], address.place))
     if any(name.startswith("sso_") or name == "role_arn" for name in section):
         return Found(place, provider=_boto(asked or "default", address))
-    return Found(place, anonymous=not _on("amazon"))
+    return Found(place, anonymous=not _runs_on("amazon"))
 
 
 def _place(section: Mapping[str, str] | None) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def _google() -> bool:
     if any(os.environ.get(name) for name in _GOOGLE_VARIABLES):
         return True
     folder = os.environ.get("CLOUDSDK_CONFIG") or os.path.expanduser("~/.config/gcloud")
-    return os.path.exists(os.path.join(folder, "application_default_credentials.json")) or _on("google")
+    return os.path.exists(os.path.join(folder, "application_default_credentials.json")) or _runs_on("google")
 
 
 # -- Azure
@@ -217,7 +217,7 @@ def _azure() -> Found:
     text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING")
     if text:
         return Found(connection(text))
-    return Found(anonymous=not (any(os.environ.get(name) for name in _AZURE_VARIABLES) or _on("azure")))
+    return Found(anonymous=not (any(os.environ.get(name) for name in _AZURE_VARIABLES) or _runs_on("azure")))
 
 
 def connection(text: str) -> dict[str, Any]:
@@ -251,7 +251,7 @@ _SIGNS = {
 
 
 @lru_cache
-def _on(cloud: str) -> bool:
+def _runs_on(cloud: str) -> bool:
     """Whether this machine is one of a cloud's, as its firmware says: a file to read instead of a network to wait for."""
     if cloud == "amazon" and os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
         return False

@@ -58,8 +58,8 @@ def pages(
     delimiter
         `/`: what lies right under it only.
     """
-    bucket.settle()
-    patience, trust = patience_for(options), trust_for(options, aws=address.kind == "s3")
+    bucket.settle_region()
+    policy, trust = patience_for(options), trust_for(options, aws=address.kind == "s3")
     below = f"{prefix}/" if prefix else ""
     mark = ""
     for _ in range(_MOST):
@@ -70,7 +70,7 @@ def pages(
             where, headers = signed_question(bucket, address, query)
         headers |= {str(name): str(value) for name, value in (options.get("headers") or {}).items()}
         name = f"{address.place}/{below}"
-        data = _persisted(Exchange(where, headers, patience, trust, name=name, scope=bucket.scope), patience, name)
+        data = _persisted(Exchange(where, headers, policy, trust, name=name, scope=bucket.scope), policy, name)
         page, mark = _read(data, address.kind, name)
         yield page
         if not mark:
@@ -91,14 +91,14 @@ def _plain(query: Mapping[str, str]) -> str:
     return urlencode(query, quote_via=quote, safe="")
 
 
-def _persisted(exchange: Exchange, patience: Patience, name: str) -> bytes:
+def _persisted(exchange: Exchange, policy: Patience, name: str) -> bytes:
     """Return a page, under the retry policy."""
 
     def attempt(until: float) -> bytes:
-        with Deadline(until, patience.read) as deadline:
+        with Deadline(until, policy.read) as deadline:
             return _asked(exchange, deadline, name)
 
-    return retry(attempt, patience, url=name)
+    return retry(attempt, policy, url=name)
 
 
 def _asked(exchange: Exchange, deadline: Deadline, name: str) -> bytes:

@@ -79,7 +79,7 @@ class ObjectSource:
         What was recorded of the object: another version of it is a `StaleSourceError`.
     again
         Makes it anew in another process, where the bucket is not open.
-    patience
+    policy
         Timeouts and retries; the bucket's if not given.
 
     Examples
@@ -104,11 +104,11 @@ class ObjectSource:
         whole: int = 64 << 20,
         expected: Source | None = None,
         again: Callable[[Source | None], ObjectSource] | None = None,
-        patience: Patience | None = None,
+        policy: Patience | None = None,
     ) -> None:
         name = displayed(url or f"{type(store).__name__}://{path}")
         self._bucket = store if isinstance(store, Bucket) else Bucket(store, type(store).__name__)
-        self._path, self._policy = path, patience or self._bucket.policy
+        self._path, self._policy = path, policy or self._bucket.policy
         self._gap, self._limit, self._width = gap, limit, width
         self._identity = Identity(name, expected)
         self._throttle = pace_of(self._bucket.place)
@@ -148,7 +148,7 @@ class ObjectSource:
 
     def describe(self) -> Source:
         """What the store says of the object; costs a request if nothing was read yet."""
-        if not self._identity.known:
+        if not self._identity.is_known:
             self._head()
         return self._identity.source()
 
@@ -244,7 +244,7 @@ class ObjectSource:
 
         def question(store: ObjectStore) -> tuple[GetResult, bytes]:
             answer = obstore.get(store, self._path, options=wanted)
-            self._throttle.answered(time.perf_counter() - start)
+            self._throttle.record_latency(time.perf_counter() - start)
             return answer, answer.bytes().to_bytes()
 
         try:
@@ -300,17 +300,17 @@ class ObjectSource:
         """Return what to raise for an error of obstore: final, or worth another attempt."""
         if isinstance(error, SourceError):
             return error
-        ours = self._ours(error, offset, length)
+        ours = self._to_source_error(error, offset, length)
         if is_throttled(error) or "error sending request" in str(error):
-            self._throttle.refused()  # a store that hangs up, or does not take the call, may have too many
+            self._throttle.back_off()  # a store that hangs up, or does not take the call, may have too many
         if sends_whole_objects(error):
             return _WholeObjectError(ours)
         return PassingError(ours) if is_transient(error) else ours
 
-    def _ours(self, error: Exception, offset: int | None = None, length: int | None = None) -> SourceError:
+    def _to_source_error(self, error: Exception, offset: int | None = None, length: int | None = None) -> SourceError:
         """A library's error as one of ours."""
         if isinstance(error, PreconditionError):
-            return self._identity.stale("the store has another version")
+            return self._identity.stale_error("the store has another version")
         return as_source_error(error, self.url, offset, length, anonymous=self._bucket.anonymous)
 
     def __enter__(self) -> Self:
@@ -322,7 +322,7 @@ class ObjectSource:
         self.close()
 
     def __reduce__(self) -> tuple[Callable[..., ObjectSource], tuple[Any, ...]]:
-        facts = self._identity.source() if self._identity.known or self._identity.size is not None else None
+        facts = self._identity.source() if self._identity.is_known or self._identity.size is not None else None
         if self._again is not None:
             return self._again, (facts,)
         make = partial(ObjectSource, gap=self._gap, limit=self._limit, width=self._width, expected=facts)

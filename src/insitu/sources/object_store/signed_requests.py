@@ -53,7 +53,7 @@ def signed_source(
     from insitu.sources.http.http_source import HttpSource
     from insitu.sources.retry_policy import patience_for
 
-    bucket.settle()
+    bucket.settle_region()
     headers = {str(name): str(value) for name, value in (options.get("headers") or {}).items()}
     where = f"{base_of(bucket, address)}/{quote(address.key, safe='/~')}"
     if address.kind == "azure":
@@ -64,7 +64,7 @@ def signed_source(
     return HttpSource(
         where,
         headers=headers,
-        patience=patience_for(options),
+        policy=patience_for(options),
         trust=trust_for(options, aws=address.kind == "s3"),
         expected=expected,
         name=url,
