@@ -1,10 +1,12 @@
 """Cooperative cancellation: a deadline that long work checks between its steps.
 
-A server gives each request a `Deadline` and runs its work inside `deadline_scope`. Loops that may take long (over chunks, tiles, retries,
-structures of a file) call `check_deadline`, which raises `LateError` once time is up or nobody waits for the answer any more. So the work ends,
-not only the answer. `carry_deadline` takes the deadline along to the threads of a pool. Without a deadline a check costs some 50 ns.
+A server gives each request a `Deadline` and runs its work inside `deadline_scope`. Loops that may
+take long (over chunks, tiles, retries, structures of a file) call `check_deadline`, which raises
+`LateError` once time is up or nobody waits for the answer any more. So the work ends, not only the
+answer. `carry_deadline` takes the deadline along to the threads of a pool. Without a deadline a
+check costs some 50 ns.
 
-The deadline of one HTTP exchange is another thing: see `insitu.sources.http.deadline`.
+The deadline of one HTTP request is another thing: see `insitu.sources.http.deadline`.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 _SLICE = 0.25
-"""Seconds between two looks at the deadline while a thread waits for another one."""
+"""Seconds between two checks of the deadline while a thread waits for another one."""
 
 
 class LateError(TimedOutError):
@@ -45,7 +47,7 @@ class LateError(TimedOutError):
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Deadline:
-    """When some work has to be done."""
+    """The time by which some work has to end."""
 
     at: float
     """By the monotonic clock."""

@@ -58,7 +58,7 @@ def test_lists(folder, monkeypatch):
     (folder / "lists" / "all.txt").rename(folder / "lists" / "all")
     assert expand(f"@{folder}/lists/all") == expected
     (folder / "bad.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(SourceError, match="not a text file"):
+    with pytest.raises(SourceError, match="not a text file with one URL"):
         expand(folder / "bad.txt")
     with pytest.raises(NotFoundError):
         expand("gone.txt")

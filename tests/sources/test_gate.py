@@ -119,7 +119,7 @@ def test_no_redirect_is_followed(
             store.away = away
             for name, act in acts(f"{scheme}://box/a/x", options).items():
                 before = len(store.asked)
-                with pytest.raises(RefusedError, match="may not read from there") as caught:
+                with pytest.raises(RefusedError, match="read from th") as caught:
                     act()
                 assert "hush" not in str(caught.value)
                 assert len(store.asked) == before + 1, (

@@ -73,7 +73,7 @@ def test_urls_that_name_no_object(url):
 def test_options_nobody_knows():
     with pytest.raises(SourceError, match="'anonymous'"):
         open_source("https://host/x", {"anonymous": True})
-    with pytest.raises(SourceError, match="options do not fit"):
+    with pytest.raises(SourceError, match="rejects the storage_options"):
         open_source("s3://bucket/x", {"anonymous": True})
 
 

@@ -1,15 +1,16 @@
-"""WHERE bytes come from: sources by range, and sources around sources.
+"""Byte sources: read ranges of bytes from files, web servers, object stores and memory.
 
 | name | what it reads |
 |---|---|
 | `open_source` | whatever a URL, a path or an open file names |
 | `LocalSource`, `MemorySource`, `FileLikeSource` | files, bytes, open files |
-| `HttpSource`, `ObjectSource`, `FilesystemSource` | web servers; S3, GCS, Azure; what only fsspec knows |
-| `Blocks`, `Cached`, `Counted` | another source, with a cache in memory; with one on disk; with a request counter |
-| `expand` | which files these globs, prefixes and lists name |
+| `HttpSource`, `ObjectSource`, `FilesystemSource` | web servers; S3, GCS, Azure; all that only fsspec reads |
+| `Cached`, `Counted`, `WrappedSource` | another source, with a cache on disk; with a request counter; the base class of both |
+| `expand` | the files that globs, prefixes and lists name |
 | `trace` | what all sources did: requests, bytes, latency, retries, cache hits |
 
-The remote ones are imported when they are first asked for: a local scan should not wait for HTTP and cloud libraries.
+The remote sources are imported on first use: a local scan does not wait for HTTP and cloud
+libraries.
 """
 
 from __future__ import annotations

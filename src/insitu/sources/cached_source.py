@@ -1,9 +1,10 @@
-"""How is a remote object read without asking for the same bytes twice, in this process or a later one?
+"""Source with a disk cache: remote bytes are fetched once, in this process or a later one.
 
-A source around a source: ranges that the disk has come from there, the rest in one batch from the inner source. Ranges are
-kept as they are asked for, so whoever asks chunk by chunk finds them again, whatever selection wants them next. Bytes belong
-to a version of the object (its ETag, or size and date); one that has neither cannot be told from its successor, and is not
-kept. They also belong to the credentials (and the endpoint) that they were read with.
+Ranges on disk come from there, the rest in one batch from the inner source. Ranges are kept as they
+are requested, so whoever reads chunk by chunk finds them again, whatever selection wants them next.
+Cached bytes belong to a version of the object (its ETag, or size and date); an object that has
+neither cannot be told from its successor, and is not cached. They also belong to the credentials
+and the endpoint that they were read with.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = ["Cached", "cache_for", "cache_scope"]
 
 
 class Cached(WrappedSource):
-    """A source that keeps what it read from another on disk.
+    """A source that caches on disk what it reads from another source.
 
     Parameters
     ----------
@@ -49,11 +50,11 @@ class Cached(WrappedSource):
         self._known = expected is not None and _version(expected) is not None
 
     def read(self, offset: int, length: int) -> bytes:
-        """One range."""
+        """Return one range."""
         return self.read_many([(offset, length)])[0]
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Many ranges: those on disk from there, the others from the inner source."""
+        """Return many ranges: those on disk from there, the others from the inner source."""
         if not self._known and len(ranges) == 1 and ranges[0][1] <= _SMALL:
             return self._read_first(ranges)
         # Asked of `describe`, not of `size`: a server may never tell the size, and that need not hurt.
@@ -78,7 +79,7 @@ class Cached(WrappedSource):
         return [data for data in found if data is not None]
 
     def _read_first(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Read past the cache, and learn the version from it."""
+        """Read past the cache, and learn the version from the response."""
         tracing.missed(len(ranges))
         found = self.source.read_many(ranges)
         facts = self.source.describe()
@@ -95,7 +96,7 @@ class Cached(WrappedSource):
         return None if version is None else version + self._scope
 
     def tail(self, length: int) -> bytes:
-        """The last bytes."""
+        """Return the last bytes."""
         if self._known and (size := self.source.describe().size) is not None:
             return self.read(max(size - length, 0), min(length, size))
         found = read_tail(self.source, length)
@@ -108,7 +109,9 @@ _SMALL = 256 << 10
 
 
 def cache_for(options: Mapping[str, Any]) -> DiskCache | None:
-    """The cache that `storage_options` ask for: a `DiskCache`, a folder, or True for the usual one."""
+    """Return the cache that `storage_options` ask for: a `DiskCache`, a folder, or True for the
+    default folder.
+    """
     given = options.get("cache")
     if given is None or given is False:
         return None
@@ -124,14 +127,14 @@ def cache_for(options: Mapping[str, Any]) -> DiskCache | None:
 
 
 _LASTING = ("endpoint_url", "client_kwargs", "account_name", "key", "profile", "bearer_token", "headers")
-"""Options that say who reads, and where. Not those that change from hour to hour (session tokens, signatures): with them the
-same person would find nothing again."""
+"""Options that identify the reader and the endpoint. Not those that change from hour to hour (session tokens, signatures):
+with them the same person would never find a cached range again."""
 
 
 def cache_scope(url: str, options: Mapping[str, Any]) -> str:
-    """Return what tells the reader of an object from others, for the keys of a cache on disk.
+    """Return a digest of the credentials and the endpoint, for the keys of a cache on disk.
 
-    Behind a gate everything that a request says counts, because the process reads for many clients.
+    Under an access policy all options count, because the process reads for many clients.
     """
     if is_guarded():
         said = {name: value for name, value in options.items() if name != "cache"}
@@ -148,7 +151,7 @@ def cache_scope(url: str, options: Mapping[str, Any]) -> str:
 
 @lru_cache(16)
 def _opened(folder: str) -> DiskCache:
-    """One for each folder, because it knows how full it is."""
+    """Return the one cache of a folder: it knows how full the folder is."""
     return DiskCache(folder)
 
 

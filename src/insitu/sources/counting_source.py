@@ -1,6 +1,6 @@
-"""What did that cost in requests, round trips and bytes?
+"""A source that counts the requests, batches and bytes of another source.
 
-A source around a source that writes it down: the test double for everything that promises to read little.
+It is the test double for all code that promises to read little.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ __all__ = ["Counted"]
 
 
 class Counted(WrappedSource):
-    """A source that counts what is asked of it.
+    """A source that counts what its user requests.
 
-    It counts what its user asks for: a source inside that merges ranges makes fewer requests of them.
+    An inner source that merges ranges makes fewer requests than are counted here. `size` and
+    `describe` are not counted, though they may cost an inner source its first request.
 
     Examples
     --------
@@ -35,7 +36,7 @@ class Counted(WrappedSource):
         self.reset()
 
     def renew(self) -> None:
-        """A new lock in a forked child."""
+        """Make a new lock in a forked child."""
         self._lock = threading.Lock()
 
     def reset(self) -> None:
@@ -50,30 +51,30 @@ class Counted(WrappedSource):
 
     @property
     def requests(self) -> int:
-        """Ranges asked for."""
+        """Number of ranges requested."""
         return len(self.ranges)
 
     def read(self, offset: int, length: int) -> bytes:
-        """One range: one request, one batch."""
+        """Return one range: one request, one batch."""
         data = self.source.read(offset, length)
         self._note([(offset, length)], len(data))
         return data
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Many ranges: as many requests, one batch."""
+        """Return many ranges: as many requests, one batch."""
         found = self.source.read_many(ranges)
         if ranges:
             self._note(ranges, sum(map(len, found)))
         return found
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """One range into a buffer: one request, one batch."""
+        """Read one range into a buffer: one request, one batch."""
         count = read_into(self.source, offset, buffer)
         self._note([(offset, buffer.nbytes)], count)
         return count
 
     def tail(self, length: int) -> bytes:
-        """The last bytes: one request, one batch."""
+        """Return the last bytes: one request, one batch."""
         data = read_tail(self.source, length)
         self._note([(self.source.size() - len(data), length)], len(data))
         return data

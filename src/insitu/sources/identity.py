@@ -1,8 +1,9 @@
-"""Is this still the object that the first bytes came from?
+"""Identity of a remote object: detection of objects that change between scan and read, or between
+reads.
 
-A remote object can be replaced between two requests, or between the scan and the read, and bytes of two versions make
-values that neither has. So a remote source keeps what was recorded of the object, or else what the first answer said
-of it, and every later answer must say the same.
+A remote object can be replaced between two requests, and bytes of two versions make values that
+neither has. So a remote source keeps what was recorded of the object, or else what the first
+response said of it, and every later response must agree.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["Identity", "verify"]
 
 
 class Identity:
-    """What is known of one object.
+    """What is known of the version of one object.
 
     Parameters
     ----------
@@ -46,7 +47,9 @@ class Identity:
 
     @property
     def is_known(self) -> bool:
-        """Whether a version is known, or an answer has come. A size alone does not tell an object from its successor."""
+        """Whether a version is known, or a response has come. A size alone does not tell an object
+        from its successor.
+        """
         return any(name in self._facts for name in ("known", "etag", "modified"))
 
     @property
@@ -56,12 +59,14 @@ class Identity:
 
     @property
     def etag(self) -> str | None:
-        """The ETag, if known and strong: only such a one may be asked for."""
+        """The ETag, if known and strong: only such a one may be used in a condition."""
         tag = self._facts.get("etag")
         return tag if isinstance(tag, str) and tag.startswith('"') else None
 
     def condition_headers(self) -> dict[str, str]:
-        """The header that has the server refuse another version, if there is something to go by."""
+        """Return the header that makes the server refuse another version, if there is something to
+        go by.
+        """
         if self.etag is not None:
             return {"If-Match": self.etag}
         modified = self._facts.get("modified")
@@ -70,7 +75,7 @@ class Identity:
         return {}
 
     def observe(self, size: int | None, etag: str | None, modified: float | None) -> None:
-        """Take in what an answer says; raise `StaleSourceError` if it contradicts what is known."""
+        """Record what a response says; raise `StaleSourceError` if it contradicts what is known."""
         facts = self._facts
         facts["known"] = True
         # setdefault is one atomic step: of threads with different news, all but one see the contradiction.
@@ -83,17 +88,19 @@ class Identity:
             raise self.stale_error("its modification date changed")
 
     def source(self) -> Source:
-        """As the model's noun."""
+        """Return the identity as a `Source` of the model."""
         return Source(self.url, self.size, self._facts.get("etag"), self._facts.get("modified"))
 
     def stale_error(self, how: str) -> StaleSourceError:
-        """The error that says so."""
+        """Return the error that says how the object has changed."""
         when = "is not the one that was scanned" if self._recorded else "changed while it was read"
         return StaleSourceError(f"the object {when}: {how}", url=self.url, hint="Scan and open it again.")
 
 
 def verify(expected: Source, found: Source) -> None:
-    """Raise `StaleSourceError` if an object is not the one that was recorded; what either side does not know counts as equal."""
+    """Raise `StaleSourceError` if an object is not the one that was recorded; unknown facts count
+    as equal.
+    """
     how = expected.difference(found)
     if how is not None:
         raise Identity(found.url, expected).stale_error(how)

@@ -1,7 +1,8 @@
-"""How are bytes read from a file on this machine?
+"""Source for files on this machine.
 
-By `pread` on one descriptor: no position to share, so threads and forked children read side by side without a lock,
-and a batch is a plain loop (about 1 µs a range over the system call; threads would cost more than they bring).
+Reads are `pread` on one descriptor: there is no shared position, so threads and forked children
+read concurrently without a lock, and a batch is a plain loop (about 1 µs a range over the system
+call; threads would cost more than they bring).
 """
 
 from __future__ import annotations
@@ -34,9 +35,11 @@ except ImportError:  # built only where there is a C compiler
     _read_scattered = None
 
 
-_FOLDER = "It is no Zarr store and no set of references. For the files in it give a pattern, as in open_mfdataset('archive/**/*.nc')"
-"""The way out for who names a folder of files."""
-_PATTERN = "Patterns are for many files: open_mfdataset, or insitu scan"
+_FOLDER = (
+    "It is neither a Zarr store nor a set of references. To open the files in it, use open_mfdataset('archive/**/*.nc')"
+)
+"""Hint for users who name a folder of files."""
+_PATTERN = "For patterns use open_mfdataset, or insitu scan"
 
 
 class _Descriptor:
@@ -61,7 +64,7 @@ class LocalSource:
     Parameters
     ----------
     path
-        The file. It is opened at once, and its size and time of change are those of that moment.
+        The file. It is opened at once; its size and time of change are those of that moment.
 
     Examples
     --------
@@ -82,7 +85,7 @@ class LocalSource:
             if not stat.S_ISREG(mode):
                 folder = stat.S_ISDIR(mode)
                 raise SourceError(
-                    f"{'a directory' if folder else 'a device or pipe'}, not a file",
+                    f"this is {'a directory' if folder else 'a device or a pipe'}, not a file",
                     url=self._url,
                     hint=_FOLDER if folder else None,
                 )
@@ -90,7 +93,7 @@ class LocalSource:
             if self._open is not None:
                 ask_path(self._url, self._open.number)
         except ValueError:
-            raise SourceError("not a path", url=self._url) from None
+            raise SourceError("this is not a path that the system accepts", url=self._url) from None
         except SourceError:
             raise
         except OSError as error:
@@ -98,7 +101,7 @@ class LocalSource:
 
     @classmethod
     def adopt(cls, descriptor: int, url: str) -> LocalSource:
-        """A source on a file that is open already; the descriptor stays the caller's."""
+        """Return a source on a file that is open already; the descriptor stays the caller's."""
         source = cls.__new__(cls)
         source._url = url
         source._adopt_descriptor(os.dup(descriptor))
@@ -118,15 +121,15 @@ class LocalSource:
         return self._url
 
     def size(self) -> int:
-        """Bytes in the file when it was opened."""
+        """Return the bytes in the file when it was opened."""
         return self._size
 
     def describe(self) -> Source:
-        """Size and time of change when the file was opened."""
+        """Return size and time of change when the file was opened."""
         return Source(self._url, self._size, self._etag, self._modified)
 
     def read(self, offset: int, length: int) -> bytes:
-        """One range."""
+        """Return one range."""
         check_deadline()
         if tracing.listening():
             with tracing.Request("files") as request:
@@ -147,7 +150,7 @@ class LocalSource:
         return self._read_in_pieces(offset, length)
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Many ranges, one after the other: no faster order exists for a local file."""
+        """Return many ranges, read one after the other: no faster order exists for a local file."""
         check_deadline()
         if tracing.listening() and ranges:
             with tracing.Request("files", len(ranges)) as request:
@@ -174,7 +177,9 @@ class LocalSource:
         return found
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """Fill `buffer`, which need not be contiguous, from `offset` on, without a copy; the number of bytes put there."""
+        """Fill `buffer`, which need not be contiguous, from `offset` on, without a copy; return the
+        number of bytes written.
+        """
         if tracing.listening():
             with tracing.Request("files") as request:
                 request.bytes = self._read_into(offset, buffer)
@@ -221,11 +226,11 @@ class LocalSource:
         return spread(self._read_in_pieces(offset, target.nbytes), buffer)
 
     def tail(self, length: int) -> bytes:
-        """The last bytes."""
+        """Return the last bytes."""
         return self.read(max(self._size - length, 0), min(length, self._size))
 
     def close(self) -> None:
-        """Let go of the descriptor; reads that are under way in other threads end first."""
+        """Release the descriptor; reads that are under way in other threads end first."""
         self._open = None
 
     def _file(self) -> _Descriptor:
@@ -235,7 +240,9 @@ class LocalSource:
         return file
 
     def _read_in_pieces(self, offset: int, length: int) -> bytes:
-        """One range, however long: cut to the file before memory is taken, and read on where the system stops short."""
+        """Return one range, however long: clipped to the file before memory is allocated, and
+        continued where the system stops short.
+        """
         file = self._file()
         # The size now: a file that shrank gives short reads, one that grew gives its new end.
         start, left = clip(self._url, offset, length, os.fstat(file.number).st_size)
@@ -301,5 +308,5 @@ def _ours(error: OSError, url: str, offset: int | None = None, length: int | Non
         pattern = any(character in url for character in "*?[{")
         return NotFoundError("no such file", url=url, hint=_PATTERN if pattern else None)
     if isinstance(error, PermissionError):
-        return AccessError("the file may not be read", url=url)
+        return AccessError("permission to read the file is denied", url=url)
     return SourceError(f"reading failed: {error.strerror or error}", url=url, offset=offset, length=length)

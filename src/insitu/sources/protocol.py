@@ -1,8 +1,8 @@
-"""What must a place that holds bytes be able to do?
+"""The `ByteSource` protocol, its optional abilities, and the base class of wrappers.
 
-Little: tell its size, give a range, give many ranges at once, say what identifies its present content. Scanners and
-readers know only this, so a third party adds a new kind of storage in one file, and caches and counters are sources
-around sources.
+A source tells its size, returns one range or many, and describes its present content. Scanners and
+readers use only this, so a third party adds a new kind of storage in one file, and caches and
+counters are sources around sources.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ class ByteSource(Protocol):
         """Where the object is; never holds credentials."""
 
     def size(self) -> int:
-        """Bytes in the object."""
+        """Return the bytes in the object."""
 
     def read(self, offset: int, length: int) -> bytes:
-        """One range."""
+        """Return one range."""
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Many ranges, in the order asked, concurrently where that helps."""
+        """Return many ranges, in the order asked, concurrently where that helps."""
 
     def describe(self) -> Source:
-        """What identifies the present content; costs nothing after the first read."""
+        """Return what identifies the present content; costs nothing after the first read."""
 
     def close(self) -> None:
-        """Give back what the source holds open; twice does no harm."""
+        """Release what the source holds open; calling it twice does no harm."""
 
     def __enter__(self) -> Self: ...
 
@@ -60,18 +60,21 @@ class ReadsInto(Protocol):
     """A source that can fill a given buffer without a copy."""
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """Fill `buffer`, in C order, from `offset` on; the number of bytes put there.
+        """Fill `buffer`, in C order, from `offset` on; return the number of bytes written.
 
-        The buffer may be a part of a larger array. If it is not contiguous and fewer bytes came than it holds, what it holds is undefined.
+        The buffer may be a part of a larger array. If it is not contiguous and fewer bytes came than
+        it holds, its content is undefined.
         """
 
 
 @runtime_checkable
 class ReadsTail(Protocol):
-    """A source that can give its end without being asked for its size first."""
+    """A source that can return its last bytes without a request for its size."""
 
     def tail(self, length: int) -> bytes:
-        """The last `length` bytes, or all if there are fewer; afterwards the size costs nothing."""
+        """Return the last `length` bytes, or all if there are fewer; afterwards the size costs
+        nothing.
+        """
 
 
 class WrappedSource:
@@ -127,7 +130,7 @@ class WrappedSource:
 
 
 def read_tail(source: ByteSource, length: int) -> bytes:
-    """The last bytes of any source, in one request where the source can.
+    """Return the last bytes of any source, in one request where the source can.
 
     Examples
     --------
@@ -142,7 +145,8 @@ def read_tail(source: ByteSource, length: int) -> bytes:
 
 
 def read_into(source: ByteSource, offset: int, buffer: memoryview) -> int:
-    """Fill `buffer` from any source, without a copy where the source can.
+    """Fill `buffer` from any source, without a copy where the source can; return the number of
+    bytes written.
 
     Examples
     --------
@@ -157,7 +161,7 @@ def read_into(source: ByteSource, offset: int, buffer: memoryview) -> int:
 
 
 def spread(data: bytes | memoryview, buffer: memoryview) -> int:
-    """Put bytes into a buffer that may have gaps; how many there were."""
+    """Copy bytes into a buffer that may be strided; return how many there were."""
     if buffer.c_contiguous:
         buffer.cast("B")[: len(data)] = data
     elif len(data) == buffer.nbytes:

@@ -1,7 +1,7 @@
-"""Which source reads this URL?
+"""Opening of sources: `open_source` picks the source that reads a URL, a path, an open file or
+bytes.
 
-Whatever a user points at: a path, a URL with credentials from the environment or `storage_options`, an open file, bytes,
-or a source that is one already.
+Credentials come from the environment or from `storage_options`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Openable = str | os.PathLike[str] | bytes | bytearray | memoryview | FileLike | 
 def open_source(
     url: Openable, storage_options: Mapping[str, object] | None = None, *, expected: Source | None = None
 ) -> ByteSource:
-    """The source that reads `url`.
+    """Return the source that reads `url`.
 
     Parameters
     ----------
@@ -50,17 +50,17 @@ def open_source(
     storage_options
         Credentials and the like, or a mapping of URL prefix to such options; files need none and ignore them.
 
-        | option | what it says |
+        | option | meaning |
         |---|---|
         | `anon` | read without credentials |
         | `key`, `secret`, `token`; `profile` | of an object store; an AWS profile |
         | `endpoint_url`, `region`, `requester_pays` | where a bucket is; who pays |
         | `headers`, `bearer_token` | sent to web servers |
-        | `verify` | the path of a bundle of certificates; False: believe anybody |
+        | `verify` | the path of a certificate bundle; False: accept any certificate |
         | `timeout`, `connect_timeout`, `read_timeout`, `retries` | seconds for one range in all, until a connection stands, without a byte; how often to try again |
         | `cache` | a folder (or a `DiskCache`) that keeps what was read from remote places |
     expected
-        What was recorded of the object when it was scanned: another version of it is a `StaleSourceError`.
+        What was recorded of the object when it was scanned: another version raises `StaleSourceError`.
 
     Examples
     --------
@@ -88,7 +88,8 @@ def open_source(
 
 
 def is_local(source: ByteSource) -> bool:
-    """Whether reads cost no round trip, so that neither merging nor reading ahead pays; wrappers are looked through.
+    """Return whether reads cost no round trip, so that neither merging nor reading ahead pays;
+    wrappers are looked through.
 
     Examples
     --------
@@ -131,9 +132,11 @@ FIRST_PART = 4 << 20
 
 
 def request_bytes(source: ByteSource | str) -> int:
-    """How many bytes could come in the time that one more request costs there: the cost rule of whoever cuts or joins ranges.
+    """Return how many bytes could be read in the time that one more request costs there. It is the
+    cost rule of all code that cuts or joins ranges.
 
-    Of a URL as well, because a read is planned before anything is opened. What answers have taught so far counts.
+    It takes a URL as well, because a read is planned before anything is opened. The latency and
+    bandwidth measured so far count.
 
     Examples
     --------
@@ -157,7 +160,7 @@ _LOCAL_REQUEST = 16 << 10
 
 
 def _innermost(source: ByteSource) -> ByteSource:
-    # The look at None is not in vain: asking whether something is a source costs more than opening a file.
+    # None is checked first: isinstance with this protocol costs more than opening a file.
     while (inner := getattr(source, "source", None)) is not None and isinstance(inner, ByteSource):
         source = inner
     return source
@@ -181,11 +184,11 @@ def _open_url(url: str, options: dict[str, Any], expected: Source | None) -> Byt
             try:
                 return FilesystemSource(url, _theirs(options))
             except InsituError:
-                raise NotFoundError("no such object in memory", url=url) from None
+                raise NotFoundError("there is no such object in memory", url=url) from None
     address = bucket_address(url)
     if address is None and scheme in ("http", "https"):
         found = web_address(url)
-        # With credentials a web address of a bucket is read as the bucket; without, it is a web page like any other.
+        # With credentials, a web address of a bucket is read as the bucket; without, like any web page.
         address = found if found is not None and names_credentials(options) else None
         if address is None:
             return _cached(url, _open_web(url, options, expected), options, expected)
@@ -204,7 +207,7 @@ def _cached(url: str, source: ByteSource, options: Mapping[str, Any], expected: 
 
 
 def _theirs(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What goes on to fsspec: all but what is only ours."""
+    """Return the options that are passed on to fsspec."""
     return {name: value for name, value in options.items() if name != "cache"}
 
 
@@ -223,7 +226,7 @@ def _open_web(url: str, options: dict[str, Any], expected: Source | None) -> Byt
 def _path_of(url: str) -> str:
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost"):
-        raise SourceError("a file URL names another machine", url=url, hint="Use three slashes: file:///path.")
+        raise SourceError("the file URL names another machine", url=url, hint="Use three slashes: file:///path.")
     path = url.partition("://")[2].removeprefix(parts.netloc)
     # What looks like a query or a fragment is part of a file's name, so the URL is not parsed for them.
     if os.name == "nt":
@@ -235,7 +238,9 @@ def _path_of(url: str) -> str:
 
 
 def _open_watched(url: str, address: Address, options: dict[str, Any], expected: Source | None) -> ByteSource | None:
-    """The object by its web address, where a gate wants to see every hop; None without a gate."""
+    """Return the object by its web address, where an access policy checks every redirect; None
+    without a policy.
+    """
     if not is_guarded() or not address.key:
         return None
     from insitu.sources.object_store.bucket import bucket_of
@@ -249,6 +254,6 @@ def _open_object(url: str, address: Address, options: dict[str, Any], expected: 
     from insitu.sources.object_store.object_source import ObjectSource
 
     if not address.key:
-        raise SourceError("names no object: scheme://bucket/key is needed", url=displayed(url))
+        raise SourceError("the URL names no object: write scheme://bucket/key", url=displayed(url))
     bucket = bucket_of(address, url, options)
     return ObjectSource(bucket, address.key, url, expected=expected, again=partial(_open_object, url, address, options))

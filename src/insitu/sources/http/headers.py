@@ -1,4 +1,6 @@
-"""Parsers of the HTTP headers that tell sizes, places and dates; what a server may not mean is None, never an exception."""
+"""Parsers of the HTTP headers that tell sizes, ranges and dates; invalid values give None, never an
+exception.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""How is a bucket opened, with credentials or without, wherever it is?
+"""Buckets of S3, Google Cloud Storage and Azure: stores of obstore with credentials and region.
 
-One store of obstore's per bucket and options, shared by the bucket's objects, because it holds the connections. If the
-bucket turns out to lie in another region than was thought, the store is made anew for the right one; S3 says which.
+There is one store per bucket and options, shared by the bucket's objects, because it holds the
+connections. If the bucket turns out to lie in another region, the store is made anew for the right
+one; S3 says which.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _EXPECTING = re.compile(r"expecting '([a-z0-9-]+)'|<Region>([a-z0-9-]+)</Region>
 
 
 class Bucket:
-    """A bucket that can be asked.
+    """A bucket with its store, credentials and retry policy.
 
     Parameters
     ----------
@@ -68,11 +69,11 @@ class Bucket:
     policy
         Timeouts and retries.
     endpoint, trust
-        Where to ask for the region.
+        Where to request the region, and which certificates are trusted.
     config, provider
-        What the store was made with: keys among it, or who gives them.
+        What the store was made with, keys included, or the provider of keys.
     environment
-        Whether credentials of the environment may be used beside.
+        Whether credentials of the environment may be used, too.
     """
 
     def __init__(
@@ -105,18 +106,18 @@ class Bucket:
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """A new lock in a forked child."""
+        """Make a new lock in a forked child."""
         self._lock = threading.Lock()
 
     @property
     def region(self) -> str:
-        """Where requests are signed for."""
+        """The region that requests are signed for."""
         given = self._region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         return given or "us-east-1"
 
     @property
     def scope(self) -> str:
-        """Tells the credentials of this bucket from others; empty without any."""
+        """Digest of the credentials of this bucket; empty without any."""
         return "" if self.anonymous or self.config.get("skip_signature") else credential_scope(self.config)
 
     @property
@@ -129,11 +130,15 @@ class Bucket:
             return self._retrying
 
     def secret(self, *names: str) -> str:
-        """Return the first of these variables of the environment that is set; none where they may not be used."""
+        """Return the first of these environment variables that is set; none where the environment
+        may not be used.
+        """
         return next((os.environ[name] for name in names if os.environ.get(name)), "") if self.environment else ""
 
     def settle_region(self) -> None:
-        """Find the region of a bucket of Amazon's before anything is signed for it: who asks by a signed address is not told where else to ask."""
+        """Find the region of a bucket of Amazon before anything is signed for it: a request to a
+        signed address is not told the right region.
+        """
         with self._lock:
             if self._settled or self._remake is None or not self._moves or self.endpoint is not None:
                 return
@@ -143,7 +148,9 @@ class Bucket:
             self._settled = True
 
     def ask(self, question: Callable[[ObjectStore], Answer]) -> Answer:
-        """Return what `question` says of the store; if the bucket lies in another region, of the one there."""
+        """Call `question` with the store; if the bucket lies in another region, again with the
+        store there.
+        """
         if not self._warned:
             self._warned = True
             log.warning("no credentials found for %s: reading it anonymously", self.place)
@@ -178,7 +185,9 @@ class Bucket:
         return retry(attempt, self.policy, url=url, host=self.place, last_start=LAST_START)
 
     def _move(self, store: ObjectStore, said: str) -> bool:
-        """Make the store for the region where the bucket is; False if that is not known, or where we asked already."""
+        """Make the store for the region where the bucket is; return False if that is unknown, or is
+        where we asked already.
+        """
         with self._lock:
             if self.store is not store:
                 return True  # another thread has found it
@@ -194,7 +203,7 @@ class Bucket:
         self.store, self._region, self._retrying = self._remake(region, False), region, None
 
     def _find_region(self) -> str | None:
-        """S3 says it to anybody, whatever else it refuses."""
+        """Return the region of the bucket. S3 tells it to anybody, whatever else it refuses."""
         name = self.place.partition("://")[2]
         url = f"{(self.endpoint or 'https://s3.amazonaws.com').rstrip('/')}/{name}"
         policy = Patience(connect=5, read=5, deadline=10)
@@ -209,16 +218,16 @@ class Bucket:
 
 
 def bucket_of(address: Address, url: str, options: Mapping[str, Any]) -> Bucket:
-    """The bucket of an address.
+    """Return the bucket of an address.
 
     Parameters
     ----------
     address
-        Which.
+        The bucket, and the object or prefix that is wanted.
     url
-        What the user wrote, for messages.
+        The URL as the user wrote it, for messages.
     options
-        What holds for that URL.
+        The options that hold for that URL.
     """
     options = dict(options)
     if address.account is not None:
@@ -240,11 +249,11 @@ def bucket_of(address: Address, url: str, options: Mapping[str, Any]) -> Bucket:
     except Exception as error:
         # obstore has no one class for what it makes of bad configuration (ValueError, TypeError, its own errors).
         said = redacted(str(error).partition("\n\nDebug source")[0])
-        raise SourceError(f"the store's options do not fit: {said}", url=displayed(url)) from None
+        raise SourceError(f"the object store rejects the storage_options: {said}", url=displayed(url)) from None
 
 
 def open_bucket(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[Bucket, str] | None:
-    """The bucket and the key (or prefix) that a URL names; None if it names no object store.
+    """Return the bucket and the key (or prefix) that a URL names; None if it names no object store.
 
     Examples
     --------
@@ -307,7 +316,9 @@ def _bucket(
 
 
 def _whole_key(kind: str, settings: Mapping[str, Any]) -> Callable[[], Any] | None:
-    """Keys given by the user as a provider, where obstore would mix them with a session token of the environment."""
+    """Return a provider of the keys given by the user, where obstore would mix them with a session
+    token of the environment.
+    """
     if kind != "s3" or "access_key_id" not in settings or "session_token" in settings:
         return None
     if not os.environ.get("AWS_SESSION_TOKEN") or settings.get("skip_signature"):
@@ -333,7 +344,7 @@ def _frozen(settings: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
 
 
 def _environment(kind: str) -> tuple[tuple[str, str], ...]:
-    """The variables that a store reads when it is made: other values need another store."""
+    """Return the variables that a store reads when it is made: other values need another store."""
     prefix = {"s3": "AWS_", "gcs": "GOOGLE_", "azure": "AZURE_"}[kind]
     here = [(name, value) for name, value in os.environ.items() if name.startswith(prefix) or name == "HOME"]
     return tuple(sorted(here))

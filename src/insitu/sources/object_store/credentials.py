@@ -1,9 +1,10 @@
-"""With which credentials is a bucket read?
+"""Lookup of credentials for buckets: AWS profiles, Google and Azure settings, machine identities.
 
-Those of `storage_options`; else those that the cloud's own tools would find: its environment variables, its files, its
-machines. obstore looks at the environment and asks the machine; what it does not know (AWS profiles, Azure connection
-strings) is looked up here. Where there is nothing at all, the bucket is read anonymously, and a log line says so: obstore
-alone would ask the metadata service of a cloud that this machine is not in, for minutes.
+Credentials of `storage_options` come first; then those that the cloud's own tools would find:
+environment variables, files, the machine. obstore reads the environment and asks the machine; what
+it does not know (AWS profiles, Azure connection strings) is looked up here. Where there is nothing
+at all, the bucket is read anonymously, and a log line says so: obstore alone would ask the metadata
+service of a cloud that this machine is not in, for minutes.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ Provider = Callable[[], Any]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is to be told to obstore beside the options."""
+    """Settings for obstore that were found in the environment."""
 
     config: Mapping[str, Any] = field(default_factory=dict, repr=False)
     provider: Provider | None = None
-    """Gives keys that expire."""
+    """Returns keys that expire."""
     anonymous: bool = False
     """Nothing was found."""
 
@@ -42,7 +43,7 @@ class Found:
 def find_credentials(
     address: Address, config: Mapping[str, Any], profile: str | None = None, *, environment: bool = True
 ) -> Found:
-    """What the environment has for a bucket whose options say `config` already.
+    """Return what the environment has for a bucket, beside the settings `config`.
 
     Parameters
     ----------
@@ -53,7 +54,8 @@ def find_credentials(
     profile
         The AWS profile asked for.
     environment
-        Whether credentials that lie around may be used; if not, a bucket without explicit ones is read anonymously.
+        Whether credentials of the environment may be used; if not, a bucket without explicit ones
+        is read anonymously.
     """
     if config.get("skip_signature"):
         return Found()
@@ -109,7 +111,7 @@ def _aws(address: Address, profile: str | None) -> Found:
 
 
 def _place(section: Mapping[str, str] | None) -> dict[str, Any]:
-    """Region and endpoint of a profile; those of the environment win."""
+    """Return region and endpoint of a profile; those of the environment win."""
     found: dict[str, Any] = {}
     if section is None:
         return found
@@ -135,7 +137,7 @@ def _where() -> str:
 
 
 def _profile(name: str) -> dict[str, str] | None:
-    """A profile: what both of Amazon's files say of it, the credentials file winning."""
+    """Return a profile: what both of Amazon's files say of it, the credentials file winning."""
     config, credentials = _files()
     found: dict[str, str] = {}
     for path, section in ((config, name if name == "default" else f"profile {name}"), (credentials, name)):
@@ -151,13 +153,15 @@ def _profile(name: str) -> dict[str, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """Credentials that a program of the user's prints (`credential_process` of a profile)."""
+    """Provider of credentials that a program of the user prints (`credential_process` of a
+    profile).
+    """
 
     command: str = field(repr=False)
     place: str
 
     def __call__(self) -> Any:
-        """Ask it."""
+        """Run the program and return its credentials."""
         try:
             done = subprocess.run(self.command, shell=True, capture_output=True, text=True, timeout=60, check=True)
             said = json.loads(done.stdout)
@@ -176,13 +180,15 @@ class Process:
 
 
 def _boto(profile: str, address: Address) -> Provider:
-    """Roles and single sign-on: a protocol of their own, which Amazon's library speaks."""
+    """Return a provider for roles and single sign-on, which need Amazon's own library."""
     try:
         boto3 = import_module("boto3")
         provider = import_module("obstore.auth.boto3")
     except ImportError:
         raise AccessError(
-            f"the AWS profile {profile!r} signs on by a role or SSO", url=address.place, hint="Install boto3 for that."
+            f"the AWS profile {profile!r} uses a role or single sign-on",
+            url=address.place,
+            hint="Install boto3 to use it.",
         ) from None
     made: Provider = provider.Boto3CredentialProvider(boto3.Session(profile_name=profile))
     return made
@@ -197,7 +203,7 @@ _GOOGLE_VARIABLES = (
 
 
 def _google() -> bool:
-    """Whether obstore would find anything."""
+    """Return whether obstore would find credentials."""
     if any(os.environ.get(name) for name in _GOOGLE_VARIABLES):
         return True
     folder = os.environ.get("CLOUDSDK_CONFIG") or os.path.expanduser("~/.config/gcloud")
@@ -221,7 +227,7 @@ def _azure() -> Found:
 
 
 def connection(text: str) -> dict[str, Any]:
-    """What an Azure connection string says, by obstore's names.
+    """Return the settings of an Azure connection string, by obstore's names.
 
     Examples
     --------
@@ -252,7 +258,9 @@ _SIGNS = {
 
 @lru_cache
 def _runs_on(cloud: str) -> bool:
-    """Whether this machine is one of a cloud's, as its firmware says: a file to read instead of a network to wait for."""
+    """Return whether this machine belongs to a cloud, by its firmware: a file to read instead of a
+    network to wait for.
+    """
     if cloud == "amazon" and os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
         return False
     folder = Path("/sys/class/dmi/id")

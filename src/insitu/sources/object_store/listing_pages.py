@@ -1,7 +1,8 @@
-"""What does a bucket hold, asked page by page so that no redirect leads astray?
+"""Listing of buckets page by page, with every redirect checked by the access policy.
 
-obstore lists buckets, and follows whatever redirect a store answers with. Behind a gate (see `gate`) the questions are asked here instead, over
-the same way as objects are read (see `signed`).
+obstore lists buckets, and follows whatever redirect a store answers with. Under an access policy
+the listing requests are therefore made here, in the same way as objects are read (see
+`signed_requests`).
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ __all__ = ["Page", "pages"]
 _LARGEST = 32 << 20
 """Bytes of a page; a thousand keys of the greatest length are about four million."""
 _MOST = 100_000
-"""Pages: a store that never comes to an end is not believed."""
+"""Limit of pages, against a store whose listing never ends."""
 _PASSING = frozenset({408, 429, 500, 502, 503, 504})
 
 
 class Page(NamedTuple):
-    """A part of a listing."""
+    """One page of a listing."""
 
     folders: list[str]
     """Prefixes, with the slash at their end."""
@@ -45,18 +46,18 @@ class Page(NamedTuple):
 def pages(
     bucket: Bucket, address: Address, options: Mapping[str, Any], prefix: str, delimiter: str = ""
 ) -> Iterator[Page]:
-    """What lies under a prefix.
+    """Yield the pages of the listing of a prefix.
 
     Parameters
     ----------
     bucket, address
-        Which.
+        The bucket.
     options
-        What holds for it.
+        The options that hold for it.
     prefix
         Folders, without the slash at their end; empty: the whole bucket.
     delimiter
-        `/`: what lies right under it only.
+        `/` lists only what lies right under the prefix.
     """
     bucket.settle_region()
     policy, trust = patience_for(options), trust_for(options, aws=address.kind == "s3")
@@ -129,7 +130,7 @@ def _refusal(response: Response, name: str) -> Exception:
 
 
 def _read(data: bytes, kind: str, name: str) -> tuple[Page, str]:
-    """A page from its XML, and the mark of the next one; empty: this is the last.
+    """Return a page from its XML, and the mark of the next one; empty for the last.
 
     Examples
     --------
@@ -138,7 +139,7 @@ def _read(data: bytes, kind: str, name: str) -> tuple[Page, str]:
     (Page(folders=['a/c/'], files=[('a/b', 3)]), '')
     """
     if declares_doctype(data):
-        raise SourceError("the store's listing is not one", url=name)
+        raise SourceError("the store's listing declares a document type, which is not accepted", url=name)
     try:
         root = ElementTree.fromstring(data)
         for element in root.iter():

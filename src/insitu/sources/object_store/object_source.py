@@ -1,9 +1,10 @@
-"""How are ranges read from S3, Google Cloud Storage or Azure?
+"""Source for objects in S3, Google Cloud Storage and Azure, through obstore.
 
-Through obstore, which signs, retries and keeps connections. Each range is a `get` of its own on the shared threads
-rather than part of obstore's `get_ranges`: that one runs at most ten requests at once and says nothing of the object,
-while a `get` tells size and ETag along with the bytes, so that the first read needs no `head` before it and an object
-replaced between two reads is noticed; the store is also told which version is wanted, and refuses any other.
+obstore signs requests and keeps connections; retries and the throttle are ours. Each range is a
+`get` of its own on the shared threads rather than part of obstore's `get_ranges`: that one runs at
+most ten requests at once and says nothing of the object, while a `get` tells size and ETag along
+with the bytes, so that the first read needs no `head` before it and an object replaced between two
+reads is noticed. The store is also told which version is wanted, and refuses any other.
 """
 
 from __future__ import annotations
@@ -69,14 +70,14 @@ class ObjectSource:
     path
         The object's key in it.
     url
-        What to call it; shown without credentials.
+        Name for messages; shown without credentials.
     gap, limit, width
-        For batches: bytes read along to save a request, longest merged request, requests under way at once; left to what
-        the store's answers teach if not given.
+        For batches: bytes read along to save a request, longest merged request, requests under way
+        at once; by default learned from the responses.
     whole
-        The largest object, in bytes, that is taken whole (and kept) from a store that knows no ranges.
+        The largest object, in bytes, that is read whole (and kept) from a store without ranges.
     expected
-        What was recorded of the object: another version of it is a `StaleSourceError`.
+        What was recorded of the object: another version raises `StaleSourceError`.
     again
         Makes it anew in another process, where the bucket is not open.
     policy
@@ -120,7 +121,7 @@ class ObjectSource:
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """A new lock in a forked child."""
+        """Make a new lock in a forked child."""
         self._lock = threading.Lock()
 
     @property
@@ -130,7 +131,7 @@ class ObjectSource:
 
     @property
     def request_bytes(self) -> int:
-        """How many bytes could come in the time that one more request costs."""
+        """Bytes that could be read in the time that one more request costs."""
         return self._throttle.request_bytes
 
     @property
@@ -139,7 +140,7 @@ class ObjectSource:
         return self._identity.url
 
     def size(self) -> int:
-        """Bytes in the object; costs a request if nothing was read yet."""
+        """Return the bytes in the object; costs a request if nothing was read yet."""
         if self._identity.size is None:
             self._head()
         size = self._identity.size
@@ -147,20 +148,20 @@ class ObjectSource:
         return size
 
     def describe(self) -> Source:
-        """What the store says of the object; costs a request if nothing was read yet."""
+        """Return what the store says of the object; costs a request if nothing was read yet."""
         if not self._identity.is_known:
             self._head()
         return self._identity.source()
 
     def read(self, offset: int, length: int) -> bytes:
-        """One range."""
+        """Return one range."""
         if length > self._limit:
             return self.read_many([(offset, length)])[0]
         start, there = clip(self.url, offset, length, self._identity.size)
         return self._range(start, there)
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Many ranges, those close to each other merged, all at once."""
+        """Return many ranges: close ones are merged, all are requested at once."""
         return fetch_many(
             self._range, self.url, ranges, self._throttle,
             size=self._identity.size, gap=self._gap, limit=self._limit, width=self._width,
@@ -182,7 +183,7 @@ class ObjectSource:
         return self.read(max(size - length, 0), length)
 
     def close(self) -> None:
-        """Drop what is kept; connections belong to the store, which others share."""
+        """Drop the cached body; connections belong to the store, which others share."""
         self._body = None
 
     def _range(self, offset: int, length: int, stop: threading.Event | None = None) -> bytes:
@@ -210,7 +211,7 @@ class ObjectSource:
                 size = self.size()
                 if size > self._whole:
                     raise SourceError(
-                        f"the store sends no ranges, and the object ({size} bytes) is too large to take whole "
+                        f"the store does not support ranges, and the object ({size} bytes) is too large to take whole "
                         f"(limit {self._whole})",
                         url=self.url,
                     )
@@ -302,13 +303,13 @@ class ObjectSource:
             return error
         ours = self._to_source_error(error, offset, length)
         if is_throttled(error) or "error sending request" in str(error):
-            self._throttle.back_off()  # a store that hangs up, or does not take the call, may have too many
+            self._throttle.back_off()  # a store that refuses or drops connections may have too many
         if sends_whole_objects(error):
             return _WholeObjectError(ours)
         return PassingError(ours) if is_transient(error) else ours
 
     def _to_source_error(self, error: Exception, offset: int | None = None, length: int | None = None) -> SourceError:
-        """A library's error as one of ours."""
+        """Return an error of obstore as one of ours."""
         if isinstance(error, PreconditionError):
             return self._identity.stale_error("the store has another version")
         return as_source_error(error, self.url, offset, length, anonymous=self._bucket.anonymous)
@@ -333,7 +334,9 @@ class ObjectSource:
 
 
 def _refuse_fork(url: str) -> None:
-    """An error instead of a hang: obstore's threads do not survive a fork, and a read would wait for them for ever."""
+    """Raise an error instead of a hang: obstore's threads do not survive a fork, and a read would
+    wait for them for ever.
+    """
     global _process
     here = os.getpid()
     if _process is None:

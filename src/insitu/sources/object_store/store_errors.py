@@ -77,8 +77,8 @@ def as_source_error(
         return NotFoundError("no such object", url=url)
     refused = isinstance(error, PermissionDeniedError | UnauthenticatedError | PermissionError)
     if refused or re.search(r"status code: 40[13]\b", said):  # of a listing, obstore does not say it by the class
-        without = " (no credentials were found, so it was asked anonymously)" if anonymous else ""
-        return AccessError(f"the store refuses{without}: {said}", url=url, hint=_CREDENTIALS)
+        without = " (no credentials were found, so the request was anonymous)" if anonymous else ""
+        return AccessError(f"the store denies access{without}: {said}", url=url, hint=_CREDENTIALS)
     if "timed out" in said or "TimedOut" in str(error):
         return TimedOutError(said, url=url, offset=offset, length=length)
     # 169.254.169.254 is where a cloud machine finds its credentials; asking there in vain means that there are none.
