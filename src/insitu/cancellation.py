@@ -26,7 +26,6 @@ __all__ = [
     "LateError",
     "carry_deadline",
     "check_deadline",
-    "current_deadline",
     "deadline_scope",
     "end_of_work",
     "wait_for",
@@ -73,11 +72,6 @@ class Deadline:
 _current: ContextVar[Deadline | None] = ContextVar("insitu_deadline", default=None)
 
 
-def current_deadline() -> Deadline | None:
-    """Return the deadline of the work that this thread does; None if it has none."""
-    return _current.get()
-
-
 def check_deadline() -> None:
     """Raise `LateError` if the work of this thread has a deadline that is over."""
     deadline = _current.get()
@@ -86,7 +80,9 @@ def check_deadline() -> None:
 
 
 def end_of_work(until: float) -> float:
-    """Return `until` or the end of this thread's deadline, whichever is earlier, by the monotonic clock."""
+    """Return `until` or the end of this thread's deadline, whichever is earlier, by the monotonic
+    clock.
+    """
     deadline = _current.get()
     return until if deadline is None else min(until, deadline.at)
 

@@ -18,7 +18,9 @@ from typing import Any, Protocol
 __all__ = ["fork_safe_lock", "fork_safe_rlock", "import_before_fork", "renew_after_fork"]
 
 _PATIENCE = 30.0
-"""Seconds that a fork waits for an import that is under way in another thread; large libraries take one or two."""
+"""Seconds that a fork waits for an import that is under way in another thread; large libraries take
+one or two.
+"""
 
 
 class Renewable(Protocol):
@@ -53,7 +55,8 @@ def renew_after_fork(thing: Renewable) -> None:
 
 
 def import_before_fork(name: str) -> ModuleType:
-    """Import a module as `importlib.import_module` does. A fork in another thread waits until that is done.
+    """Import a module as `importlib.import_module` does. A fork in another thread waits until that
+    is done.
 
     A child that is forked in the middle of an import can never import that module: its lock belongs
     to a thread that does not exist there.

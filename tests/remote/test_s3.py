@@ -171,7 +171,7 @@ def test_globs_and_prefixes(options):
     assert names("s3://private/era5/199[0-9]/{tas,pr}_1.nc") == ["1999/tas_1.nc", "1999/pr_1.nc"]
     assert names("s3://private/era5/") == ["1999/pr_1.nc", "1999/tas_1.nc", "1999/tas_2.nc", "2000/deep/tas_3.nc"]
     assert names(["s3://private/era5/1999/pr*", "s3://private/era5/x.nc"]) == ["1999/pr_1.nc", "x.nc"]
-    with pytest.raises(NotFoundError, match="no file fits"):
+    with pytest.raises(NotFoundError, match="no file matches"):
         expand("s3://private/era5/*.grib", options)
     with pytest.raises(AccessError):
         expand("s3://private/era5/*.nc", {"endpoint_url": options["endpoint_url"], "anon": True})

@@ -87,7 +87,8 @@ def test_programs_that_give_keys():
         None,
         2030,
     )
-    for command in ("echo secret", "false", "echo '{}'"):
+    wrong = said.replace("2030", "never")
+    for command in ("echo secret", "false", "echo '{}'", "echo '[]'", f"echo '{wrong}'"):
         with pytest.raises(AccessError) as caught:
             Process(command, "s3://b")()
         assert "secret" not in str(caught.value)

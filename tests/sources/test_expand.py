@@ -26,7 +26,7 @@ def test_globs(folder):
     assert expand("{b,a}/[xy]*.nc") == ["b/y.nc", "a/x1.nc", "a/x2.nc"]
     assert expand(f"file://{folder}/b/*.nc") == [str(folder / "b" / "y.nc")]
     assert expand(Path("a/*1.nc")) == ["a/x1.nc"]
-    with pytest.raises(NotFoundError, match="no file fits"):
+    with pytest.raises(NotFoundError, match="no file matches"):
         expand("*.grib")
 
 
@@ -45,7 +45,7 @@ def test_prefixes(folder):
     os.rename("store.zarr", "store")
     assert expand("store/") == ["store/"]
     os.mkdir("nothing")
-    with pytest.raises(NotFoundError, match="nothing lies"):
+    with pytest.raises(NotFoundError, match="no files under this prefix"):
         expand("nothing/")
 
 

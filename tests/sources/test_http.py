@@ -78,7 +78,7 @@ def test_a_server_without_ranges_is_asked_once(web, data):
 @pytest.mark.parametrize("mode", ["whole", "whole-chunked"])
 def test_a_large_object_without_ranges_is_refused(web, mode):
     source = HttpSource(web.url(mode), whole=1000)
-    with pytest.raises(SourceError, match=r"sends no ranges.*too large to take whole"):
+    with pytest.raises(SourceError, match=r"does not support ranges.*too large to take whole"):
         source.read(0, 10)
 
 

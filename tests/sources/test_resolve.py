@@ -94,7 +94,7 @@ def test_open_files():
     assert open_source(url).read(1, 1) == b"b"
     assert open_source(io.BytesIO(b"abc")).url != url
     del file
-    with pytest.raises(NotFoundError, match="Keep it open"):
+    with pytest.raises(NotFoundError, match="Keep the file open"):
         open_source(url)
 
 

@@ -37,8 +37,8 @@ class Cached(WrappedSource):
     cache
         Where to keep it.
     expected
-        What was recorded of the object. Without it a first request goes to the inner source in any case, because its answer
-        tells the version.
+        What was recorded of the object. Without it a first request goes to the inner source in any
+        case, because its answer tells the version.
     scope
         Of the credentials it is read with (see `cache_scope`): what others have read is not given.
     """
@@ -57,7 +57,8 @@ class Cached(WrappedSource):
         """Return many ranges: those on disk from there, the others from the inner source."""
         if not self._known and len(ranges) == 1 and ranges[0][1] <= _SMALL:
             return self._read_first(ranges)
-        # Asked of `describe`, not of `size`: a server may never tell the size, and that need not hurt.
+        # Asked of `describe`, not of `size`: a server may never tell the size, and that need not
+        # hurt.
         facts = self.source.describe()
         version = self._version(facts)
         self._known = True
@@ -105,7 +106,9 @@ class Cached(WrappedSource):
 
 
 _SMALL = 256 << 10
-"""A first read up to this size is the request that tells the version; it costs no more than one for a single byte."""
+"""A first read up to this size is the request that tells the version; it costs no more than one for
+a single byte.
+"""
 
 
 def cache_for(options: Mapping[str, Any]) -> DiskCache | None:
@@ -127,8 +130,8 @@ def cache_for(options: Mapping[str, Any]) -> DiskCache | None:
 
 
 _LASTING = ("endpoint_url", "client_kwargs", "account_name", "key", "profile", "bearer_token", "headers")
-"""Options that identify the reader and the endpoint. Not those that change from hour to hour (session tokens, signatures):
-with them the same person would never find a cached range again."""
+"""Options that identify the reader and the endpoint. Not those that change from hour to hour
+(session tokens, signatures): with them the same person would never find a cached range again."""
 
 
 def cache_scope(url: str, options: Mapping[str, Any]) -> str:

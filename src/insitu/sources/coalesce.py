@@ -46,8 +46,8 @@ def merge(offset: ArrayLike, length: ArrayLike, gap: int = 0, limit: int | None 
     gap
         The most bytes between two ranges that are read along to save a request.
     limit
-        Stop joining when a request would become longer than this (one long range is never cut): a very long request
-        runs on one connection while the others idle.
+        Stop joining when a request would become longer than this (one long range is never cut): a
+        very long request runs on one connection while the others idle.
 
     Examples
     --------
@@ -64,7 +64,8 @@ def merge(offset: ArrayLike, length: ArrayLike, gap: int = 0, limit: int | None 
 
     order = wanted[np.argsort(starts[wanted], kind="stable")]
     begin = starts[order]
-    # A long range may reach over several that start later, so what counts is the furthest end so far.
+    # A long range may reach over several that start later, so what counts is the furthest end so
+    # far.
     reach = np.maximum.accumulate(begin + lengths[order])
     first = np.flatnonzero(np.concatenate(([True], begin[1:] > reach[:-1] + gap)))
     if limit is not None:
@@ -90,8 +91,8 @@ def _cut(begin: Column, reach: Column, first: Column, limit: int) -> Column:
     for start, stop in zip(first[long].tolist(), (last[long] + 1).tolist(), strict=True):
         at = start
         while True:
-            # The first range that reaches past both the limit and the piece's first range: whatever the first range
-            # covers already comes for free.
+            # The first range that reaches past both the limit and the piece's first range: whatever
+            # the first range covers already comes for free.
             bound = max(int(begin[at]) + limit, int(reach[at]))
             at += int(np.searchsorted(reach[at:stop], bound, side="right"))
             if at >= stop:
@@ -116,8 +117,8 @@ def split(plan: Merged, lengths: Sequence[int], fetched: Sequence[bytes]) -> lis
 def worthwhile_gap(latency: float, bandwidth: float, in_flight: int) -> int:
     """Return how many bytes cost as much as a request: latency x bandwidth / requests in flight.
 
-    With `in_flight` requests under way a further one costs a share `latency / in_flight` of the time, a byte
-    `1 / bandwidth`. A local disk has no latency worth speaking of, and so no gap.
+    With `in_flight` requests under way a further one costs a share `latency / in_flight` of the
+    time, a byte `1 / bandwidth`. A local disk has no latency worth speaking of, and so no gap.
 
     Parameters
     ----------
@@ -140,8 +141,9 @@ def frugal_gap(lengths: ArrayLike, gap: int, floor: int = 8192) -> int:
     """Return `gap`, narrowed so that scattered small ranges do not read far more bytes than were
     asked for.
 
-    At most the mean length of the ranges (or `floor`, below which a request's own headers weigh as much): merging then
-    never more than doubles the bytes, while the cost rule alone reads 20 MB for 800 nodes of 3 kB in a 290 MB object.
+    At most the mean length of the ranges (or `floor`, below which a request's own headers weigh as
+    much): merging then never more than doubles the bytes, while the cost rule alone reads 20 MB for
+    800 nodes of 3 kB in a 290 MB object.
     """
     sizes = np.asarray(lengths, np.int64)
     mean = int(sizes.mean()) if sizes.size else 0

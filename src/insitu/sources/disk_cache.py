@@ -32,9 +32,13 @@ _MARK = os.urandom(6).hex()
 _HEAD = struct.Struct("<4sIQ")
 _MAGIC = b"isc1"
 _ROOM = 0.8
-"""Share of the capacity that is left filled after cleaning: cleaning looks at every file, so it should be rare."""
+"""Share of the capacity that is left filled after cleaning: cleaning looks at every file, so it
+should be rare.
+"""
 _SHARE = 1 / 8
-"""Share of the free room that a process fills before it looks again: eight processes together cannot overfill it."""
+"""Share of the free room that a process fills before it looks again: eight processes together
+cannot overfill it.
+"""
 _BLOCK = 4096
 """Files take whole blocks on disk."""
 _FRESH = 60.0

@@ -52,7 +52,8 @@ class FileLike(Protocol):
 def from_file(file: FileLike) -> ByteSource:
     """Return the best source for an open file."""
     raw = file.raw if type(file) is io.BufferedReader else file
-    # Only the plain classes: the descriptor of a gzip file, say, gives other bytes than the file does.
+    # Only the plain classes: the descriptor of a gzip file, say, gives other bytes than the file
+    # does.
     if type(raw) is io.FileIO and not raw.closed and isinstance(raw.name, str | bytes):
         path = os.path.abspath(os.fsdecode(raw.name))
         if _same_file(raw.fileno(), path):
@@ -123,7 +124,8 @@ def _url_of(file: FileLike) -> str:
             return url
     name = getattr(file, "name", None)
     label = f"/{os.path.basename(name)}" if isinstance(name, str) and name else ""
-    # A random part: a dataset that travels to another process must not find that one's file of the same number.
+    # A random part: a dataset that travels to another process must not find that one's file of the
+    # same number.
     url = f"{SCHEME}://{next(_numbers)}-{secrets.token_hex(4)}{label}"
     with suppress(TypeError):  # a class without weak references is readable, only not found again
         _files[url] = file

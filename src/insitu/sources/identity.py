@@ -78,7 +78,8 @@ class Identity:
         """Record what a response says; raise `StaleSourceError` if it contradicts what is known."""
         facts = self._facts
         facts["known"] = True
-        # setdefault is one atomic step: of threads with different news, all but one see the contradiction.
+        # setdefault is one atomic step: of threads with different news, all but one see the
+        # contradiction.
         if size is not None and facts.setdefault("size", size) != size:
             raise self.stale_error(f"its size was {facts['size']} and is now {size}")
         if etag is not None and _strong(facts.setdefault("etag", etag)) != _strong(etag):

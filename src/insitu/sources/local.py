@@ -45,8 +45,8 @@ _PATTERN = "For patterns use open_mfdataset, or insitu scan"
 class _Descriptor:
     """An open file, closed when the last read that uses it is over.
 
-    Closing at once would let the system give the number to another file while a thread still reads by it: wrong bytes
-    without an error.
+    Closing at once would let the system give the number to another file while a thread still reads
+    by it: wrong bytes without an error.
     """
 
     __slots__ = ("number",)
@@ -112,7 +112,8 @@ class LocalSource:
         self._lock = fork_safe_lock()
         facts = os.fstat(number)
         self._size, self._modified = facts.st_size, facts.st_mtime
-        # Neither inode nor device: the same file seen from another machine, or restored, is the same file.
+        # Neither inode nor device: the same file seen from another machine, or restored, is the
+        # same file.
         self._etag = f"{facts.st_size:x}-{facts.st_mtime_ns:x}"
 
     @property
@@ -261,7 +262,8 @@ class LocalSource:
     def _read_piece(self, number: int, offset: int, length: int) -> bytes:
         if _HAS_PREAD:
             return _pread(number, length, offset)
-        # Without pread (Windows) the position is shared by threads, hence the lock; there is no fork there.
+        # Without pread (Windows) the position is shared by threads, hence the lock; there is no
+        # fork there.
         with self._lock:
             os.lseek(number, offset, os.SEEK_SET)
             return os.read(number, length)
@@ -291,7 +293,9 @@ class LocalSource:
 _HAS_PREAD = hasattr(os, "pread")
 _HAS_PREADV = hasattr(os, "preadv")
 _BETWEEN = 256 << 10
-"""Bytes on their way to several rows: few enough to be in the processor's cache still when they are copied."""
+"""Bytes on their way to several rows: few enough to be in the processor's cache still when they are
+copied.
+"""
 _LONGEST = 1 << 30
 """Systems cut a single read at 2 GiB or a little below."""
 

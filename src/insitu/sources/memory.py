@@ -33,7 +33,8 @@ class MemorySource:
     Parameters
     ----------
     data
-        The bytes. A `bytearray` or `memoryview` is not copied: leave it alone while the source is used.
+        The bytes. A `bytearray` or `memoryview` is not copied: leave it alone while the source is
+        used.
     name
         The source's URL will be `memory://name`; numbered if left out.
 
@@ -45,7 +46,8 @@ class MemorySource:
 
     def __init__(self, data: Buffer, name: str | None = None) -> None:
         self._view = memoryview(data).cast("B")
-        # A random part: a dataset that travels to another process must not find that one's object of the same number.
+        # A random part: a dataset that travels to another process must not find that one's object
+        # of the same number.
         self._url = f"memory://{f'{next(_numbers)}-{secrets.token_hex(4)}' if name is None else name}"
         _alive[self._url] = self
 

@@ -25,8 +25,9 @@ Range = tuple[int, int]
 class ByteSource(Protocol):
     """An object whose bytes can be read by range.
 
-    Ranges follow `pread`: fewer bytes than asked for come only at the end of the object, and none at all past it.
-    Whatever else goes wrong is an `insitu.errors.SourceError`. All methods may be called from many threads at once.
+    Ranges follow `pread`: fewer bytes than asked for come only at the end of the object, and none
+    at all past it. Whatever else goes wrong is an `insitu.errors.SourceError`. All methods may be
+    called from many threads at once.
     """
 
     @property
@@ -62,8 +63,8 @@ class ReadsInto(Protocol):
     def read_into(self, offset: int, buffer: memoryview) -> int:
         """Fill `buffer`, in C order, from `offset` on; return the number of bytes written.
 
-        The buffer may be a part of a larger array. If it is not contiguous and fewer bytes came than
-        it holds, its content is undefined.
+        The buffer may be a part of a larger array. If it is not contiguous and fewer bytes came
+        than it holds, its content is undefined.
         """
 
 

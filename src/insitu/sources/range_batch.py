@@ -22,7 +22,9 @@ LIMIT = 16 << 20
 """Merged requests stay below this, so that long stretches come over several connections."""
 
 PART = 8 << 20
-"""A single range of more than twice this is fetched in parts of about this size, for the same reason."""
+"""A single range of more than twice this is fetched in parts of about this size, for the same
+reason.
+"""
 
 Fetch = Callable[[int, int, threading.Event], bytes]
 
@@ -64,7 +66,8 @@ def fetch_many(
     if gap is None:
         gap = frugal_gap(lengths, throttle.request_bytes)
     plan = merge(offsets, lengths, gap, limit)
-    # A range whose end is not known may be damaged, 2^60 bytes long: that one is asked for as it is.
+    # A range whose end is not known may be damaged, 2^60 bytes long: that one is asked for as it
+    # is.
     parts = [_parts(item, limit) if size is not None else [item] for item in plan.ranges()]
     wanted = [part for some in parts for part in some]
     start = time.perf_counter()

@@ -14,7 +14,9 @@ from insitu.errors import SourceError
 __all__ = ["clip", "clip_all"]
 
 _BEYOND = 1 << 62
-"""No object is this long: a bound that keeps sums of offset and length within 64 bits while the size is not known."""
+"""No object is this long: a bound that keeps sums of offset and length within 64 bits while the
+size is not known.
+"""
 
 
 def clip(url: str, offset: int, length: int, size: int | None = None) -> tuple[int, int]:
@@ -26,7 +28,8 @@ def clip(url: str, offset: int, length: int, size: int | None = None) -> tuple[i
     ((90, 10), (0, 0))
     """
     if offset < 0 or length < 0:
-        # A negative offset would count from the end of the object, and so read the wrong bytes without a word.
+        # A negative offset would count from the end of the object, and so read the wrong bytes
+        # without a word.
         raise SourceError("offset and length must not be negative", url=url, offset=offset, length=length)
     there = min(length, (_BEYOND if size is None else size) - offset)
     return (offset, there) if there > 0 else (0, 0)

@@ -18,7 +18,8 @@ _SECRETS = frozenset({
     "ossaccesskeyid", "passwd", "password", "policy", "sas", "secret", "security-token", "session_token",
     "sig", "signature", "subscription-key", "token",
 })  # fmt: skip
-# These mean nothing secret by themselves, but belong to a signature when there is one, and change with it.
+# These mean nothing secret by themselves, but belong to a signature when there is one, and change
+# with it.
 _COMPANIONS = frozenset({
     "expires", "se", "st", "sv", "sr", "sp", "spr", "ss", "srt", "si", "sip", "sdd", "skoid", "sktid",
     "skt", "ske", "sks", "skv", "saoid", "suoid", "scid",
@@ -37,7 +38,9 @@ _PAIR = re.compile(
     (["']?\s*[=:]\s*["']?)
     (?:(?:bearer|basic|digest|negotiate|sharedkey)\s+)?[^\s,;&"']+"""
 )
-"""A name and its secret, as in headers, queries and mappings; the scheme of an authorization is not part of it."""
+"""A name and its secret, as in headers, queries and mappings; the scheme of an authorization is not
+part of it.
+"""
 
 
 def displayed(url: str) -> str:
@@ -55,7 +58,8 @@ def displayed(url: str) -> str:
         return "::".join(displayed(link) for link in links)
     scheme = url.partition("://")[0].lower()
     if scheme in _NAMES:
-        # What follows the bucket is the name of an object: it may hold "?", "#" and "@", and never a signature.
+        # What follows the bucket is the name of an object: it may hold "?", "#" and "@", and never
+        # a signature.
         before, separator, rest = url.partition("://")
         bucket, slash, key = rest.partition("/")
         # In abfs://container@account the part before the @ is a place, not a person.
@@ -110,8 +114,8 @@ def quoted(url: str) -> str:
     """Return a URL with invalid characters (spaces, say) percent-encoded; what is encoded already
     stays.
 
-    As browsers do (WHATWG URL Standard, path percent-encode set), and one step further: a percent sign that encodes nothing is
-    encoded itself, because most servers refuse it else.
+    As browsers do (WHATWG URL Standard, path percent-encode set), and one step further: a percent
+    sign that encodes nothing is encoded itself, because most servers refuse it else.
 
     Examples
     --------

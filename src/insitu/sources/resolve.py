@@ -44,11 +44,12 @@ def open_source(
     Parameters
     ----------
     url
-        A path or `Path`; a URL: `file://`, `http://`, `https://`, `s3://`, `gs://`, `az://`, `abfs://`, `memory://`, or
-        whatever fsspec knows (chains included); bytes; an open binary file; or a `ByteSource`, which is returned
-        as it is.
+        A path or `Path`; a URL: `file://`, `http://`, `https://`, `s3://`, `gs://`, `az://`,
+        `abfs://`, `memory://`, or whatever fsspec knows (chains included); bytes; an open binary
+        file; or a `ByteSource`, which is returned as it is.
     storage_options
-        Credentials and the like, or a mapping of URL prefix to such options; files need none and ignore them.
+        Credentials and the like, or a mapping of URL prefix to such options; files need none and
+        ignore them.
 
         | option | meaning |
         |---|---|
@@ -60,7 +61,8 @@ def open_source(
         | `timeout`, `connect_timeout`, `read_timeout`, `retries` | seconds for one range in all, until a connection stands, without a byte; how often to try again |
         | `cache` | a folder (or a `DiskCache`) that keeps what was read from remote places |
     expected
-        What was recorded of the object when it was scanned: another version raises `StaleSourceError`.
+        What was recorded of the object when it was scanned: another version raises
+        `StaleSourceError`.
 
     Examples
     --------
@@ -188,7 +190,8 @@ def _open_url(url: str, options: dict[str, Any], expected: Source | None) -> Byt
     address = bucket_address(url)
     if address is None and scheme in ("http", "https"):
         found = web_address(url)
-        # With credentials, a web address of a bucket is read as the bucket; without, like any web page.
+        # With credentials, a web address of a bucket is read as the bucket; without, like any web
+        # page.
         address = found if found is not None and names_credentials(options) else None
         if address is None:
             return _cached(url, _open_web(url, options, expected), options, expected)
@@ -212,7 +215,8 @@ def _theirs(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _open_web(url: str, options: dict[str, Any], expected: Source | None) -> ByteSource:
-    # Imported when used: files need neither of the two libraries, and a scan of one should start at once.
+    # Imported when used: files need neither of the two libraries, and a scan of one should start at
+    # once.
     from insitu.sources.http.certificates import trust_for
     from insitu.sources.http.http_source import HttpSource
     from insitu.sources.retry_policy import patience_for
@@ -228,7 +232,8 @@ def _path_of(url: str) -> str:
     if parts.netloc not in ("", "localhost"):
         raise SourceError("the file URL names another machine", url=url, hint="Use three slashes: file:///path.")
     path = url.partition("://")[2].removeprefix(parts.netloc)
-    # What looks like a query or a fragment is part of a file's name, so the URL is not parsed for them.
+    # What looks like a query or a fragment is part of a file's name, so the URL is not parsed for
+    # them.
     if os.name == "nt":
         # Imported here only: it loads HTTP and TLS along, 30 ms that a local scan need not spend.
         from urllib.request import url2pathname

@@ -170,7 +170,8 @@ def patience_for(options: Mapping[str, Any]) -> Patience:
 
 
 def retry_after(value: str | None, now: float) -> float | None:
-    """Return the seconds that a Retry-After header asks for, given as a number or a date; None if it is neither.
+    """Return the seconds that a Retry-After header asks for, given as a number or a date; None if
+    it is neither.
 
     Examples
     --------

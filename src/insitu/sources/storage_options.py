@@ -79,8 +79,8 @@ def options_for(url: str, storage_options: Options | None) -> dict[str, Any]:
 def detach_secrets(url: str, storage_options: Options | None = None) -> tuple[str, dict[str, Any]]:
     """Return a URL without credentials, and options that hold them.
 
-    A signed URL is a key; what is kept of a dataset (references, messages) must not have it, and still the bytes have to
-    be read. So the key moves to the options of that one URL.
+    A signed URL is a key; what is kept of a dataset (references, messages) must not have it, and
+    still the bytes have to be read. So the key moves to the options of that one URL.
 
     Examples
     --------
@@ -115,8 +115,8 @@ def detach_secrets(url: str, storage_options: Options | None = None) -> tuple[st
 def http_settings(url: str, options: Options) -> tuple[str, dict[str, str]]:
     """Return the address and headers of an HTTP source.
 
-    `key`, `secret` and `token` are those of object stores: sending them to any web server that references name would
-    give them away, so here only `headers` and `bearer_token` count.
+    `key`, `secret` and `token` are those of object stores: sending them to any web server that
+    references name would give them away, so here only `headers` and `bearer_token` count.
     """
     for name in options:
         if name not in _GENERAL:
@@ -218,7 +218,8 @@ def _settings(options: Options, names: Mapping[str, str], *, endpoint: str, aws:
     if merged.pop("anon", False):
         config["skip_signature"] = True
     for name, value in merged.items():
-        # Other options go on to obstore by their own names; obstore rejects those that it does not know.
+        # Other options go on to obstore by their own names; obstore rejects those that it does not
+        # know.
         config[names.get(name, name)] = value
     client: dict[str, Any] = {
         "connect_timeout": f"{_milliseconds(policy.connect)}ms",

@@ -19,7 +19,9 @@ from insitu.forking import renew_after_fork
 __all__ = ["WIDTH", "gather", "renew_after_fork"]
 
 WIDTH = 96
-"""Requests under way at once. At 50 ms each, 1,000 small ranges then take 0.6 s; a busy server gets fewer (see `throttle`)."""
+"""Requests under way at once. At 50 ms each, 1,000 small ranges then take 0.6 s; a busy server gets
+fewer (see `throttle`).
+"""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -81,8 +81,8 @@ class Pace:
     def record_latency(self, first: float) -> None:
         """Learn from the seconds until a response began.
 
-        The shortest recent ones count, because longer ones have waited for each other and not for the
-        network.
+        The shortest recent ones count, because longer ones have waited for each other and not for
+        the network.
         """
         self._latency = min(self._latency * 1.02, max(first, 1e-4))
 
@@ -95,7 +95,8 @@ class Pace:
         """Halve the number of requests at once: the server says that it is busy."""
         with self._turn:
             now = time.monotonic()
-            # Those that were under way together are refused together: that is one lesson, not thirty.
+            # Those that were under way together are refused together: that is one lesson, not
+            # thirty.
             if now - self._last_refusal > 0.1:
                 self._width = max(self._width // 2, min(_LEAST, self._most))
             self._last_refusal = now

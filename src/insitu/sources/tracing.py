@@ -112,7 +112,9 @@ class Trace:
         self.cache_hits = self.cache_misses = self.cache_bytes = 0
         """Ranges found in a cache; ranges not found; bytes that came from caches."""
         self.waves = 0
-        """How often a request began when none was under way: about the number of sequential round trips."""
+        """How often a request began when none was under way: about the number of sequential round
+        trips.
+        """
         self.most_at_once = 0
         self.seconds = 0.0
         """Elapsed time, from the begin of the trace to its end."""

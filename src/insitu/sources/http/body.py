@@ -68,7 +68,8 @@ def take(
     parts: list[bytes] = []
     came = made = 0
     while came != expected:
-        # As the bytes arrive, not as many as would fit: else a slow server holds us past the deadline.
+        # As the bytes arrive, not as many as would fit: else a slow server holds us past the
+        # deadline.
         part = response.read1(_PIECE if expected is None else min(_PIECE, expected - came))
         if not part:
             break
@@ -114,7 +115,8 @@ class _Unpacker:
             while data:
                 if self._stream.eof:  # gzip data may be several files in a row
                     self._stream = zlib.decompressobj(self._bits)
-                # One byte more than allowed is enough to know: a small answer may hold terabytes of zeros.
+                # One byte more than allowed is enough to know: a small answer may hold terabytes of
+                # zeros.
                 made.append(self._stream.decompress(data, 0 if self._left is None else self._left + 1))
                 if self._left is not None:
                     self._left = max(self._left - len(made[-1]), 0)

@@ -30,7 +30,9 @@ from insitu.sources.threads import WIDTH, renew_after_fork
 __all__ = ["route"]
 
 MOST_MANAGERS = 64
-"""Combinations of proxy, certificates and credentials whose connections are kept; the most recently used."""
+"""Combinations of proxy, certificates and credentials whose connections are kept; the most recently
+used.
+"""
 
 
 class _Head:

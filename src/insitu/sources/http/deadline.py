@@ -76,7 +76,8 @@ class Deadline:
         self.cut = True
         if self._connection is not None:
             with suppress(OSError):  # closed by its reader meanwhile
-                # Of the plain class: that of TLS would also take away what the reading thread is using.
+                # Of the plain class: that of TLS would also take away what the reading thread is
+                # using.
                 socket.socket.shutdown(self._connection, socket.SHUT_RDWR)
 
 
@@ -116,7 +117,8 @@ class _Watch:
                 self._change.notify()
 
     def remove(self, deadline: Deadline) -> None:
-        # Under the same lock as the cutting: a connection that is back in its pool belongs to somebody else.
+        # Under the same lock as the cutting: a connection that is back in its pool belongs to
+        # somebody else.
         with self._change:
             self._under_way.discard(deadline)
 

@@ -42,8 +42,8 @@ _WAYS = 4
 """Forms of a request: with and without a condition, for a range or the whole."""
 _CRUMBS = 32
 _CRUMB_BYTES = 256
-"""A server that sends fewer bytes than this per response, so often, is given up: a range of a gigabyte would take
-millions of requests."""
+"""A server that sends fewer bytes than this per response, so often, is given up: a range of a
+gigabyte would take millions of requests."""
 
 _TAIL = -1
 """Instead of an offset: the last bytes."""
@@ -55,8 +55,8 @@ class HttpSource:
     Parameters
     ----------
     url
-        `http://` or `https://`. A user name and password in it are sent as basic authentication; they and signatures
-        never show up in `url`, messages or the representation.
+        `http://` or `https://`. A user name and password in it are sent as basic authentication;
+        they and signatures never show up in `url`, messages or the representation.
     headers
         Sent with every request; not to another host that the server redirects to.
     whole
@@ -107,7 +107,9 @@ class HttpSource:
         self._ranged = True
         self._knows_ranges = False
         self._seems_empty = False
-        """Whether the server has refused the first or the last bytes (416) without telling the size."""
+        """Whether the server has refused the first or the last bytes (416) without telling the
+        size.
+        """
         self._body: bytes | None = None
         self.renew()
         renew_after_fork(self)
@@ -255,8 +257,8 @@ class HttpSource:
                 except failures.HTTPError as error:
                     raise PassingError(failure(error, self.url, deadline)) from None
                 finally:
-                    # If all of the answer was read, its connection is back in the pool and this does nothing to it; one
-                    # with bytes still in it cannot be used again.
+                    # If all of the answer was read, its connection is back in the pool and this
+                    # does nothing to it; one with bytes still in it cannot be used again.
                     response.close()
                 if data is not None:
                     request.bytes = len(data)
@@ -274,8 +276,8 @@ class HttpSource:
         if status == 416:
             return self._past_the_end(response, offset)
         if status == 412 and self._conditional:
-            # Some servers compare the ETags of differently compressed versions. Without the condition the response
-            # tells its version, which is checked.
+            # Some servers compare the ETags of differently compressed versions. Without the
+            # condition the response tells its version, which is checked.
             self._conditional = False
             return None
         raise self._refusal(response)
@@ -326,8 +328,8 @@ class HttpSource:
             size = self._length(response)
             nameless = self._identity.etag is not None and "ETag" not in response.headers
             if (self._knows_ranges or nameless) and encoding is None and size != self._identity.size:
-                # The page of a proxy, or of a network that wants us to sign in: the object's server gives parts, or says
-                # which version it gives.
+                # The page of a proxy, or of a network that wants us to sign in: the object's server
+                # gives parts, or says which version it gives.
                 raise PassingError(
                     SourceError(f"the server sent a page of {size} bytes instead of the range", url=self.url)
                 )

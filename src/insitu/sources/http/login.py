@@ -46,7 +46,8 @@ def basic(name: str, password: str) -> str:
 def netrc_login(url: str) -> str | None:
     """Return the `Authorization` header for a host in the netrc file; None if there is none.
 
-    Only hosts by name: the `default` line would give a password to every server that a reference names.
+    Only hosts by name: the `default` line would give a password to every server that a reference
+    names.
     """
     host = urlsplit(url).hostname
     path = os.environ.get("NETRC") or os.path.join(os.path.expanduser("~"), ".netrc")
@@ -63,7 +64,8 @@ def _hosts(path: str, changed: int) -> dict[str, Any]:
     try:
         hosts: dict[str, Any] = dict(netrc.netrc(path).hosts)
     except (OSError, netrc.NetrcParseError):
-        # Other people's file, and one that we may not need: a server that wants a login will say so.
+        # Other people's file, and one that we may not need: a server that wants a login will say
+        # so.
         return {}
     hosts.pop("default", None)
     return hosts
@@ -128,7 +130,9 @@ _jars = _Jars()
 
 
 def cookies_for(scope: str) -> Cookies:
-    """Return the cookie jar of one set of credentials (see `credential_scope`): a cookie often stands for a login."""
+    """Return the cookie jar of one set of credentials (see `credential_scope`): a cookie often
+    stands for a login.
+    """
     return _jars.find(scope)
 
 

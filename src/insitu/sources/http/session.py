@@ -132,7 +132,8 @@ class Exchange:
         try:
             known = self._routes.get(target)
             if known is None:
-                # Kept for the last few addresses: looking the pool up costs as much as the request itself.
+                # Kept for the last few addresses: looking the pool up costs as much as the request
+                # itself.
                 known = route(target, self._trust, self._scope)
                 if len(self._routes) >= _MOST_REDIRECTS:
                     self._routes.clear()
@@ -185,7 +186,8 @@ def failure(error: Exception, url: str, deadline: Deadline) -> SourceError:
     """Return an error of the HTTP library as one of ours."""
     late = deadline.is_over
     said = redacted(_CONNECTION.sub("", str(error))) or type(error).__name__
-    # urllib3 derives "no connection could be made" from its class of timeouts, for the sake of old callers.
+    # urllib3 derives "no connection could be made" from its class of timeouts, for the sake of old
+    # callers.
     refused = isinstance(error, failures.NewConnectionError) and not isinstance(error.__cause__, TimeoutError)
     if late or (isinstance(error, failures.TimeoutError) and not refused):
         return TimedOutError("the server did not answer in time" if late else f"the request failed: {said}", url=url)

@@ -44,7 +44,9 @@ Answer = TypeVar("Answer")
 log = logging.getLogger("insitu.sources")
 
 LAST_START = 0.5
-"""The share of a request's time within which its last attempt begins: obstore's own timeout is the other half."""
+"""The share of a request's time within which its last attempt begins: obstore's own timeout is the
+other half.
+"""
 _ELSEWHERE = re.compile(
     r"redirect|AuthorizationHeaderMalformed|IllegalLocationConstraint|PermanentRedirect", re.IGNORECASE
 )
@@ -163,7 +165,8 @@ class Bucket:
         return question(self.store)
 
     def ask_with_retries(self, question: Callable[[ObjectStore], Answer], url: str) -> Answer:
-        """Ask the store under the retry policy and the throttle; errors of obstore pass as they are.
+        """Ask the store under the retry policy and the throttle; errors of obstore pass as they
+        are.
 
         For questions about the bucket itself, such as listings. Objects have a loop of their own.
         """
@@ -247,7 +250,8 @@ def bucket_of(address: Address, url: str, options: Mapping[str, Any]) -> Bucket:
     except SourceError:
         raise
     except Exception as error:
-        # obstore has no one class for what it makes of bad configuration (ValueError, TypeError, its own errors).
+        # obstore has no one class for what it makes of bad configuration (ValueError, TypeError,
+        # its own errors).
         said = redacted(str(error).partition("\n\nDebug source")[0])
         raise SourceError(f"the object store rejects the storage_options: {said}", url=displayed(url)) from None
 

@@ -86,7 +86,8 @@ _AWS_VARIABLES = (
 
 
 def _aws(address: Address, profile: str | None) -> Found:
-    # An environment with keys wins over its AWS_PROFILE, as in Amazon's own tools; a profile asked for here wins over both.
+    # An environment with keys wins over its AWS_PROFILE, as in Amazon's own tools; a profile asked
+    # for here wins over both.
     if profile is None and any(os.environ.get(name) for name in _AWS_VARIABLES):
         return Found(_place(_profile(os.environ.get("AWS_PROFILE") or "default")))
     asked = profile or os.environ.get("AWS_PROFILE")
@@ -164,19 +165,27 @@ class Process:
         """Run the program and return its credentials."""
         try:
             done = subprocess.run(self.command, shell=True, capture_output=True, text=True, timeout=60, check=True)
-            said = json.loads(done.stdout)
-            expires = said.get("Expiration")
-            return {
-                "access_key_id": said["AccessKeyId"],
-                "secret_access_key": said["SecretAccessKey"],
-                "token": said.get("SessionToken"),
-                "expires_at": datetime.fromisoformat(expires) if expires else None,
-            }
-        except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
-            # Neither its output nor the command line, which may hold keys.
-            raise AccessError(
-                f"the profile's credential_process gave no credentials ({type(error).__name__})", url=self.place
-            ) from None
+            printed = json.loads(done.stdout)
+        except (OSError, subprocess.SubprocessError, ValueError) as error:
+            raise self._failure(type(error).__name__) from None
+        fields = printed if isinstance(printed, dict) else {}
+        key, secret, expires = (fields.get(name) for name in ("AccessKeyId", "SecretAccessKey", "Expiration"))
+        if not isinstance(key, str) or not isinstance(secret, str):
+            raise self._failure("AccessKeyId or SecretAccessKey is missing")
+        try:
+            expires_at = datetime.fromisoformat(str(expires)) if expires else None
+        except ValueError:
+            raise self._failure("Expiration is not a date") from None
+        return {
+            "access_key_id": key,
+            "secret_access_key": secret,
+            "token": fields.get("SessionToken"),
+            "expires_at": expires_at,
+        }
+
+    def _failure(self, why: str) -> AccessError:
+        # Neither the output nor the command line of the program: they may hold keys.
+        return AccessError(f"the credential_process of the AWS profile gave no credentials ({why})", url=self.place)
 
 
 def _boto(profile: str, address: Address) -> Provider:
@@ -265,8 +274,8 @@ def _runs_on(cloud: str) -> bool:
         return False
     folder = Path("/sys/class/dmi/id")
     if not folder.is_dir():
-        # No Linux, or one that does not tell. Machines that carry an identity are nearly all Linux; others say it in the
-        # environment.
+        # No Linux, or one that does not tell. Machines that carry an identity are nearly all Linux;
+        # others say it in the environment.
         return False
     for name, sign in _SIGNS[cloud]:
         try:

@@ -49,7 +49,9 @@ Result = TypeVar("Result")
 
 
 _WHOLE_ANSWERS = 3
-"""Answers with the whole object after which a store is believed to know no ranges: one may be a proxy's error page."""
+"""Answers with the whole object after which a store is believed to know no ranges: one may be a
+proxy's error page.
+"""
 
 
 class _WholeObjectError(Exception):
@@ -66,7 +68,8 @@ class ObjectSource:
     Parameters
     ----------
     store
-        An obstore store (`S3Store`, `GCSStore`, `AzureStore`, `MemoryStore`, `LocalStore`), or a bucket that has one.
+        An obstore store (`S3Store`, `GCSStore`, `AzureStore`, `MemoryStore`, `LocalStore`), or a
+        bucket that has one.
     path
         The object's key in it.
     url
@@ -197,7 +200,8 @@ class ObjectSource:
         except SourceError as error:
             if known or type(error) is not SourceError:
                 raise
-            # A store refuses a range that starts past the end, and an empty object has no other: ask for its size.
+            # A store refuses a range that starts past the end, and an empty object has no other:
+            # ask for its size.
             self._head()
             start, there = clip(self.url, offset, length, self._identity.size)
             if there == length:
@@ -205,7 +209,9 @@ class ObjectSource:
             return self._range(start, there)
 
     def _take_whole(self) -> bytes:
-        """Return the whole object, from a store that knows no ranges (rclone's is one); fetched once and kept."""
+        """Return the whole object, from a store that knows no ranges (rclone's is one); fetched
+        once and kept.
+        """
         with self._lock:
             if self._body is None:
                 size = self.size()

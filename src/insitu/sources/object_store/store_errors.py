@@ -69,8 +69,8 @@ def as_source_error(
     anonymous
         Whether the request went without credentials because none were found.
     """
-    # The first paragraph is for people, the rest is a dump of the library's own structures. The original error is not
-    # chained anywhere: its text may hold a signed address.
+    # The first paragraph is for people, the rest is a dump of the library's own structures. The
+    # original error is not chained anywhere: its text may hold a signed address.
     text = str(error).partition("\n\nDebug source")[0].strip()
     said = redacted(_RETRIES.sub("", _without_xml(text)))
     if isinstance(error, FileNotFoundError):
@@ -81,7 +81,8 @@ def as_source_error(
         return AccessError(f"the store denies access{without}: {said}", url=url, hint=_CREDENTIALS)
     if "timed out" in said or "TimedOut" in str(error):
         return TimedOutError(said, url=url, offset=offset, length=length)
-    # 169.254.169.254 is where a cloud machine finds its credentials; asking there in vain means that there are none.
+    # 169.254.169.254 is where a cloud machine finds its credentials; asking there in vain means
+    # that there are none.
     hint = _CREDENTIALS if "169.254.169.254" in str(error) or "redential" in said else None
     if "redirect" in said:
         hint = 'The bucket is in another region: pass storage_options={"region": ...}.'
@@ -89,7 +90,8 @@ def as_source_error(
 
 
 def _without_xml(text: str) -> str:
-    """Return a message with only the code and the text of an XML answer: the rest may repeat what we sent, keys included.
+    """Return a message with only the code and the text of an XML answer: the rest may repeat what
+    we sent, keys included.
 
     Examples
     --------
