@@ -1,4 +1,4 @@
-"""Behind a gate no redirect of an object store leads anywhere: the place it points to sees no request at all."""
+"""Under an access policy no redirect of an object store is followed to a place that is not allowed: that place gets no request."""
 
 from __future__ import annotations
 
