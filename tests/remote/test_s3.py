@@ -81,7 +81,7 @@ def test_without_credentials_a_public_bucket_is_read_and_it_is_said_once(seaweed
     assert [record.message for record in caplog.records if record.name == "insitu.sources"] == [
         "no credentials found for s3://public: reading it anonymously"
     ]
-    with pytest.raises(AccessError, match="no credentials were found, so it was asked anonymously"):
+    with pytest.raises(AccessError, match="no credentials were found, so the request was anonymous"):
         open_source("s3://private/x.bin", options).read(0, 5)
 
 
