@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -198,7 +199,7 @@ class ObjectSource:
         try:
             return self._get({"range": (offset, offset + length)}, offset, length, stop)
         except SourceError as error:
-            if known or type(error) is not SourceError:
+            if known or type(error) is not SourceError or "attempts" in error.place:
                 raise
             # A store refuses a range that starts past the end, and an empty object has no other:
             # ask for its size.
@@ -243,7 +244,9 @@ class ObjectSource:
             body = self._take_whole()
             return body[-length:] if offset is None else body[offset : offset + length]
 
-        return self._retry(attempt, offset, length, stop)
+        # Some stores do not know ranges from the end: there the fallback is quicker than many attempts.
+        attempts = self._policy.attempts if offset is not None else min(self._policy.attempts, 2)
+        return self._retry(attempt, replace(self._policy, attempts=attempts), offset, length, stop)
 
     def _get_once(self, wanted: GetOptions, offset: int | None, length: int) -> bytes:
         if self._identity.etag is not None:
@@ -289,17 +292,18 @@ class ObjectSource:
                 self._throttle.leave()
             self._identity.observe(meta["size"], meta["e_tag"], meta["last_modified"].timestamp())
 
-        self._retry(attempt)
+        self._retry(attempt, self._policy)
 
     def _retry(
         self,
         attempt: Callable[[float], Result],
+        policy: Patience,
         offset: int | None = None,
         length: int | None = None,
         stop: threading.Event | None = None,
     ) -> Result:
         return retry(
-            attempt, self._policy, url=self.url, host=self._bucket.place,
+            attempt, policy, url=self.url, host=self._bucket.place,
             offset=offset, length=length, stop=stop, last_start=LAST_START,
         )  # fmt: skip
 
