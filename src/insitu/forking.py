@@ -1,8 +1,9 @@
 """Locks, state and imports that survive `fork`.
 
-A forked child has one thread, and inherits the locks of all others as they were: what another thread held at that moment
-stays locked for ever. Locks that are made here are open in a child; objects with more state than a lock register
-themselves and are renewed; imports are finished before the fork. (multiprocessing forks by default on Linux up to Python 3.13.)
+A forked child has one thread, and inherits the locks of all others as they were: a lock that
+another thread held at that moment stays locked for ever. Locks made here are open in a child;
+objects with more state than a lock register themselves and are renewed; imports are finished before
+the fork. (multiprocessing forks by default on Linux up to Python 3.13.)
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from typing import Any, Protocol
 __all__ = ["delay_forks", "fork_safe_lock", "fork_safe_rlock", "import_before_fork", "renew_after_fork"]
 
 _PATIENCE = 30.0
-"""Seconds that a fork waits for an import that is under way in another thread; large libraries take one or two."""
+"""Seconds that a fork waits for an import that is under way in another thread; large libraries take
+one or two.
+"""
 
 
 class Renewable(Protocol):
-    """Something that a forked child has to set up again."""
+    """An object that has to be set up again in a forked child."""
 
     def renew(self) -> None:
         """Make new locks; drop what is shared with the parent."""
@@ -54,10 +57,11 @@ def renew_after_fork(thing: Renewable) -> None:
 
 
 def import_before_fork(name: str) -> ModuleType:
-    """Import a module as `importlib.import_module` does. A fork in another thread waits until that is done.
+    """Import a module as `importlib.import_module` does. A fork in another thread waits until that
+    is done.
 
-    A child that is forked in the middle of an import can never import that module: its lock belongs to a thread that is
-    not there.
+    A child that is forked in the middle of an import can never import that module: its lock belongs
+    to a thread that does not exist there.
     """
     with delay_forks():
         return importlib.import_module(name)

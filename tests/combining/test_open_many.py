@@ -40,7 +40,7 @@ def test_pattern_path_and_list(archive: list[str]) -> None:
     folder = Path(archive[0]).parent
     ds = open_mfdataset(str(folder / "*.nc"))
     xr.testing.assert_identical(ds.load(), open_mfdataset([Path(path) for path in archive]).load())
-    with pytest.raises(OSError, match="no file fits"):
+    with pytest.raises(OSError, match="no file matches"):
         open_mfdataset(str(folder / "*.none"))
     with pytest.raises(OSError, match="no files"):
         open_mfdataset([])

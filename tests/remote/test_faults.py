@@ -68,7 +68,7 @@ def test_a_web_server_in_a_storm(nginx, data):
     patience = Patience(connect=1, read=0.3, deadline=DEADLINE, attempts=8, first_pause=0.002, longest_pause=0.05)
     with FaultProxy(nginx.address, share=0.2, seed=1) as proxy:
         url = f"{proxy.url}/x.bin"
-        outcome, longest = storm(lambda: HttpSource(url, patience=patience, expected=recorded, gap=0), data, 3000, 1)
+        outcome, longest = storm(lambda: HttpSource(url, policy=patience, expected=recorded, gap=0), data, 3000, 1)
         judge(outcome, longest, 3000, proxy)
 
 
@@ -85,7 +85,7 @@ def test_a_bucket_in_a_storm(seaweed, data):
 def test_each_fault_passes(nginx, data, fault):
     patience = Patience(connect=1, read=0.3, deadline=DEADLINE, first_pause=0.002, longest_pause=0.05)
     with FaultProxy(nginx.address) as proxy:
-        source = HttpSource(f"{proxy.url}/x.bin", patience=patience)
+        source = HttpSource(f"{proxy.url}/x.bin", policy=patience)
         source.read(0, 1)
         proxy.order(fault)
         assert source.read(1000, 500) == data[1000:1500]

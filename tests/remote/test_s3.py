@@ -81,7 +81,7 @@ def test_without_credentials_a_public_bucket_is_read_and_it_is_said_once(seaweed
     assert [record.message for record in caplog.records if record.name == "insitu.sources"] == [
         "no credentials found for s3://public: reading it anonymously"
     ]
-    with pytest.raises(AccessError, match="no credentials were found, so it was asked anonymously"):
+    with pytest.raises(AccessError, match="no credentials were found, so the request was anonymous"):
         open_source("s3://private/x.bin", options).read(0, 5)
 
 
@@ -171,7 +171,7 @@ def test_globs_and_prefixes(options):
     assert names("s3://private/era5/199[0-9]/{tas,pr}_1.nc") == ["1999/tas_1.nc", "1999/pr_1.nc"]
     assert names("s3://private/era5/") == ["1999/pr_1.nc", "1999/tas_1.nc", "1999/tas_2.nc", "2000/deep/tas_3.nc"]
     assert names(["s3://private/era5/1999/pr*", "s3://private/era5/x.nc"]) == ["1999/pr_1.nc", "x.nc"]
-    with pytest.raises(NotFoundError, match="no file fits"):
+    with pytest.raises(NotFoundError, match="no file matches"):
         expand("s3://private/era5/*.grib", options)
     with pytest.raises(AccessError):
         expand("s3://private/era5/*.nc", {"endpoint_url": options["endpoint_url"], "anon": True})

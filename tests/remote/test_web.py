@@ -92,7 +92,7 @@ def test_logins(nginx, data, monkeypatch, tmp_path):
 
 def test_a_server_that_limits_is_waited_for(nginx, data):
     with trace() as cost:
-        check(HttpSource(f"{nginx.url}/busy/x.bin", gap=0, patience=Patience(attempts=30, longest_pause=1.0)), data)
+        check(HttpSource(f"{nginx.url}/busy/x.bin", gap=0, policy=Patience(attempts=30, longest_pause=1.0)), data)
     assert cost.requests > 300
     assert cost.retries > 0
 

@@ -300,11 +300,11 @@ def test_the_gate_looks_at_what_was_opened(tmp_path: Path) -> None:
     os.link(tmp_path / "in" / "x", tmp_path / "in" / "hard")
     with guarded(Allowed([str(tmp_path / "in")])):
         assert LocalSource(tmp_path / "in" / "x").read(0, 9) == b"good"
-        with pytest.raises(AccessError, match="may not read from there"):
+        with pytest.raises(AccessError, match="read from th"):
             LocalSource(tmp_path / "secret")
-        with pytest.raises(AccessError, match="may not read from there"):
+        with pytest.raises(AccessError, match="read from th"):
             open_source("simplecache::file:///etc/passwd")
-        with pytest.raises(AccessError, match="may not read from there"):
+        with pytest.raises(AccessError, match="read from th"):
             open_source("s3://somewhere/else", {"anon": True})
     assert LocalSource(tmp_path / "secret").read(0, 9) == b"secret"
 

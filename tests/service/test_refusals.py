@@ -171,8 +171,8 @@ def test_hints_and_causes_are_searched() -> None:
     with guarded(_Root("/data/my files")):
         hidden = [
             AccessError("there is no AWS profile 'x'", url="s3://b", hint="Looked in /home/op/.aws/config and /home/op/.aws/credentials."),
-            SourceError("no cache can be kept there: full", url="/var/cache/op/insitu"),
-            SourceError("the bundle of certificates '/etc/op ssl/x.pem' cannot be read", url="https://h/x"),
+            SourceError("the cache folder cannot be created: full", url="/var/cache/op/insitu"),
+            SourceError("the certificate bundle '/etc/op ssl/x.pem' cannot be read", url="https://h/x"),
             NotFoundError("no such file", url="file:///home/op/x"),
             CodecError("cannot be decoded", url="/home/op/x.nc"),
             OSError(2, "No such file or directory", "/home/op/x y"),

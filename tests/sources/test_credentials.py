@@ -18,7 +18,7 @@ def nobody(monkeypatch, tmp_path):
         if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "CLOUDSDK_", "MSI_", "IDENTITY_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("insitu.sources.object_store.credentials._on", lambda cloud: False)
+    monkeypatch.setattr("insitu.sources.object_store.credentials._runs_on", lambda cloud: False)
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_nothing_found_is_anonymous():
 
 
 def test_a_machine_of_the_cloud_has_credentials(monkeypatch):
-    monkeypatch.setattr("insitu.sources.object_store.credentials._on", lambda cloud: True)
+    monkeypatch.setattr("insitu.sources.object_store.credentials._runs_on", lambda cloud: True)
     for address in (S3, GCS, AZURE):
         assert not find_credentials(address, {}).anonymous
 
@@ -87,7 +87,8 @@ def test_programs_that_give_keys():
         None,
         2030,
     )
-    for command in ("echo secret", "false", "echo '{}'"):
+    wrong = said.replace("2030", "never")
+    for command in ("echo secret", "false", "echo '{}'", "echo '[]'", f"echo '{wrong}'"):
         with pytest.raises(AccessError) as caught:
             Process(command, "s3://b")()
         assert "secret" not in str(caught.value)

@@ -134,7 +134,7 @@ def test_a_disk_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert not list(tmp_path.rglob(".*"))
     (tmp_path / "file").write_text("")
-    with pytest.raises(SourceError, match="no cache can be kept"):
+    with pytest.raises(SourceError, match="the cache folder cannot be created"):
         DiskCache(tmp_path / "file" / "c")
     with pytest.raises(ValueError, match="capacity"):
         DiskCache(tmp_path, 0)

@@ -259,7 +259,7 @@ def outcome(read: Callable[[], bytes]) -> tuple[bytes, InsituError | None]:
 @pytest.mark.parametrize("name", BEHAVIOURS)
 def test_a_hostile_server_gets_an_error_of_ours(name: str, how: Callable[[HttpSource], bytes]) -> None:
     with hostile(BEHAVIOURS[name]) as server:
-        source = HttpSource(server.url, patience=HASTY)
+        source = HttpSource(server.url, policy=HASTY)
         found, problem = outcome(lambda: how(source))
         if problem is not None:
             assert problem.url == server.url
@@ -282,7 +282,7 @@ def test_a_scan_of_a_hostile_server_ends(name: str) -> None:
 
 def test_bytes_are_never_wrong_whatever_the_size_does() -> None:
     with hostile(grows) as server:
-        source = HttpSource(server.url, patience=HASTY)
+        source = HttpSource(server.url, policy=HASTY)
         assert source.read(0, 100) == DATA[:100]
         with pytest.raises(StaleSourceError):
             source.read(100, 100)

@@ -1,15 +1,16 @@
-"""WHERE bytes come from: sources by range, and sources around sources.
+"""Byte sources: read ranges of bytes from files, web servers, object stores and memory.
 
 | name | what it reads |
 |---|---|
 | `open_source` | whatever a URL, a path or an open file names |
 | `LocalSource`, `MemorySource`, `FileLikeSource` | files, bytes, open files |
-| `HttpSource`, `ObjectSource`, `FilesystemSource` | web servers; S3, GCS, Azure; what only fsspec knows |
-| `Blocks`, `Cached`, `Counted` | another source, with a cache in memory; with one on disk; with a request counter |
-| `expand` | which files these globs, prefixes and lists name |
+| `HttpSource`, `ObjectSource`, `FilesystemSource` | web servers; S3, GCS, Azure; all that only fsspec reads |
+| `Cached`, `Counted`, `WrappedSource` | another source, with a cache on disk; with a request counter; the base class of both |
+| `expand` | the files that globs, prefixes and lists name |
 | `trace` | what all sources did: requests, bytes, latency, retries, cache hits |
 
-The remote ones are imported when they are first asked for: a local scan should not wait for HTTP and cloud libraries.
+The remote sources are imported on first use: a local scan does not wait for HTTP and cloud
+libraries.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from insitu.sources.blocks import Blocks
 from insitu.sources.cached_source import Cached
 from insitu.sources.coalesce import Merged, merge, worthwhile_gap
 from insitu.sources.counting_source import Counted
@@ -27,12 +27,11 @@ from insitu.sources.fsspec_source import FilesystemSource
 from insitu.sources.globs import expand
 from insitu.sources.local import LocalSource
 from insitu.sources.memory import MemorySource
-from insitu.sources.protocol import ByteSource, Range, read_into, read_tail
+from insitu.sources.protocol import ByteSource, Range, WrappedSource, read_into, read_tail
 from insitu.sources.redaction import displayed
-from insitu.sources.resolve import is_local, open_source, request_bytes
+from insitu.sources.resolve import is_local, open_source, read_all, request_bytes
 from insitu.sources.storage_options import detach_secrets
 from insitu.sources.tracing import Trace, trace
-from insitu.sources.whole import read_all
 
 if TYPE_CHECKING:
     from insitu.sources.http.http_source import HttpSource
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from insitu.sources.retry_policy import Patience
 
 __all__ = [
-    "Blocks",
     "ByteSource",
     "Cached",
     "Counted",
@@ -55,6 +53,7 @@ __all__ = [
     "Patience",
     "Range",
     "Trace",
+    "WrappedSource",
     "detach_secrets",
     "displayed",
     "expand",

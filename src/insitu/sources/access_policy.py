@@ -1,8 +1,9 @@
-"""May this process read from there? A server sets a gate once, and nothing gets past it.
+"""Access policy of a process: which files, web addresses and buckets it may read.
 
-Every way to bytes asks: a file when it is opened (by what the path really leads to), a web address before each request, redirects included,
-a bucket, a folder that is listed. So references, external links and virtual datasets that point elsewhere find the same gate as
-the request itself. Without a gate everything is allowed.
+A server sets a policy once, and every access is checked against it: a file when it is opened (by
+its real path), a web address before each request (redirects included), a bucket, a folder that is
+listed. So references, external links and virtual datasets that point elsewhere meet the same check
+as the request itself. Without a policy everything is allowed.
 """
 
 from __future__ import annotations
@@ -32,36 +33,36 @@ __all__ = [
 
 
 class RefusedError(AccessError):
-    """A process that reads from certain places only was led to another one."""
+    """The access policy does not allow this location."""
 
     kind = "refused"
 
 
 class Gate(Protocol):
-    """Says what may be read."""
+    """Decides what may be read."""
 
     def path(self, path: str) -> bool:
-        """Whether a file or folder may be, by its real path."""
+        """Return whether a file or folder may be read, by its real path."""
 
     def web(self, url: str) -> bool:
-        """Whether a web address may be."""
+        """Return whether a web address may be read."""
 
     def bucket(self, kind: str, endpoint: str | None, bucket: str, key: str) -> bool:
-        """Whether an object (or a prefix) of a bucket may be."""
+        """Return whether an object (or a prefix) of a bucket may be read."""
 
 
 _gate: Gate | None = None
 
 
 def set_gate(gate: Gate | None) -> None:
-    """From now on, in this whole process."""
+    """Set the access policy of this whole process; None allows everything."""
     global _gate
     _gate = gate
 
 
 @contextmanager
 def guarded(gate: Gate) -> Iterator[None]:
-    """A gate for as long as the block lasts."""
+    """Set an access policy for as long as the block lasts."""
     before = _gate
     set_gate(gate)
     try:
@@ -71,7 +72,9 @@ def guarded(gate: Gate) -> Iterator[None]:
 
 
 def ask_path(path: str, descriptor: int | None = None) -> None:
-    """A local path; with an open descriptor, that it is the file that the path really leads to."""
+    """Raise `RefusedError` if a local path may not be read; with an open descriptor, also if it is
+    not the file at that path.
+    """
     if _gate is None:
         return
     if "\0" in path:
@@ -81,7 +84,7 @@ def ask_path(path: str, descriptor: int | None = None) -> None:
     if not _gate.path(real):
         raise _refused(shown)
     if descriptor is not None:
-        # Between the look and the opening somebody may have put a link in the way.
+        # Between the check and the opening somebody may have put a link in the way.
         try:
             found, opened = os.stat(real), os.fstat(descriptor)
         except OSError:
@@ -91,39 +94,44 @@ def ask_path(path: str, descriptor: int | None = None) -> None:
 
 
 def ask_web(url: str, asked: str | None = None) -> None:
-    """A web address; for a redirect with the address that was `asked` for, because the one that it leads to is not the client's to know."""
+    """Raise `RefusedError` if a web address may not be read. For a redirect, `asked` is the address
+    of the request: the client need not learn the one that it leads to.
+    """
     if _gate is not None and not _gate.web(url):
         raise _refused(asked or url)
 
 
 def ask_bucket(kind: str, endpoint: str | None, bucket: str, key: str) -> None:
-    """An object of a bucket, or a prefix."""
+    """Raise `RefusedError` if an object of a bucket, or a prefix, may not be read."""
     if _gate is not None and not _gate.bucket(kind, endpoint, bucket, key):
         raise _refused(f"{kind}://{bucket}/{key}")
 
 
 def is_guarded() -> bool:
-    """Whether there is a gate."""
+    """Return whether this process has an access policy."""
     return _gate is not None
 
 
 def may_use_environment(options: Mapping[str, Any]) -> bool:
-    """Return whether a bucket may be read with credentials that lie around: variables, files, the machine's identity.
+    """Return whether a bucket may be read with credentials of the environment: variables, files,
+    the machine's identity.
 
-    Behind a gate they belong to the operator, not to the client that asks. They are used only where the options of the
-    operator say so: `"anon": false`, or a `profile`. Clients cannot say either.
+    Under an access policy they belong to the operator, not to the client. They are used only where
+    the operator's options say so: `"anon": false`, or a `profile`. Clients cannot set either.
     """
     return _gate is None or options.get("anon") is False or bool(options.get("profile"))
 
 
 def ask_other(url: str) -> None:
-    """Anything that only a third party can open: never behind a gate."""
+    """Raise `RefusedError` under any access policy: the URL is opened by a third-party library,
+    whose accesses cannot be checked.
+    """
     if _gate is not None:
         raise _refused(url)
 
 
 def is_inside(path: str) -> bool:
-    """Return whether a path, as it is written, lies under a root; where links lead does not count."""
+    """Return whether a path, as written, lies under a root; links are not followed."""
     return _gate is None or ("\0" not in path and _gate.path(os.path.abspath(path)))
 
 
@@ -131,9 +139,10 @@ _PATH = re.compile(r"""(?<![\w:/.~-])(?:(?<=['"`])/[^'"`]*|/[^\s'"`,;)\]]+)""")
 
 
 def without_outside_paths(text: str) -> str:
-    """Return a text without the paths that lie outside the roots: a client need not know how the server's disk is arranged.
+    """Return a text without the paths that lie outside the roots, so that a client does not learn
+    the layout of the server's disk.
 
-    Without a gate the text stays as it is.
+    Without an access policy the text stays as it is.
     """
     if _gate is None:
         return text
@@ -142,4 +151,8 @@ def without_outside_paths(text: str) -> str:
 
 def _refused(url: str | None) -> RefusedError:
     shown = None if url is None else displayed(url)
-    return RefusedError("this server may not read from there", url=shown, hint="It serves its roots only")
+    return RefusedError(
+        "this server is not allowed to read from this location",
+        url=shown,
+        hint="It reads only from the roots that it was started with.",
+    )

@@ -1,7 +1,8 @@
-"""Which bucket, container or web server does this URL name?
+"""Parsing of URLs: scheme, host, bucket and key; whether a URL is remote.
 
-Pure. Object stores have addresses of their own (`s3://bucket/key`) and web addresses for the same objects
-(`https://bucket.s3.eu-west-1.amazonaws.com/key`); both are understood, because people paste what they find.
+Pure. Object stores have addresses of their own (`s3://bucket/key`) and web addresses for the same
+objects (`https://bucket.s3.eu-west-1.amazonaws.com/key`); both are understood, because people paste
+what they find.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Address:
 
 
 def scheme_of(url: str) -> str | None:
-    """The scheme in lower case; `::` for a chain of fsspec's; None for a path.
+    """Return the scheme in lower case; `::` for a chain of fsspec; None for a path.
 
     Examples
     --------
@@ -59,7 +60,7 @@ def scheme_of(url: str) -> str | None:
 
 
 def is_remote(url: str) -> bool:
-    """Whether reading from there costs round trips, as far as the URL tells.
+    """Return whether reading costs round trips, as far as the URL tells.
 
     Examples
     --------
@@ -70,7 +71,7 @@ def is_remote(url: str) -> bool:
 
 
 def bucket_address(url: str) -> Address | None:
-    """The object that a URL of an object store's own scheme names; None for other schemes.
+    """Return the object that a URL with an object store's own scheme names; None for other schemes.
 
     Examples
     --------
@@ -87,7 +88,7 @@ def bucket_address(url: str) -> Address | None:
         bucket, _, host = bucket.partition("@")
         account = host.partition(".")[0]
     if not bucket:
-        raise SourceError("names no bucket: scheme://bucket/key is needed", url=displayed(url))
+        raise SourceError("the URL names no bucket: write scheme://bucket/key", url=displayed(url))
     return Address(kind, bucket, key, account=account)
 
 
@@ -99,7 +100,8 @@ _AZURE_HOST = re.compile(r"(?P<account>[a-z0-9]+)\.(?:blob|dfs)\.core\.windows\.
 
 
 def web_address(url: str) -> Address | None:
-    """The object that a web address of a cloud names; None if it is of somebody else, or has a query (a signature, say).
+    """Return the object that a web address of a cloud names; None if it is not of a cloud, or has a
+    query (a signature, say).
 
     Examples
     --------
@@ -131,7 +133,7 @@ def web_address(url: str) -> Address | None:
 
 
 def place_of(url: str) -> str:
-    """Scheme and host (or bucket) of a URL: what requests are counted and paced by.
+    """Return scheme and host (or bucket) of a URL: the key for counting and throttling requests.
 
     Examples
     --------
@@ -159,7 +161,7 @@ def folder_of(url: str) -> str:
 
 
 def file_name(url: str) -> str:
-    """Return the name of an object without its folder, as people write it: that of a web address is decoded.
+    """Return the name of an object without its folder; that of a web address is decoded.
 
     Examples
     --------

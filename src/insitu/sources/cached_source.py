@@ -1,9 +1,10 @@
-"""How is a remote object read without asking for the same bytes twice, in this process or a later one?
+"""Source with a disk cache: remote bytes are fetched once, in this process or a later one.
 
-A source around a source: ranges that the disk has come from there, the rest in one batch from the inner source. Ranges are
-kept as they are asked for, so whoever asks chunk by chunk finds them again, whatever selection wants them next. Bytes belong
-to a version of the object (its ETag, or size and date); one that has neither cannot be told from its successor, and is not
-kept. They also belong to the credentials (and the endpoint) that they were read with.
+Ranges on disk come from there, the rest in one batch from the inner source. Ranges are kept as they
+are requested, so whoever reads chunk by chunk finds them again, whatever selection wants them next.
+Cached bytes belong to a version of the object (its ETag, or size and date); an object that has
+neither cannot be told from its successor, and is not cached. They also belong to the credentials
+and the endpoint that they were read with.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from insitu.errors import SourceError
 from insitu.model import Source
@@ -20,15 +20,15 @@ from insitu.sources import tracing
 from insitu.sources.access_policy import is_guarded
 from insitu.sources.address import scheme_of
 from insitu.sources.disk_cache import DiskCache, default_folder
-from insitu.sources.protocol import ByteSource, Range, read_tail
+from insitu.sources.protocol import ByteSource, Range, WrappedSource, read_tail
 from insitu.sources.ranges import clip_all
 from insitu.sources.redaction import userinfo
 
 __all__ = ["Cached", "cache_for", "cache_scope"]
 
 
-class Cached:
-    """A source that keeps what it read from another on disk.
+class Cached(WrappedSource):
+    """A source that caches on disk what it reads from another source.
 
     Parameters
     ----------
@@ -37,39 +37,28 @@ class Cached:
     cache
         Where to keep it.
     expected
-        What was recorded of the object. Without it a first request goes to the inner source in any case, because its answer
-        tells the version.
+        What was recorded of the object. Without it a first request goes to the inner source in any
+        case, because its answer tells the version.
     scope
         Of the credentials it is read with (see `cache_scope`): what others have read is not given.
     """
 
     def __init__(self, source: ByteSource, cache: DiskCache, expected: Source | None = None, scope: str = "") -> None:
-        self.source, self.cache = source, cache
+        super().__init__(source)
+        self.cache = cache
         self._scope = f" {scope}" if scope else ""
         self._known = expected is not None and _version(expected) is not None
 
-    @property
-    def url(self) -> str:
-        """The inner source's."""
-        return self.source.url
-
-    def size(self) -> int:
-        """The inner source's."""
-        return self.source.size()
-
-    def describe(self) -> Source:
-        """The inner source's."""
-        return self.source.describe()
-
     def read(self, offset: int, length: int) -> bytes:
-        """One range."""
+        """Return one range."""
         return self.read_many([(offset, length)])[0]
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Many ranges: those on disk from there, the others from the inner source."""
+        """Return many ranges: those on disk from there, the others from the inner source."""
         if not self._known and len(ranges) == 1 and ranges[0][1] <= _SMALL:
-            return self._first(ranges)
-        # Asked of `describe`, not of `size`: a server may never tell the size, and that need not hurt.
+            return self._read_first(ranges)
+        # Asked of `describe`, not of `size`: a server may never tell the size, and that need not
+        # hurt.
         facts = self.source.describe()
         version = self._version(facts)
         self._known = True
@@ -90,8 +79,8 @@ class Cached:
                     self.cache.put(names[at], data)
         return [data for data in found if data is not None]
 
-    def _first(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Read past the cache, and learn the version from it."""
+    def _read_first(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Read past the cache, and learn the version from the response."""
         tracing.missed(len(ranges))
         found = self.source.read_many(ranges)
         facts = self.source.describe()
@@ -108,35 +97,24 @@ class Cached:
         return None if version is None else version + self._scope
 
     def tail(self, length: int) -> bytes:
-        """The last bytes."""
+        """Return the last bytes."""
         if self._known and (size := self.source.describe().size) is not None:
             return self.read(max(size - length, 0), min(length, size))
         found = read_tail(self.source, length)
         self._known = True
         return found
 
-    def close(self) -> None:
-        """Close the inner source; what is kept stays."""
-        self.source.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"Cached({self.source!r})"
-
 
 _SMALL = 256 << 10
-"""A first read up to this size is the request that tells the version; it costs no more than one for a single byte."""
+"""A first read up to this size is the request that tells the version; it costs no more than one for
+a single byte.
+"""
 
 
 def cache_for(options: Mapping[str, Any]) -> DiskCache | None:
-    """The cache that `storage_options` ask for: a `DiskCache`, a folder, or True for the usual one."""
+    """Return the cache that `storage_options` ask for: a `DiskCache`, a folder, or True for the
+    default folder.
+    """
     given = options.get("cache")
     if given is None or given is False:
         return None
@@ -152,14 +130,14 @@ def cache_for(options: Mapping[str, Any]) -> DiskCache | None:
 
 
 _LASTING = ("endpoint_url", "client_kwargs", "account_name", "key", "profile", "bearer_token", "headers")
-"""Options that say who reads, and where. Not those that change from hour to hour (session tokens, signatures): with them the
-same person would find nothing again."""
+"""Options that identify the reader and the endpoint. Not those that change from hour to hour
+(session tokens, signatures): with them the same person would never find a cached range again."""
 
 
 def cache_scope(url: str, options: Mapping[str, Any]) -> str:
-    """Return what tells the reader of an object from others, for the keys of a cache on disk.
+    """Return a digest of the credentials and the endpoint, for the keys of a cache on disk.
 
-    Behind a gate everything that a request says counts, because the process reads for many clients.
+    Under an access policy all options count, because the process reads for many clients.
     """
     if is_guarded():
         said = {name: value for name, value in options.items() if name != "cache"}
@@ -176,7 +154,7 @@ def cache_scope(url: str, options: Mapping[str, Any]) -> str:
 
 @lru_cache(16)
 def _opened(folder: str) -> DiskCache:
-    """One for each folder, because it knows how full it is."""
+    """Return the one cache of a folder: it knows how full the folder is."""
     return DiskCache(folder)
 
 

@@ -1,26 +1,24 @@
-"""What did that cost in requests, round trips and bytes?
+"""A source that counts the requests, batches and bytes of another source.
 
-A source around a source that writes it down: the test double for everything that promises to read little.
+It is the test double for all code that promises to read little.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
 
-from insitu.model import Source
-from insitu.sources.protocol import ByteSource, Range, read_into, read_tail
+from insitu.sources.protocol import ByteSource, Range, WrappedSource, read_into, read_tail
 from insitu.sources.threads import renew_after_fork
 
 __all__ = ["Counted"]
 
 
-class Counted:
-    """A source that counts what is asked of it.
+class Counted(WrappedSource):
+    """A source that counts what its user requests.
 
-    It counts what its user asks for: a source inside that merges ranges makes fewer requests of them.
+    An inner source that merges ranges makes fewer requests than are counted here. `size` and
+    `describe` are not counted, though they may cost an inner source its first request.
 
     Examples
     --------
@@ -32,13 +30,13 @@ class Counted:
     """
 
     def __init__(self, source: ByteSource) -> None:
-        self.source = source
+        super().__init__(source)
         self.renew()
         renew_after_fork(self)
         self.reset()
 
     def renew(self) -> None:
-        """A new lock in a forked child."""
+        """Make a new lock in a forked child."""
         self._lock = threading.Lock()
 
     def reset(self) -> None:
@@ -53,64 +51,39 @@ class Counted:
 
     @property
     def requests(self) -> int:
-        """Ranges asked for."""
+        """Number of ranges requested."""
         return len(self.ranges)
 
-    @property
-    def url(self) -> str:
-        """The inner source's."""
-        return self.source.url
-
-    def size(self) -> int:
-        """The inner source's; not counted, though it may cost an inner source its first request."""
-        return self.source.size()
-
-    def describe(self) -> Source:
-        """The inner source's."""
-        return self.source.describe()
-
     def read(self, offset: int, length: int) -> bytes:
-        """One range: one request, one batch."""
+        """Return one range: one request, one batch."""
         data = self.source.read(offset, length)
         self._note([(offset, length)], len(data))
         return data
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Many ranges: as many requests, one batch."""
+        """Return many ranges: as many requests, one batch."""
         found = self.source.read_many(ranges)
         if ranges:
             self._note(ranges, sum(map(len, found)))
         return found
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """One range into a buffer: one request, one batch."""
+        """Read one range into a buffer: one request, one batch."""
         count = read_into(self.source, offset, buffer)
         self._note([(offset, buffer.nbytes)], count)
         return count
 
     def tail(self, length: int) -> bytes:
-        """The last bytes: one request, one batch."""
+        """Return the last bytes: one request, one batch."""
         data = read_tail(self.source, length)
         self._note([(self.source.size() - len(data), length)], len(data))
         return data
-
-    def close(self) -> None:
-        """Close the inner source."""
-        self.source.close()
 
     def _note(self, ranges: Sequence[Range], count: int) -> None:
         with self._lock:
             self.batches += 1
             self.bytes += count
             self.ranges.extend(ranges)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"Counted({self.source!r}: {self.requests} requests, {self.batches} batches, {self.bytes} bytes)"

@@ -1,7 +1,7 @@
-"""How are the many storages that fsspec knows read by range?
+"""Source for any file system of fsspec: `simplecache::`, `sftp://`, `zip://` and others.
 
-Through fsspec, if it is installed: `cat_ranges` for batches. This is the side door, for `simplecache::`, `sftp://`,
-`zip://` and their like; what has a door of its own here (files, web, object stores) goes there.
+Batches go through `cat_ranges`. Files, web servers and object stores have sources of their own and
+do not come here.
 """
 
 from __future__ import annotations
@@ -42,16 +42,18 @@ class FilesystemSource:
         try:
             core = importlib.import_module("fsspec.core")
         except ImportError:
-            raise UnsupportedError("no source for this kind of URL", url=self._url, hint=_HINT) from None
+            raise UnsupportedError(
+                "this kind of URL is not supported without fsspec", url=self._url, hint=_HINT
+            ) from None
         try:
             self._files, self._path = core.url_to_fs(url, **self._options)
             self._facts: dict[str, Any] = self._files.info(self._path)
         except (ValueError, ImportError) as error:
             raise UnsupportedError(redacted(str(error)), url=self._url) from None
         except OSError as error:
-            raise self._ours(error) from None
+            raise self._to_source_error(error) from None
         if self._facts.get("type") == "directory":
-            raise SourceError("a directory, not a file", url=self._url)
+            raise SourceError("this is a directory, not a file", url=self._url)
         self._size = int(self._facts["size"])
 
     @property
@@ -60,11 +62,11 @@ class FilesystemSource:
         return self._url
 
     def size(self) -> int:
-        """Bytes in the file."""
+        """Return the bytes in the file."""
         return self._size
 
     def describe(self) -> Source:
-        """What the file system says of the file."""
+        """Return what the file system reports of the file."""
         etag = self._facts.get("ETag") or self._facts.get("etag")
         modified = self._facts.get("mtime") or self._facts.get("LastModified")
         stamp = getattr(modified, "timestamp", None)
@@ -77,7 +79,7 @@ class FilesystemSource:
         )
 
     def read(self, offset: int, length: int) -> bytes:
-        """One range."""
+        """Return one range."""
         start, there = clip(self._url, offset, length, self._size)
         if not there:
             return b""
@@ -87,10 +89,10 @@ class FilesystemSource:
                 request.bytes = len(data)
                 return data
         except (OSError, ValueError) as error:
-            raise self._ours(error, offset, length) from None
+            raise self._to_source_error(error, offset, length) from None
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Many ranges, concurrently where the file system does that."""
+        """Return many ranges, concurrently where the file system does that."""
         there = clip_all(self._url, ranges, self._size)
         lengths = [length for _, length in there]
         plan = merge([offset for offset, _ in there], lengths, frugal_gap(lengths, 8192))
@@ -102,18 +104,18 @@ class FilesystemSource:
                 fetched = self._files.cat_ranges([self._path] * len(begin), begin, end, on_error="raise")
                 request.bytes = sum(map(len, fetched))
         except (OSError, ValueError) as error:
-            raise self._ours(error) from None
+            raise self._to_source_error(error) from None
         return split(plan, lengths, fetched)
 
     def close(self) -> None:
-        """Nothing: file systems are shared."""
+        """Do nothing: file systems are shared."""
 
-    def _ours(self, error: Exception, offset: int | None = None, length: int | None = None) -> SourceError:
+    def _to_source_error(self, error: Exception, offset: int | None = None, length: int | None = None) -> SourceError:
         said = redacted(str(error)) or type(error).__name__
         if isinstance(error, FileNotFoundError):
             return NotFoundError("no such file", url=self._url)
         if isinstance(error, PermissionError):
-            return AccessError(f"the file may not be read: {said}", url=self._url)
+            return AccessError(f"permission to read the file is denied: {said}", url=self._url)
         return SourceError(f"reading failed: {said}", url=self._url, offset=offset, length=length)
 
     def __enter__(self) -> Self:
@@ -131,4 +133,4 @@ class FilesystemSource:
         return f"FilesystemSource({self._url!r})"
 
 
-_HINT = "Install fsspec (and the package that knows this scheme) to read it."
+_HINT = "Install fsspec and the package that handles this scheme."

@@ -1,8 +1,9 @@
-"""Which files do these globs, prefixes and lists name?
+"""Expansion of globs, prefixes, list files and nested lists into the URLs of single files.
 
-Whatever a user has to say "all of these": `s3://bucket/era5/**/*.nc`, a local glob, a prefix that ends in a slash, a text
-file with a URL on each line, a list or iterator of any of them. A glob costs one listing per folder that it passes through,
-all folders of a level at once; `**` costs one listing of everything below.
+Users name many files as `s3://bucket/era5/**/*.nc`, a local glob, a prefix that ends in a slash, a
+text file with a URL on each line, or a list or iterator of any of these. A glob costs one listing
+per folder that it passes through, all folders of a level at once; `**` costs one listing of
+everything below.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ __all__ = ["expand", "is_glob"]
 _LISTS = (".txt", ".lst", ".list", ".urls")
 _STORES = (".zarr", ".insitu", ".icechunk", ".parq", ".parquet")
 _MARKS = frozenset({"zarr.json", ".zgroup", ".zarray", ".zattrs", ".zmetadata", "root.json", "repo"})
-"""Names that make a prefix one thing instead of many files: a Zarr store, references, a repository."""
+"""Names that mark a prefix as one store instead of many files: Zarr, references, a repository."""
 _DATA = (
     ".nc", ".nc3", ".nc4", ".cdf", ".h5", ".hdf", ".hdf5", ".he5", ".grib", ".grib2", ".grb", ".grb2", ".tif", ".tiff",
     ".fits", ".fit", ".fts",
@@ -47,15 +48,17 @@ _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 
 def expand(urls: Openable | Iterable[Openable], storage_options: Mapping[str, Any] | None = None) -> list[Openable]:
-    """The files that were meant, one by one; globs and prefixes sorted by name, everything else in the order given.
+    """Return the files that are named, one by one; globs and prefixes sorted by name, everything
+    else in the order given.
 
     Parameters
     ----------
     urls
-        A path or URL: as it is; with `*`, `**`, `?`, `[…]` or `{a,b}` (in web addresses no `?`, which begins a query): what
-        fits; a prefix that ends in `/`: the data files under it, unless it is a Zarr store or the like; the name of a text
-        file (`.txt`, `.lst`, `.urls`, or any after an `@`): what its lines name, `#` begins a comment. Or an iterable of
-        these, lines of an open text file included. Open files and sources are passed on.
+        A path or URL: as it is; with `*`, `**`, `?`, `[…]` or `{a,b}` (in web addresses no `?`,
+        which begins a query): what matches; a prefix that ends in `/`: the data files under it,
+        unless it is a Zarr store or the like; the name of a text file (`.txt`, `.lst`, `.urls`, or
+        any after an `@`): what its lines name, `#` begins a comment. Or an iterable of these, lines
+        of an open text file included. Open files and sources are passed on.
     storage_options
         See `open_source`.
 
@@ -83,7 +86,7 @@ def expand(urls: Openable | Iterable[Openable], storage_options: Mapping[str, An
 
 
 def is_glob(url: str) -> bool:
-    """Whether a URL names what fits a pattern.
+    """Return whether a URL is a pattern.
 
     Examples
     --------
@@ -96,7 +99,9 @@ def is_glob(url: str) -> bool:
 
 
 def _is_there(url: str, storage_options: Mapping[str, Any] | None) -> bool:
-    """Whether a remote object has this very name; asked only where a pattern fits nothing."""
+    """Return whether a remote object has this very name; asked only where a pattern matches
+    nothing.
+    """
     if local_path(url) is not None:
         return False
     try:
@@ -124,13 +129,13 @@ def _expand_one(url: str, storage_options: Mapping[str, Any] | None) -> list[str
     if local is not None and os.path.exists(local) and not url.endswith("/"):
         return [url]  # a name is a name, whatever characters it has
     if is_glob(url):
-        nothing: SourceError = NotFoundError("no file fits this pattern", url=displayed(url))
+        nothing: SourceError = NotFoundError("no file matches this pattern", url=displayed(url))
         try:
             found = [n for one in _braced(url) for n in (_globbed(one, storage_options) if is_glob(one) else [one])]
         except re.error:
-            found = []  # [z-a]: a name, then, and not a pattern
+            found = []  # [z-a] is no valid pattern: it must be a name
         except (NotFoundError, AccessError) as problem:
-            found, nothing = [], problem  # it cannot be listed; a web server need not show an index
+            found, nothing = [], problem  # a web server need not show an index
         if not found and _is_there(url, storage_options):
             return [url]  # an object may be called "shape-[5, 5, 4].nc"
         if not found:
@@ -145,7 +150,7 @@ def _from_list(url: str, storage_options: Mapping[str, Any] | None) -> list[str]
     try:
         lines = [line.strip() for line in text.decode("utf-8-sig").splitlines() if not _is_comment(line)]
     except UnicodeDecodeError:
-        raise SourceError("not a text file that lists URLs", url=displayed(url)) from None
+        raise SourceError("this is not a text file with one URL per line", url=displayed(url)) from None
     here = local_path(url)
     found: list[str] = []
     for line in lines:
@@ -156,7 +161,7 @@ def _from_list(url: str, storage_options: Mapping[str, Any] | None) -> list[str]
 
 
 def _braced(pattern: str) -> list[str]:
-    """A pattern with braces as several without.
+    """Return the patterns without braces that a pattern with braces stands for.
 
     Examples
     --------
@@ -170,7 +175,7 @@ def _braced(pattern: str) -> list[str]:
 
 
 def _under(url: str, storage_options: Mapping[str, Any] | None) -> list[str]:
-    """The data files under a prefix; the prefix itself if it is one thing."""
+    """Return the data files under a prefix; the prefix itself if it is one store."""
     if url.rstrip("/").lower().endswith(_STORES):
         return [url]
     place = _place(url, storage_options)
@@ -182,7 +187,7 @@ def _under(url: str, storage_options: Mapping[str, Any] | None) -> list[str]:
     data = [name for name in names if name.lower().endswith(_DATA)]
     found = sorted(data or [name for name in names if not re.search(r"(^|/)[._]", name)])
     if not found:
-        raise NotFoundError("nothing lies under this prefix", url=displayed(url))
+        raise NotFoundError("there are no files under this prefix", url=displayed(url))
     return [place.url(name) for name in found]
 
 
@@ -223,12 +228,12 @@ _FILE_URL = re.compile(r"(file|local)://", re.IGNORECASE)
 
 
 def _common(name: str, folders: list[str]) -> str:
-    """The folder that a name was found under."""
+    """Return the folder that a name was found under."""
     return max((folder for folder in folders if name.startswith(folder)), key=len)
 
 
 def _split(pattern: str) -> tuple[str, str, str]:
-    """A pattern cut before its first segment with a wildcard.
+    """Split a pattern before its first segment with a wildcard.
 
     Examples
     --------
@@ -242,7 +247,7 @@ def _split(pattern: str) -> tuple[str, str, str]:
 
 
 def _regex(pattern: str) -> str:
-    """A pattern of path segments as a regular expression.
+    """Return the regular expression of a pattern of path segments.
 
     Examples
     --------
@@ -278,13 +283,13 @@ class _Place:
         return self._base + (quote(name, safe="/~!$&'()*+,;=:@") if self._quoted else name)
 
     def level(self, below: str) -> Level:
-        """What lies right under a folder."""
+        """Return the names right under a folder."""
         if self._bucket is not None:
             return bucket_level(self._address(below), self._base, options_for(self._base, self._options))
         return level(self.url(below), self._options)
 
     def below(self, folder: str) -> list[str]:
-        """Everything under a folder, as paths from the base."""
+        """Return everything under a folder, as paths from the base."""
         if self._bucket is not None:
             options = options_for(self._base, self._options)
             return [folder + name for name in bucket_objects(self._address(folder), self._base, options)]
@@ -306,7 +311,7 @@ class _Place:
 
 
 def _place(url: str, storage_options: Mapping[str, Any] | None) -> _Place | None:
-    """How a prefix is listed; None if it is a local file."""
+    """Return how a prefix is listed; None if it is a local file."""
     base = url.rstrip("/") + "/"
     path = local_path(url)
     if path is not None:

@@ -1,4 +1,8 @@
-"""What lies under a prefix? Asked only where nothing else tells: a glob, a group without consolidated metadata."""
+"""Listing of folders and prefixes: local directories, buckets, index pages of web servers, fsspec.
+
+Storage is listed only where nothing else tells the names: for a glob, or a group without
+consolidated metadata.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +30,14 @@ Answer = TypeVar("Answer")
 
 
 class Level(NamedTuple):
-    """What lies right under a prefix, by name."""
+    """The names right under a prefix."""
 
     folders: list[str]
     files: list[str]
 
 
 def local_path(url: str) -> str | None:
-    """The path that a URL names on this machine; None if it names something elsewhere.
+    """Return the path that a URL names on this machine; None if it names something elsewhere.
 
     Examples
     --------
@@ -48,18 +52,19 @@ def local_path(url: str) -> str | None:
 
 
 def is_directory(url: str) -> bool:
-    """Whether a URL names a directory on this machine."""
+    """Return whether a URL names a directory on this machine."""
     path = local_path(url)
     return path is not None and os.path.isdir(path)
 
 
 def children(url: str, storage_options: Mapping[str, Any] | None = None) -> list[str] | None:
-    """The names right under a prefix that have something under them in turn; None where that cannot be asked (HTTP).
+    """Return the names right under a prefix that have something under them in turn; None where
+    listing is not possible (HTTP).
 
     Raises
     ------
     SourceError
-        If the store was asked and failed.
+        If the request to the store fails.
     """
     if scheme_of(url) in ("http", "https") and local_path(url) is None:
         return None
@@ -67,7 +72,9 @@ def children(url: str, storage_options: Mapping[str, Any] | None = None) -> list
 
 
 def level(url: str, storage_options: Mapping[str, Any] | None = None) -> Level:
-    """What lies right under a prefix; nothing if the prefix is not there, except for directories, which is an error."""
+    """Return the names right under a prefix; none if the prefix does not exist, except for
+    directories, where that is an error.
+    """
     path = local_path(url)
     if path is not None:
         return _local_level(path)
@@ -85,7 +92,9 @@ def level(url: str, storage_options: Mapping[str, Any] | None = None) -> Level:
 
 
 def objects(url: str, storage_options: Mapping[str, Any] | None = None) -> dict[str, int] | None:
-    """Everything under a prefix: key relative to it → bytes; None where that cannot be asked (HTTP)."""
+    """Return everything under a prefix, as key relative to it → bytes; None where listing is not
+    possible (HTTP).
+    """
     path = local_path(url)
     if path is not None:
         return _files(path)
@@ -101,7 +110,7 @@ def objects(url: str, storage_options: Mapping[str, Any] | None = None) -> dict[
 
 
 def bucket_level(address: Address, url: str, options: Mapping[str, Any]) -> Level:
-    """What lies right under a prefix of a bucket."""
+    """Return the names right under a prefix of a bucket."""
     import obstore
 
     from insitu.sources.object_store.bucket import bucket_of
@@ -111,7 +120,9 @@ def bucket_level(address: Address, url: str, options: Mapping[str, Any]) -> Leve
         below = _pages(bucket, address, options, prefix or "", "/")
         names = sorted(name.rstrip("/").rsplit("/", 1)[-1] for page in below for name in page.folders)
         return Level(names, sorted(key.rsplit("/", 1)[-1] for page in below for key, _ in page.files))
-    answer = _asked(lambda: bucket.ask(lambda store: obstore.list_with_delimiter(store, prefix)), url)
+    answer = _asked(
+        lambda: bucket.ask_with_retries(lambda store: obstore.list_with_delimiter(store, prefix), displayed(url)), url
+    )
     if answer is None:
         return Level([], [])
     folders = sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in answer["common_prefixes"])
@@ -119,7 +130,7 @@ def bucket_level(address: Address, url: str, options: Mapping[str, Any]) -> Leve
 
 
 def bucket_objects(address: Address, url: str, options: Mapping[str, Any]) -> dict[str, int]:
-    """Everything under a prefix of a bucket: key relative to it → bytes."""
+    """Return everything under a prefix of a bucket: key relative to it → bytes."""
     import obstore
 
     from insitu.sources.object_store.bucket import bucket_of
@@ -128,7 +139,12 @@ def bucket_objects(address: Address, url: str, options: Mapping[str, Any]) -> di
     skip = len(prefix) + 1 if prefix else 0
     if is_guarded():
         return {key[skip:]: size for page in _pages(bucket, address, options, prefix, "") for key, size in page.files}
-    pages = _asked(lambda: bucket.ask(lambda store: list(obstore.list(store, prefix or None, chunk_size=1000))), url)
+    pages = _asked(
+        lambda: bucket.ask_with_retries(
+            lambda store: list(obstore.list(store, prefix or None, chunk_size=1000)), displayed(url)
+        ),
+        url,
+    )
     return {row["path"][skip:]: int(row["size"]) for page in pages or [] for row in page}
 
 
@@ -149,7 +165,7 @@ def _local_level(path: str) -> Level:
     except FileNotFoundError:
         raise NotFoundError("no such directory", url=path) from None
     except PermissionError:
-        raise AccessError("the directory may not be listed", url=path) from None
+        raise AccessError("permission to list the directory is denied", url=path) from None
     except OSError as error:
         raise SourceError(f"listing failed: {error.strerror}", url=path) from error
     return Level([name for name, folder in names if folder], [name for name, folder in names if not folder])
@@ -185,12 +201,12 @@ def _filesystem(url: str, storage_options: Mapping[str, Any] | None) -> tuple[An
         core = importlib.import_module("fsspec.core")
         files, inner = core.url_to_fs(url, **options_for(url, storage_options))
     except (ImportError, ValueError, OSError) as error:
-        raise SourceError(f"this cannot be listed: {redacted(str(error))}", url=displayed(url)) from None
+        raise SourceError(f"this location cannot be listed: {redacted(str(error))}", url=displayed(url)) from None
     return files, inner
 
 
 def _asked(question: Callable[[], Answer], url: str) -> Answer | None:
-    """The answer; None if there is no such prefix."""
+    """Return the answer to a listing; None if there is no such prefix."""
     try:
         return question()
     except InsituError:
@@ -200,7 +216,7 @@ def _asked(question: Callable[[], Answer], url: str) -> Answer | None:
     except Exception as error:
         # obstore and the many file systems of fsspec have no one class of error.
         if scheme_of(url) in ("http", "https") or bucket_address(url) is not None:
-            from insitu.sources.object_store.object_source import as_source_error
+            from insitu.sources.object_store.store_errors import as_source_error
 
             raise as_source_error(error, displayed(url)) from None
         if isinstance(error, PermissionError):

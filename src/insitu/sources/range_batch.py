@@ -1,7 +1,7 @@
-"""How are many ranges of one remote object fetched in about one round trip?
+"""Concurrent fetch of many ranges of one remote object, in about one round trip.
 
-Cut to the object, merge those that lie close, cut those that are long, ask for what is left all at once, and put the
-answers together again.
+Ranges are clipped to the object, merged where they lie close, cut where they are long, requested
+all at once, and put together again.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from insitu.sources.coalesce import frugal_gap, merge, split
-from insitu.sources.http.throttle import Pace
 from insitu.sources.protocol import Range
 from insitu.sources.ranges import clip_all
 from insitu.sources.threads import gather
+from insitu.sources.throttle import Pace
 
 __all__ = ["LIMIT", "PART", "fetch_many"]
 
@@ -22,7 +22,9 @@ LIMIT = 16 << 20
 """Merged requests stay below this, so that long stretches come over several connections."""
 
 PART = 8 << 20
-"""A single range of more than twice this is fetched in parts of about this size, for the same reason."""
+"""A single range of more than twice this is fetched in parts of about this size, for the same
+reason.
+"""
 
 Fetch = Callable[[int, int, threading.Event], bytes]
 
@@ -31,50 +33,52 @@ def fetch_many(
     fetch: Fetch,
     url: str,
     ranges: Sequence[Range],
-    pace: Pace,
+    throttle: Pace,
     *,
     size: int | None = None,
     gap: int | None = None,
     limit: int = LIMIT,
     width: int | None = None,
 ) -> list[bytes]:
-    """All ranges of an object through `fetch(offset, length, stop)`, concurrently.
+    """Return all ranges of an object, fetched concurrently through `fetch(offset, length, stop)`.
 
     Parameters
     ----------
     fetch
-        Gives one range, short only at the end of the object; `stop` is set when the batch has failed elsewhere.
+        Returns one range, short only at the end of the object; `stop` is set when another range
+        of the batch has failed.
     url
         For messages.
     ranges
         What is wanted.
-    pace
-        What a request costs there, and how many at once; learns from this batch.
+    throttle
+        Cost of a request and number of requests at once; it learns from this batch.
     size
         The object's size, if it is known already.
     gap, limit, width
-        How far apart ranges may lie to be merged, how long they may become, how many are asked for at once; gap and width
-        are the pace's if not given.
+        How far apart ranges may lie to be merged, how long they may become, how many are requested
+        at once; gap and width are the throttle's if not given.
     """
     there = clip_all(url, ranges, size)
     if not there:
         return []
     offsets, lengths = zip(*there, strict=True)
     if gap is None:
-        gap = frugal_gap(lengths, pace.request_bytes)
+        gap = frugal_gap(lengths, throttle.request_bytes)
     plan = merge(offsets, lengths, gap, limit)
-    # A range whose end is not known may be damaged, 2^60 bytes long: that one is asked for as it is.
+    # A range whose end is not known may be damaged, 2^60 bytes long: that one is asked for as it
+    # is.
     parts = [_parts(item, limit) if size is not None else [item] for item in plan.ranges()]
     wanted = [part for some in parts for part in some]
     start = time.perf_counter()
-    came = iter(gather(lambda item, stop: fetch(item[0], item[1], stop), wanted, width=width or pace.width))
+    came = iter(gather(lambda item, stop: fetch(item[0], item[1], stop), wanted, width=width or throttle.width))
     fetched = [_joined([next(came) for _ in some]) for some in parts]
-    pace.received(sum(map(len, fetched)), time.perf_counter() - start)
+    throttle.record_transfer(sum(map(len, fetched)), time.perf_counter() - start)
     return split(plan, lengths, fetched)
 
 
 def _parts(item: Range, limit: int) -> list[Range]:
-    """A long range in parts of equal length.
+    """Return a long range in parts of equal length.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""What of a URL may be shown and stored?
+"""Redaction of credentials from URLs and texts: user names, passwords, signatures.
 
-Everything but user names, passwords and signatures. URLs end up in references, error messages and logs, which people
-send each other; a signed URL in them would be a key left in the door.
+URLs end up in references, error messages and logs, which people send each other; a signed URL in
+them would give access to others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ _SECRETS = frozenset({
     "ossaccesskeyid", "passwd", "password", "policy", "sas", "secret", "security-token", "session_token",
     "sig", "signature", "subscription-key", "token",
 })  # fmt: skip
-# These mean nothing secret by themselves, but belong to a signature when there is one, and change with it.
+# These mean nothing secret by themselves, but belong to a signature when there is one, and change
+# with it.
 _COMPANIONS = frozenset({
     "expires", "se", "st", "sv", "sr", "sp", "spr", "ss", "srt", "si", "sip", "sdd", "skoid", "sktid",
     "skt", "ske", "sks", "skv", "saoid", "suoid", "scid",
@@ -26,7 +27,7 @@ _COMPANIONS = frozenset({
 _NAMES = frozenset({
     "s3", "s3a", "s3n", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss", "wasb", "wasbs", "file", "local", "memory",
 })  # fmt: skip
-"""Schemes whose URLs are a place and a name, without a query."""
+"""Schemes whose URLs are a bucket and a key, without a query."""
 _CHAIN = re.compile(r"::(?![0-9A-Fa-f:.%]*\](?:[:/]|$))")
 _LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>)\]]+")
@@ -37,11 +38,13 @@ _PAIR = re.compile(
     (["']?\s*[=:]\s*["']?)
     (?:(?:bearer|basic|digest|negotiate|sharedkey)\s+)?[^\s,;&"']+"""
 )
-"""A name and its secret, as headers, queries and mappings are written; the scheme of an authorization is no part of it."""
+"""A name and its secret, as in headers, queries and mappings; the scheme of an authorization is not
+part of it.
+"""
 
 
 def displayed(url: str) -> str:
-    """A URL without user name, password and signature; a path as it is.
+    """Return a URL without user name, password and signature; a path as it is.
 
     Examples
     --------
@@ -55,7 +58,8 @@ def displayed(url: str) -> str:
         return "::".join(displayed(link) for link in links)
     scheme = url.partition("://")[0].lower()
     if scheme in _NAMES:
-        # What follows the bucket is the name of an object: it may hold "?", "#" and "@", and never a signature.
+        # What follows the bucket is the name of an object: it may hold "?", "#" and "@", and never
+        # a signature.
         before, separator, rest = url.partition("://")
         bucket, slash, key = rest.partition("/")
         # In abfs://container@account the part before the @ is a place, not a person.
@@ -73,7 +77,8 @@ def displayed(url: str) -> str:
 
 
 def chain_links(url: str) -> list[str]:
-    """Return the parts of a chain of fsspec's, or an archive and the member of it; the colons of an IPv6 address do not count.
+    """Return the parts of a chain of fsspec, or an archive and its member; the colons of an IPv6
+    address do not count.
 
     Examples
     --------
@@ -84,12 +89,12 @@ def chain_links(url: str) -> list[str]:
 
 
 def redacted(text: str) -> str:
-    """Free text (a library's error message, say) with the secrets of every URL in it taken out."""
+    """Return free text (the error message of a library, say) without the secrets of the URLs in it."""
     return _PAIR.sub(r"\1\2***", _URL.sub(lambda found: displayed(found.group()), text))
 
 
 def userinfo(url: str) -> tuple[str, tuple[str, str] | None]:
-    """A URL without its user name and password, and those two by themselves.
+    """Return a URL without its user name and password, and those two by themselves.
 
     Examples
     --------
@@ -106,10 +111,11 @@ def userinfo(url: str) -> tuple[str, tuple[str, str] | None]:
 
 
 def quoted(url: str) -> str:
-    """Return a URL with the characters that may not travel (spaces, say) percent-encoded, and what is encoded left alone.
+    """Return a URL with invalid characters (spaces, say) percent-encoded; what is encoded already
+    stays.
 
-    As browsers do (WHATWG URL Standard, path percent-encode set), and one step further: a percent sign that encodes nothing is
-    encoded itself, because most servers refuse it else.
+    As browsers do (WHATWG URL Standard, path percent-encode set), and one step further: a percent
+    sign that encodes nothing is encoded itself, because most servers refuse it else.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Which source reads this URL?
+"""Opening of sources: `open_source` picks the source that reads a URL, a path, an open file or
+bytes.
 
-Whatever a user points at: a path, a URL with credentials from the environment or `storage_options`, an open file, bytes,
-or a source that is one already.
+Credentials come from the environment or from `storage_options`.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from insitu.sources.address import Address, bucket_address, is_remote, place_of,
 from insitu.sources.cached_source import Cached, cache_for, cache_scope
 from insitu.sources.filelike import SCHEME, FileLike, FileLikeSource, find_file, from_file
 from insitu.sources.fsspec_source import FilesystemSource
-from insitu.sources.http.throttle import pace_of
 from insitu.sources.identity import verify
 from insitu.sources.local import LocalSource
 from insitu.sources.memory import MemorySource
 from insitu.sources.protocol import ByteSource
 from insitu.sources.redaction import displayed
 from insitu.sources.storage_options import http_settings, names_credentials, options_for
+from insitu.sources.throttle import pace_of
 
 if TYPE_CHECKING:
     from insitu.sources.object_store.object_source import ObjectSource
 
-__all__ = ["Openable", "is_local", "open_source", "request_bytes"]
+__all__ = ["Openable", "is_local", "open_source", "read_all", "request_bytes"]
 
 Openable = str | os.PathLike[str] | bytes | bytearray | memoryview | FileLike | ByteSource
 """What `open_source` takes."""
@@ -39,28 +39,30 @@ Openable = str | os.PathLike[str] | bytes | bytearray | memoryview | FileLike | 
 def open_source(
     url: Openable, storage_options: Mapping[str, object] | None = None, *, expected: Source | None = None
 ) -> ByteSource:
-    """The source that reads `url`.
+    """Return the source that reads `url`.
 
     Parameters
     ----------
     url
-        A path or `Path`; a URL: `file://`, `http://`, `https://`, `s3://`, `gs://`, `az://`, `abfs://`, `memory://`, or
-        whatever fsspec knows (chains included); bytes; an open binary file; or a `ByteSource`, which is returned
-        as it is.
+        A path or `Path`; a URL: `file://`, `http://`, `https://`, `s3://`, `gs://`, `az://`,
+        `abfs://`, `memory://`, or whatever fsspec knows (chains included); bytes; an open binary
+        file; or a `ByteSource`, which is returned as it is.
     storage_options
-        Credentials and the like, or a mapping of URL prefix to such options; files need none and ignore them.
+        Credentials and the like, or a mapping of URL prefix to such options; files need none and
+        ignore them.
 
-        | option | what it says |
+        | option | meaning |
         |---|---|
         | `anon` | read without credentials |
         | `key`, `secret`, `token`; `profile` | of an object store; an AWS profile |
         | `endpoint_url`, `region`, `requester_pays` | where a bucket is; who pays |
         | `headers`, `bearer_token` | sent to web servers |
-        | `verify` | the path of a bundle of certificates; False: believe anybody |
+        | `verify` | the path of a certificate bundle; False: accept any certificate |
         | `timeout`, `connect_timeout`, `read_timeout`, `retries` | seconds for one range in all, until a connection stands, without a byte; how often to try again |
         | `cache` | a folder (or a `DiskCache`) that keeps what was read from remote places |
     expected
-        What was recorded of the object when it was scanned: another version of it is a `StaleSourceError`.
+        What was recorded of the object when it was scanned: another version raises
+        `StaleSourceError`.
 
     Examples
     --------
@@ -88,21 +90,55 @@ def open_source(
 
 
 def is_local(source: ByteSource) -> bool:
-    """Whether reads cost no round trip, so that neither merging nor reading ahead pays; wrappers are looked through.
+    """Return whether reads cost no round trip, so that neither merging nor reading ahead pays;
+    wrappers are looked through.
 
     Examples
     --------
-    >>> from insitu.sources import Blocks, HttpSource
-    >>> is_local(open_source(b"abc")), is_local(Blocks(HttpSource("https://host/x.nc")))
+    >>> from insitu.sources import Counted, HttpSource
+    >>> is_local(open_source(b"abc")), is_local(Counted(HttpSource("https://host/x.nc")))
     (True, False)
     """
     return isinstance(_innermost(source), LocalSource | MemorySource | FileLikeSource)
 
 
-def request_bytes(source: ByteSource | str) -> int:
-    """How many bytes could come in the time that one more request costs there: the cost rule of whoever cuts or joins ranges.
+def read_all(source: ByteSource, offset: int = 0) -> bytes:
+    """Return an object from an offset on, in one request where it is not large.
 
-    Of a URL as well, because a read is planned before anything is opened. What answers have taught so far counts.
+    Asking for the size first is one request more. So a part is asked for that nearly every
+    document and chunk fits in; a larger object has told its size by then.
+
+    Parameters
+    ----------
+    source
+        The object.
+    offset
+        The first byte to read.
+
+    Examples
+    --------
+    >>> from insitu.sources import MemorySource
+    >>> read_all(MemorySource(b"abcdef"), 2)
+    b'cdef'
+    """
+    if is_local(source):  # a file knows its size
+        return source.read(offset, max(source.size() - offset, 0))
+    data = source.read(offset, FIRST_PART)
+    if len(data) < FIRST_PART:
+        return data
+    return data + source.read(offset + len(data), max(source.size() - offset - len(data), 0))
+
+
+FIRST_PART = 4 << 20
+"""Bytes that `read_all` asks for at first."""
+
+
+def request_bytes(source: ByteSource | str) -> int:
+    """Return how many bytes could be read in the time that one more request costs there. It is the
+    cost rule of all code that cuts or joins ranges.
+
+    It takes a URL as well, because a read is planned before anything is opened. The latency and
+    bandwidth measured so far count.
 
     Examples
     --------
@@ -126,7 +162,7 @@ _LOCAL_REQUEST = 16 << 10
 
 
 def _innermost(source: ByteSource) -> ByteSource:
-    # The look at None is not in vain: asking whether something is a source costs more than opening a file.
+    # None is checked first: isinstance with this protocol costs more than opening a file.
     while (inner := getattr(source, "source", None)) is not None and isinstance(inner, ByteSource):
         source = inner
     return source
@@ -150,11 +186,12 @@ def _open_url(url: str, options: dict[str, Any], expected: Source | None) -> Byt
             try:
                 return FilesystemSource(url, _theirs(options))
             except InsituError:
-                raise NotFoundError("no such object in memory", url=url) from None
+                raise NotFoundError("there is no such object in memory", url=url) from None
     address = bucket_address(url)
     if address is None and scheme in ("http", "https"):
         found = web_address(url)
-        # With credentials a web address of a bucket is read as the bucket; without, it is a web page like any other.
+        # With credentials, a web address of a bucket is read as the bucket; without, like any web
+        # page.
         address = found if found is not None and names_credentials(options) else None
         if address is None:
             return _cached(url, _open_web(url, options, expected), options, expected)
@@ -173,28 +210,30 @@ def _cached(url: str, source: ByteSource, options: Mapping[str, Any], expected: 
 
 
 def _theirs(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What goes on to fsspec: all but what is only ours."""
+    """Return the options that are passed on to fsspec."""
     return {name: value for name, value in options.items() if name != "cache"}
 
 
 def _open_web(url: str, options: dict[str, Any], expected: Source | None) -> ByteSource:
-    # Imported when used: files need neither of the two libraries, and a scan of one should start at once.
+    # Imported when used: files need neither of the two libraries, and a scan of one should start at
+    # once.
     from insitu.sources.http.certificates import trust_for
     from insitu.sources.http.http_source import HttpSource
     from insitu.sources.retry_policy import patience_for
 
     address, headers = http_settings(url, options)
     return HttpSource(
-        address, headers=headers, patience=patience_for(options), trust=trust_for(options), expected=expected
+        address, headers=headers, policy=patience_for(options), trust=trust_for(options), expected=expected
     )
 
 
 def _path_of(url: str) -> str:
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost"):
-        raise SourceError("a file URL names another machine", url=url, hint="Use three slashes: file:///path.")
+        raise SourceError("the file URL names another machine", url=url, hint="Use three slashes: file:///path.")
     path = url.partition("://")[2].removeprefix(parts.netloc)
-    # What looks like a query or a fragment is part of a file's name, so the URL is not parsed for them.
+    # What looks like a query or a fragment is part of a file's name, so the URL is not parsed for
+    # them.
     if os.name == "nt":
         # Imported here only: it loads HTTP and TLS along, 30 ms that a local scan need not spend.
         from urllib.request import url2pathname
@@ -204,7 +243,9 @@ def _path_of(url: str) -> str:
 
 
 def _open_watched(url: str, address: Address, options: dict[str, Any], expected: Source | None) -> ByteSource | None:
-    """The object by its web address, where a gate wants to see every hop; None without a gate."""
+    """Return the object by its web address, where an access policy checks every redirect; None
+    without a policy.
+    """
     if not is_guarded() or not address.key:
         return None
     from insitu.sources.object_store.bucket import bucket_of
@@ -218,6 +259,6 @@ def _open_object(url: str, address: Address, options: dict[str, Any], expected: 
     from insitu.sources.object_store.object_source import ObjectSource
 
     if not address.key:
-        raise SourceError("names no object: scheme://bucket/key is needed", url=displayed(url))
+        raise SourceError("the URL names no object: write scheme://bucket/key", url=displayed(url))
     bucket = bucket_of(address, url, options)
     return ObjectSource(bucket, address.key, url, expected=expected, again=partial(_open_object, url, address, options))

@@ -1,42 +1,50 @@
-"""How long is a storage that does not answer waited for, and when is it asked again?
+"""Retry policy of remote sources: timeouts, exponential backoff with jitter, and the retry loop.
 
-Pure: numbers in, seconds out; the clock and the dice are the caller's.
+Web servers and object stores use the same rules and the same loop. A source raises
+`PassingError` for a failure that may pass; anything else ends the loop at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, TypeVar
 
-from insitu.errors import SourceError
+from insitu.cancellation import check_deadline, end_of_work
+from insitu.errors import SourceError, TimedOutError
+from insitu.sources import tracing
 
-__all__ = ["OPTIONS", "Patience", "patience_for", "retry_after"]
+__all__ = ["OPTIONS", "PassingError", "Patience", "patience_for", "retry", "retry_after"]
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """The waiting rules of a remote source."""
+    """Timeouts and retries of a remote source."""
 
     connect: float = 10.0
-    """Seconds until a connection stands."""
+    """Seconds until a connection is established."""
     read: float = 30.0
     """Seconds without a single byte."""
     deadline: float = 300.0
     """Seconds for one range, all attempts and pauses together."""
     attempts: int = 6
-    """How often a range is asked for, the first time included."""
+    """How often a range is requested, the first time included."""
     first_pause: float = 0.2
     """Seconds before the second attempt; doubled before each further one."""
     longest_pause: float = 20.0
-    """Where the doubling stops."""
+    """Upper bound of the pauses, in seconds."""
 
     def pause(self, attempt: int, chance: float, asked: float | None = None) -> float:
-        """Seconds to wait after failed attempt number `attempt` (from 0).
+        """Return the seconds to wait after failed attempt number `attempt` (from 0).
 
-        Half of it is left to `chance` (in 0..1), or clients that failed together would come back together. A server
-        that `asked` for more (Retry-After) gets it.
+        Half of it is left to `chance` (in 0..1), or clients that failed together would come back
+        together. A server that `asked` for more (Retry-After) gets it.
 
         Examples
         --------
@@ -47,12 +55,100 @@ class Patience:
         return max(step * (0.5 + 0.5 * chance), asked or 0.0)
 
 
+class PassingError(Exception):
+    """A failure that may pass: the request is worth another attempt.
+
+    Parameters
+    ----------
+    error
+        What to raise if no attempt succeeds.
+    after
+        Seconds that the server asks to wait.
+    """
+
+    def __init__(self, error: SourceError, after: float | None = None) -> None:
+        super().__init__(error)
+        self.error = error
+        self.after = after
+
+
+def retry(
+    attempt: Callable[[float], Result],
+    policy: Patience,
+    *,
+    url: str,
+    host: str | None = None,
+    offset: int | None = None,
+    length: int | None = None,
+    stop: threading.Event | None = None,
+    last_start: float = 1.0,
+) -> Result:
+    """Return what `attempt(until)` returns; call it again while it raises `PassingError`.
+
+    Parameters
+    ----------
+    attempt
+        Makes one request. It is given the time by which it has to end, by the monotonic clock.
+    policy
+        How often and how long.
+    url, offset, length
+        What is requested, for error messages.
+    host
+        Name under which retries are counted by `trace`.
+    stop
+        When set, pauses end and no further attempt is made: the rest of the batch has failed.
+    last_start
+        The share of the time within which the last attempt may begin. Below 1 for libraries that
+        do not know `until` and have a timeout of their own.
+
+    Examples
+    --------
+    >>> answers = iter([PassingError(SourceError("busy")), b"abc"])
+    >>> def attempt(until):
+    ...     answer = next(answers)
+    ...     if isinstance(answer, Exception):
+    ...         raise answer
+    ...     return answer
+    >>> retry(attempt, Patience(first_pause=0.0), url="https://host/x")
+    b'abc'
+    """
+    start = time.monotonic()
+    until = end_of_work(start + policy.deadline)
+    latest = start + (until - start) * last_start
+    tries = 0
+    while True:
+        check_deadline()
+        try:
+            return attempt(until)
+        except SourceError as final:
+            raise final.located(offset=offset, length=length) from None
+        except PassingError as passing:
+            error, after = passing.error, passing.after
+        tries += 1
+        error.located(offset=offset, length=length)
+        pause = policy.pause(tries - 1, random.random(), after)
+        if time.monotonic() + pause >= latest:
+            check_deadline()
+            raise TimedOutError(
+                f"no attempt succeeded within {policy.deadline:g} s; the last error: {error.message}",
+                url=url, offset=offset, length=length, attempts=tries,
+            ) from None  # fmt: skip
+        if tries >= policy.attempts:
+            raise error.located(attempts=tries) from None
+        if stop is None:
+            time.sleep(pause)
+        elif stop.wait(pause):
+            raise error
+        if host is not None:
+            tracing.retried(host)
+
+
 OPTIONS = {"connect_timeout": "connect", "read_timeout": "read", "timeout": "deadline", "retries": "attempts"}
-"""What `storage_options` call the rules."""
+"""Names of the `storage_options` that set the fields of a `Patience`."""
 
 
 def patience_for(options: Mapping[str, Any]) -> Patience:
-    """The rules that `storage_options` ask for.
+    """Return the retry policy that `storage_options` ask for.
 
     Examples
     --------
@@ -66,13 +162,16 @@ def patience_for(options: Mapping[str, Any]) -> Patience:
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-            raise SourceError(f"the storage option {name!r} must be a number, not {value!r}", url=None)
+            raise SourceError(
+                f"the storage option {name!r} is {value!r}: it must be a number, and not negative", url=None
+            )
         given[field] = int(value) + 1 if name == "retries" else float(value)
     return Patience(**given)
 
 
 def retry_after(value: str | None, now: float) -> float | None:
-    """The seconds that a Retry-After header asks for: a number or a date; None if it says neither.
+    """Return the seconds that a Retry-After header asks for, given as a number or a date; None if
+    it is neither.
 
     Examples
     --------

@@ -1,8 +1,9 @@
-"""What do `storage_options` mean to each kind of storage?
+"""Translation of `storage_options` into the settings of obstore and of the HTTP source.
 
-Pure: the habits of xarray and fsspec (`anon`, `key`, `secret`, `token`, `endpoint_url`, `region`, `headers`) in, the
-settings of obstore and of our HTTP source out. Options may be given per URL prefix, when references and data live in
-different places; a key then never travels to a place it was not meant for.
+No I/O except for key files and certificate bundles. The options are those of xarray and fsspec
+(`anon`, `key`, `secret`, `token`, `endpoint_url`, `region`, `headers`). They may be given per URL
+prefix, when references and data live in different places; a key is then never sent to another
+place.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ _IDLE = frozenset({
 
 
 def options_for(url: str, storage_options: Options | None) -> dict[str, Any]:
-    """The options that hold for `url`: those of its longest prefix, over those given for everything.
+    """Return the options that hold for `url`: those of its longest prefix, over those given for
+    everything.
 
     Examples
     --------
@@ -68,17 +70,17 @@ def options_for(url: str, storage_options: Options | None) -> dict[str, Any]:
         longest = max(fitting, key=len)
         special = dict(storage_options[longest])
         if longest.startswith("http") and "token" in special and "key" not in special:
-            # Given for this web server by name, so it is meant for it.
+            # Given for this very web server, so it may be sent there.
             special["bearer_token"] = special.pop("token")
         chosen |= special
     return {name: value for name, value in chosen.items() if value is not None and name not in _IDLE}
 
 
 def detach_secrets(url: str, storage_options: Options | None = None) -> tuple[str, dict[str, Any]]:
-    """A URL without credentials, and options that hold them.
+    """Return a URL without credentials, and options that hold them.
 
-    A signed URL is a key; what is kept of a dataset (references, messages) must not have it, and still the bytes have to
-    be read. So the key moves to the options of that one URL.
+    A signed URL is a key; what is kept of a dataset (references, messages) must not have it, and
+    still the bytes have to be read. So the key moves to the options of that one URL.
 
     Examples
     --------
@@ -111,10 +113,10 @@ def detach_secrets(url: str, storage_options: Options | None = None) -> tuple[st
 
 
 def http_settings(url: str, options: Options) -> tuple[str, dict[str, str]]:
-    """The address and headers of an HTTP source.
+    """Return the address and headers of an HTTP source.
 
-    `key`, `secret` and `token` are those of object stores: sending them to any web server that references name would
-    give them away, so here only `headers` and `bearer_token` count.
+    `key`, `secret` and `token` are those of object stores: sending them to any web server that
+    references name would give them away, so here only `headers` and `bearer_token` count.
     """
     for name in options:
         if name not in _GENERAL:
@@ -129,26 +131,28 @@ def http_settings(url: str, options: Options) -> tuple[str, dict[str, str]]:
 
 
 def names_credentials(options: Options) -> bool:
-    """Whether options speak of an object store, so that a web address of one is read as such."""
+    """Return whether options are those of an object store, so that a web address of one is read as
+    such.
+    """
     return any(name in _SIGNING for name in {**_nested(options), **options})
 
 
-def retry_settings(patience: Patience) -> dict[str, Any]:
-    """For obstore: how often and how long it tries again."""
+def retry_settings(policy: Patience) -> dict[str, Any]:
+    """Return obstore's retry configuration."""
     return {
-        "max_retries": patience.attempts - 1,
+        "max_retries": policy.attempts - 1,
         # No attempt begins after half of the time, and none takes longer than the other half.
-        "retry_timeout": timedelta(seconds=patience.deadline / 2),
+        "retry_timeout": timedelta(seconds=policy.deadline / 2),
         "backoff": {
-            "init_backoff": timedelta(seconds=patience.first_pause),
-            "max_backoff": timedelta(seconds=patience.longest_pause),
+            "init_backoff": timedelta(seconds=policy.first_pause),
+            "max_backoff": timedelta(seconds=policy.longest_pause),
             "base": 2,
         },
     }
 
 
 def s3_settings(options: Options) -> Settings:
-    """For obstore's `S3Store`.
+    """Return the settings of obstore's `S3Store`.
 
     Examples
     --------
@@ -168,7 +172,9 @@ def s3_settings(options: Options) -> Settings:
 
 
 def gcs_settings(options: Options) -> Settings:
-    """For obstore's `GCSStore`; `token` as gcsfs takes it: "anon", a key file, a key as a mapping, a bearer token."""
+    """Return the settings of obstore's `GCSStore`. `token` is taken as by gcsfs: "anon", a key
+    file, a key as a mapping, a bearer token.
+    """
     options = dict(options)
     token = options.pop("token", None)
     if token == "anon":
@@ -188,7 +194,7 @@ def gcs_settings(options: Options) -> Settings:
 
 
 def azure_settings(options: Options) -> Settings:
-    """For obstore's `AzureStore`; names as adlfs has them are taken too."""
+    """Return the settings of obstore's `AzureStore`; the names of adlfs are accepted too."""
     names = {"key": "account_key", "sas_token": "sas_key", "credential": "sas_key", "endpoint_url": "endpoint"}
     unknown = ("secret", "region", "region_name", "requester_pays")
     rest = {name: value for name, value in options.items() if name not in unknown}
@@ -203,7 +209,7 @@ def _settings(options: Options, names: Mapping[str, str], *, endpoint: str, aws:
     merged = {**_nested(options), **options}
     headers = merged.pop("headers", None)
     ssl = merged.pop("use_ssl", True)
-    trust, patience = trust_for(merged, aws=aws), patience_for(merged)
+    trust, policy = trust_for(merged, aws=aws), patience_for(merged)
     for name in ("client_kwargs", "query", "verify", "cache", "profile", *PATIENCE):
         merged.pop(name, None)
     if aws or endpoint == "endpoint":
@@ -212,13 +218,14 @@ def _settings(options: Options, names: Mapping[str, str], *, endpoint: str, aws:
     if merged.pop("anon", False):
         config["skip_signature"] = True
     for name, value in merged.items():
-        # Whatever is not ours goes on to obstore by its own name, and obstore says so if it knows none such.
+        # Other options go on to obstore by their own names; obstore rejects those that it does not
+        # know.
         config[names.get(name, name)] = value
     client: dict[str, Any] = {
-        "connect_timeout": f"{_milliseconds(patience.connect)}ms",
-        "read_timeout": f"{_milliseconds(patience.read)}ms",
+        "connect_timeout": f"{_milliseconds(policy.connect)}ms",
+        "read_timeout": f"{_milliseconds(policy.read)}ms",
         # This one counts the whole answer, and a large chunk over a slow line takes long.
-        "timeout": f"{_milliseconds(patience.deadline / 2)}ms",
+        "timeout": f"{_milliseconds(policy.deadline / 2)}ms",
     }
     if str(config.get(endpoint, "")).startswith("http://") or not ssl:
         client["allow_http"] = True
@@ -236,7 +243,7 @@ def _milliseconds(seconds: float) -> int:
 
 
 def _nested(options: Options) -> dict[str, Any]:
-    """Options within options, a habit of fsspec."""
+    """Return the options within options, as fsspec allows them."""
     return dict(options.get("client_kwargs") or {})
 
 
@@ -251,4 +258,4 @@ def _covers(prefix: str, url: str) -> bool:
     return prefix.endswith("/") or len(url) == len(prefix) or url[len(prefix)] in "/?"
 
 
-_KNOWN = "Known are: " + ", ".join(sorted(_GENERAL)) + "."
+_KNOWN = "Known options: " + ", ".join(sorted(_GENERAL)) + "."

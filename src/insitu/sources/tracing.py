@@ -1,7 +1,8 @@
-"""What did that cost? Requests, bytes, seconds, retries, cache hits, of every source in this process.
+"""Tracing of I/O costs: requests, bytes, latency, retries and cache hits of all sources in this
+process.
 
-`Counted` counts one source in a test; this one listens to all of them, for users who want to know why something is slow.
-Sources report here what they do; nobody listens unless a `trace()` is open, and then reporting costs about a microsecond.
+`trace()` is for users who want to know why something is slow. Sources report here what they do.
+Without an open trace reporting does nothing; with one it costs about a microsecond.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from insitu.forking import fork_safe_lock, renew_after_fork
 __all__ = ["Histogram", "Place", "Request", "Trace", "hit", "listening", "missed", "retried", "trace"]
 
 _open: tuple[Trace, ...] = ()
-"""The traces that listen now; replaced, never changed, so that reporting needs no lock to look at it."""
+"""The open traces; replaced, never changed, so that reporting needs no lock to look at it."""
 
 
 @dataclass(slots=True)
 class Histogram:
-    """How long answers took, in classes that double: 1 µs, 2 µs, 4 µs … 1 hour.
+    """Latencies, counted in classes that double: 1 µs, 2 µs, 4 µs … 1 hour.
 
     Examples
     --------
@@ -43,7 +44,7 @@ class Histogram:
     longest: float = 0.0
 
     def add(self, seconds: float, times: int = 1) -> None:
-        """Count an answer (or several that took equally long)."""
+        """Count a response, or several that took equally long."""
         number = int(seconds * 1e6).bit_length()
         self.counts[number] = self.counts.get(number, 0) + times
         self.count += times
@@ -53,11 +54,13 @@ class Histogram:
 
     @property
     def mean(self) -> float:
-        """Seconds on average."""
+        """Mean latency in seconds."""
         return self.seconds / self.count if self.count else 0.0
 
     def quantile(self, share: float) -> float:
-        """Seconds within which this share of the answers came; as exact as the classes are."""
+        """Return the seconds within which this share of the responses came, as exact as the classes
+        are.
+        """
         wanted, below = share * self.count, 0
         for number, many in sorted(self.counts.items()):
             below += many
@@ -67,7 +70,9 @@ class Histogram:
         return self.longest
 
     def rows(self) -> list[tuple[float, float, int]]:
-        """From, up to (seconds), how many: one row for each class, empty ones between two others included."""
+        """Return one row for each class (from, up to, count), empty ones between two others
+        included; seconds.
+        """
         if not self.counts:
             return []
         numbers = range(min(self.counts), max(self.counts) + 1)
@@ -76,19 +81,19 @@ class Histogram:
 
 @dataclass(slots=True)
 class Place:
-    """What was asked of one host, one bucket, or of this machine's disks."""
+    """Requests to one host, one bucket, or this machine's disks."""
 
     requests: int = 0
     bytes: int = 0
     retries: int = 0
     failures: int = 0
-    """Requests that brought nothing: refused, cut off, timed out."""
+    """Requests that returned nothing: refused, cut off, timed out."""
     seconds: float = 0.0
-    """All waiting added up: more than the clock says where requests ran side by side."""
+    """Sum of all latencies: more than the elapsed time where requests ran concurrently."""
 
 
 class Trace:
-    """What was done while it was open.
+    """What all sources did while the trace was open.
 
     Examples
     --------
@@ -101,43 +106,45 @@ class Trace:
 
     def __init__(self) -> None:
         self.latency = Histogram()
-        """How long requests took, from asking to the last byte."""
+        """Latencies of the requests, up to the last byte."""
         self.places: dict[str, Place] = {}
         """By host (`https://host`), bucket (`s3://bucket`), `files`, `memory`."""
         self.cache_hits = self.cache_misses = self.cache_bytes = 0
-        """Ranges that a cache had; ranges it had not; bytes that it gave."""
+        """Ranges found in a cache; ranges not found; bytes that came from caches."""
         self.waves = 0
-        """How often a request began when none was under way: the round trips of whoever asks for all it needs at once."""
+        """How often a request began when none was under way: about the number of sequential round
+        trips.
+        """
         self.most_at_once = 0
         self.seconds = 0.0
-        """By the clock, from the trace's begin to its end."""
+        """Elapsed time, from the begin of the trace to its end."""
         self._under_way = 0
         self._began = time.perf_counter()
         self.renew()
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """A new lock in a forked child."""
+        """Make a new lock in a forked child."""
         self._lock = threading.Lock()
 
     @property
     def requests(self) -> int:
-        """How often storage was asked, retries included."""
+        """Number of requests, retries included."""
         return sum(place.requests for place in list(self.places.values()))
 
     @property
     def bytes(self) -> int:
-        """Bytes that came from storage."""
+        """Bytes read from storage."""
         return sum(place.bytes for place in list(self.places.values()))
 
     @property
     def retries(self) -> int:
-        """How often something was asked for again."""
+        """Number of repeated requests."""
         return sum(place.retries for place in list(self.places.values()))
 
     @property
     def failures(self) -> int:
-        """Requests that brought nothing."""
+        """Number of requests that returned nothing."""
         return sum(place.failures for place in list(self.places.values()))
 
     def _begin(self) -> None:
@@ -227,14 +234,15 @@ def _set(traces: tuple[Trace, ...]) -> None:
 
 
 def listening() -> bool:
-    """Whether anybody listens."""
+    """Return whether any trace is open."""
     return bool(_open)
 
 
 class Request:
-    """One request (or a batch that counts as `times`), from asking to the last byte: a context manager.
+    """One request (or a batch that counts as `times`) for the open traces: a context manager.
 
-    Whoever makes it sets `bytes`; leaving it by an error counts as a failure.
+    It lasts from the request to the last byte. Its user sets `bytes`; leaving it by an error counts
+    as a failure.
     """
 
     __slots__ = ("_place", "_start", "_times", "_traces", "bytes")
@@ -260,19 +268,19 @@ class Request:
 
 
 def retried(place: str) -> None:
-    """Something is asked for again."""
+    """Report that something is requested again."""
     for listener in _open:
         listener._note(place, 1, 0, 0, 0)
 
 
 def hit(times: int, count: int) -> None:
-    """A cache had these ranges, of so many bytes."""
+    """Report that a cache had these ranges, of so many bytes."""
     for listener in _open:
         listener._note(None, 0, times, 0, count)
 
 
 def missed(times: int) -> None:
-    """A cache had not these ranges."""
+    """Report that a cache did not have these ranges."""
     for listener in _open:
         listener._note(None, 0, 0, times, 0)
 

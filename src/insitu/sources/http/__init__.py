@@ -1,1 +1,1 @@
-"""Ranges of objects on plain web servers."""
+"""Source for web servers: ranges over HTTP and HTTPS."""

@@ -1,7 +1,8 @@
-"""Is what came all of the answer, and nothing else?
+"""Reading of HTTP response bodies, with checks of length, size limit and compression.
 
-An answer is counted as it arrives: one that breaks off, says another length than it has, or outgrows what we are ready to
-hold, is an error and never a short read. A compressed answer is unpacked under the same limit.
+Bytes are counted as they arrive: a body that ends early, has another length than announced, or
+outgrows the limit is an error and never a short read. A compressed body is decompressed under the
+same limit.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import zlib
 
 from insitu.errors import SourceError, TimedOutError
 from insitu.sources.http.deadline import Deadline
-from insitu.sources.http.session import PassingError, Response
+from insitu.sources.http.session import Response
+from insitu.sources.retry_policy import PassingError
 
 __all__ = ["content_encoding", "take"]
 
@@ -18,16 +20,20 @@ _PIECE = 1 << 20
 
 
 def content_encoding(response: Response, url: str) -> str | None:
-    """How an answer is compressed: None, `gzip` or `deflate`; an error for what nobody asked for and we cannot undo."""
+    """Return how a response is compressed: None, `gzip` or `deflate`; raise an error for other
+    encodings.
+    """
     said = response.headers.get("Content-Encoding", "").lower().strip()
     for transfer in response.headers.get("Transfer-Encoding", "").lower().split(","):
         if transfer.strip() not in ("", "chunked", "identity"):
-            raise SourceError(f"the server sends in the transfer encoding {transfer.strip()}", url=url)
+            raise SourceError(
+                f"the server uses the transfer encoding {transfer.strip()}, which is not supported", url=url
+            )
     if said in ("", "identity"):
         return None
     if said in ("gzip", "x-gzip", "deflate"):
         return said.removeprefix("x-")
-    raise SourceError(f"the server sends the object in {said} encoding only", url=url)
+    raise SourceError(f"the server sends the object only with {said} encoding, which is not supported", url=url)
 
 
 def take(
@@ -39,22 +45,22 @@ def take(
     most: int | None = None,
     encoding: str | None = None,
 ) -> bytes:
-    """The body of an answer.
+    """Return the body of a response.
 
     Parameters
     ----------
     response
-        The answer.
+        The response, with its body still to be read.
     expected
-        Its bytes; None if it does not say.
+        Bytes of the body; None if the headers do not say.
     url
-        For messages.
+        For error messages.
     deadline
         When to give up.
     most
-        The most bytes to take, unpacked.
+        The most bytes to accept, decompressed.
     encoding
-        How it is compressed.
+        How the body is compressed.
     """
     if most is not None and expected is not None and expected > most:
         raise _too_large(url, expected, most)
@@ -62,7 +68,8 @@ def take(
     parts: list[bytes] = []
     came = made = 0
     while came != expected:
-        # As the bytes arrive, not as many as would fit: else a server that trickles holds us past the deadline.
+        # As the bytes arrive, not as many as would fit: else a slow server holds us past the
+        # deadline.
         part = response.read1(_PIECE if expected is None else min(_PIECE, expected - came))
         if not part:
             break
@@ -73,15 +80,15 @@ def take(
         made += len(part)
         if most is not None and made > most:
             raise _too_large(url, made, most)
-        if deadline.over:
-            raise TimedOutError(f"by the deadline only {came} bytes had come", url=url)
+        if deadline.is_over:
+            raise TimedOutError(f"only {came} bytes arrived before the deadline", url=url)
     if expected is not None and response.chunked and response.read1(1):
-        # (Reading on to the end mark of a chunked answer also frees its connection.)
-        raise SourceError(f"more than the {expected} bytes announced were sent", url=url)
-    if came != expected and deadline.over:
-        raise TimedOutError(f"by the deadline only {came} bytes had come", url=url)
+        # (Reading on to the end mark of a chunked body also frees its connection.)
+        raise SourceError(f"the server sent more than the {expected} bytes that it announced", url=url)
+    if came != expected and deadline.is_over:
+        raise TimedOutError(f"only {came} bytes arrived before the deadline", url=url)
     if (expected is not None and came != expected) or (unpack is not None and not unpack.complete):
-        raise PassingError(SourceError(f"the answer broke off after {came} of {_of(expected)} bytes", url=url))
+        raise PassingError(SourceError(f"the response ended after {came} of {_of(expected)} bytes", url=url))
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
@@ -90,7 +97,7 @@ def _of(expected: int | None) -> str:
 
 
 class _Unpacker:
-    """Undoes the compression of an answer, piece by piece."""
+    """Decompresses a response, piece by piece."""
 
     def __init__(self, encoding: str, most: int | None, url: str) -> None:
         self._bits = 16 + zlib.MAX_WBITS if encoding == "gzip" else zlib.MAX_WBITS
@@ -108,21 +115,20 @@ class _Unpacker:
             while data:
                 if self._stream.eof:  # gzip data may be several files in a row
                     self._stream = zlib.decompressobj(self._bits)
-                # One byte more than allowed is enough to know: a small answer may hold terabytes of zeros.
+                # One byte more than allowed is enough to know: a small answer may hold terabytes of
+                # zeros.
                 made.append(self._stream.decompress(data, 0 if self._left is None else self._left + 1))
                 if self._left is not None:
                     self._left = max(self._left - len(made[-1]), 0)
                 data = self._stream.unused_data
         except zlib.error as error:
-            raise PassingError(
-                SourceError(f"the answer is not what its encoding says: {error}", url=self._url)
-            ) from None
+            raise PassingError(SourceError(f"the response cannot be decompressed: {error}", url=self._url)) from None
         return b"".join(made)
 
 
 def _too_large(url: str, size: int, most: int) -> SourceError:
     return SourceError(
-        f"the server sends no ranges, and the object ({size} bytes or more) is too large to take whole (limit {most})",
+        f"the server does not support ranges, and the object ({size} bytes or more) is too large to take whole (limit {most})",
         url=url,
-        hint="Copy it to a place that knows ranges, or to a local disk.",
+        hint="Copy it to a server that supports range requests, or to a local disk.",
     )

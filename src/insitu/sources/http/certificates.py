@@ -1,7 +1,7 @@
-"""Whose certificates are believed?
+"""Certificate authorities that are trusted: those of the system, or a bundle that the user names.
 
-Those that the system trusts, and those of a bundle that the user names: in `storage_options` (`verify`, as requests and
-boto have it) or in the environment, as other programs take it.
+The bundle is named in `storage_options` (`verify`, as for requests and boto) or by the usual
+environment variables.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from insitu.errors import SourceError
 __all__ = ["Trust", "bundle_text", "trust_for"]
 
 Trust = str | bool
-"""The path of a bundle; True: what the system trusts; False: anybody."""
+"""The path of a bundle; True: what the system trusts; False: any certificate."""
 
 _WEB = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 _AWS = ("AWS_CA_BUNDLE", *_WEB)
 
 
 def trust_for(options: Mapping[str, Any], *, aws: bool = False) -> Trust:
-    """What `storage_options` and the environment say of certificates.
+    """Return what `storage_options` and the environment say of certificates.
 
     Examples
     --------
@@ -41,9 +41,9 @@ def trust_for(options: Mapping[str, Any], *, aws: bool = False) -> Trust:
 
 
 def bundle_text(path: str, url: str) -> str:
-    """The certificates of a bundle, as PEM."""
+    """Return the certificates of a bundle, as PEM."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
     except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"the bundle of certificates {path!r} cannot be read: {error}", url=url) from None
+        raise SourceError(f"the certificate bundle {path!r} cannot be read: {error}", url=url) from None

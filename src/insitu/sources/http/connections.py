@@ -1,8 +1,10 @@
-"""Pools of kept-alive HTTP connections, shared by all sources of the process that have the same credentials.
+"""Pools of kept-alive HTTP connections, shared by all sources of the process that have the same
+credentials.
 
-Setting up a connection costs two round trips or three, so they are kept. Some servers log in a connection, not a request: so
-requests with different credentials never share one. Proxies of the environment (`https_proxy`, `no_proxy`, SOCKS ones too) are honoured. A forked child starts with none, because two processes
-that speak over one connection read each other's answers.
+Setting up a connection costs two or three round trips, so connections are kept. Some servers
+authenticate a connection, not a request, so requests with different credentials never share one.
+Proxies of the environment (`https_proxy`, `no_proxy`, SOCKS ones too) are used. A forked child
+starts with no connections, because two processes on one connection read each other's responses.
 """
 
 from __future__ import annotations
@@ -28,11 +30,13 @@ from insitu.sources.threads import WIDTH, renew_after_fork
 __all__ = ["route"]
 
 MOST_MANAGERS = 64
-"""Pairs of proxy, certificates and credentials whose connections are kept; those used last."""
+"""Combinations of proxy, certificates and credentials whose connections are kept; the most recently
+used.
+"""
 
 
 class _Head:
-    """The beginning of an answer, line by line; remembers the last line."""
+    """Reads the headers of a response line by line; remembers the last line."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -47,10 +51,10 @@ class _Head:
 
 
 class _Answer(HTTPResponse):
-    """An answer whose head must be complete.
+    """A response whose headers must be complete.
 
-    The standard library takes a head that breaks off for one that ends there, and an answer that has lost the line with
-    its length for one of no bytes.
+    The standard library takes headers that break off for complete ones, and a response that has
+    lost the line with its length for one of no bytes.
     """
 
     def begin(self) -> None:
@@ -64,7 +68,7 @@ class _Answer(HTTPResponse):
                 self.fp = head
         if noted.last not in (b"\r\n", b"\n"):
             self.close()
-            raise RemoteDisconnected("the answer broke off within its head")
+            raise RemoteDisconnected("the connection closed within the headers of the response")
 
 
 class _Watched(HTTPConnection):
@@ -78,7 +82,7 @@ class _Watched(HTTPConnection):
 
 
 class _WatchedTls(HTTPSConnection):
-    """The same, encrypted."""
+    """An encrypted connection that the deadline of its request can cut."""
 
     response_class = _Answer
 
@@ -96,7 +100,7 @@ class _TlsPool(HTTPSConnectionPool):
 
 
 _MOST_ORIGINS = 1024
-"""Whose proxies are remembered."""
+"""Origins whose proxies are remembered."""
 
 
 class _Connections:
@@ -104,7 +108,7 @@ class _Connections:
         self.renew()
 
     def renew(self) -> None:
-        """Forget all connections."""
+        """Drop all connections."""
         self._lock = threading.Lock()
         self._managers: OrderedDict[tuple[str | None, Trust, str], urllib3.PoolManager] = OrderedDict()
         self._proxies: dict[str, str | None] = {}
@@ -125,10 +129,10 @@ class _Connections:
             self._managers.move_to_end(key)
             old = self._managers.popitem(last=False)[1] if len(self._managers) > MOST_MANAGERS else None
         if old is not None:
-            old.clear()  # whoever still has one of its pools is told that it is closed, and asks again
+            old.clear()  # users of its pools get an error that they are closed, and ask again
         forwarded = proxy is not None and parts.scheme == "http" and not proxy.startswith("socks")
         path = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
-        # A proxy has to be told the whole address.
+        # A proxy needs the whole address.
         return manager.connection_from_url(url), url if forwarded else path
 
 
@@ -137,16 +141,16 @@ renew_after_fork(_connections)
 
 
 def route(url: str, trust: Trust = True, scope: str = "") -> tuple[HTTPConnectionPool, str]:
-    """The pool of connections that serves `url`, and what to ask for over one of them.
+    """Return the pool of connections that serves `url`, and the target to request over one of them.
 
     Parameters
     ----------
     url
         Where a request goes.
     trust
-        Whose certificates are believed.
+        Which certificates are trusted.
     scope
-        Tells credentials apart (see `login.credential_scope`): each has connections of its own.
+        Digest of the credentials (see `login.credential_scope`): each has its own connections.
     """
     return _connections.route(url, trust, scope)
 
@@ -163,12 +167,12 @@ def _manager(proxy: str | None, trust: Trust, url: str) -> urllib3.PoolManager:
     # Retries are ours, because they have to know of deadlines and of ranges.
     settings: dict[str, Any] = {"num_pools": 64, "maxsize": 2 * WIDTH, "retries": False}
     if trust is False:
-        # The user has asked for it by name and need not be told at every request.
+        # The user has asked for it explicitly and needs no warning at every request.
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         settings |= {"cert_reqs": "CERT_NONE", "assert_hostname": False}
     elif isinstance(trust, str):
         if not os.path.exists(trust):
-            raise SourceError(f"there is no bundle of certificates {trust!r}", url=displayed(url))
+            raise SourceError(f"there is no certificate bundle {trust!r}", url=displayed(url))
         settings["ca_cert_dir" if os.path.isdir(trust) else "ca_certs"] = trust
     if proxy is None:
         manager = urllib3.PoolManager(**settings)
@@ -177,7 +181,7 @@ def _manager(proxy: str | None, trust: Trust, url: str) -> urllib3.PoolManager:
             from urllib3.contrib.socks import SOCKSProxyManager
         except ImportError:
             raise UnsupportedError(
-                "the proxy of the environment is a SOCKS one", url=displayed(url), hint="Install PySocks to use it."
+                "the environment names a SOCKS proxy", url=displayed(url), hint="Install PySocks to use it."
             ) from None
         return SOCKSProxyManager(proxy, **settings)
     else:

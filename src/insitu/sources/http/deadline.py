@@ -1,8 +1,9 @@
-"""Who hangs up when an answer takes too long?
+"""Deadlines of HTTP requests: one thread watches all requests under way and cuts those that are
+late.
 
-A socket's own timeout counts from byte to byte, so a server that sends one byte every few seconds is never late by it.
-Here one thread watches all requests under way, and cuts the connection of each that is not done in time: whoever reads
-from it wakes up at once.
+The timeout of a socket counts from byte to byte, so a server that sends one byte every few seconds
+never exceeds it. Here the connection of a late request is shut down, and the thread that reads from
+it wakes up at once.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ __all__ = ["Deadline", "watch"]
 
 
 class Deadline:
-    """The end of one request: a context manager; `watch` tells it the connection.
+    """The deadline of one request: a context manager; `watch` tells it the connection.
 
     Parameters
     ----------
     until
         By the monotonic clock.
     head
-        Seconds from asking until the head of the answer has to be there.
+        Seconds from the request until the headers of the response have to be there.
     """
 
     __slots__ = ("__weakref__", "_connection", "_head", "cut", "ends", "until")
@@ -35,23 +36,23 @@ class Deadline:
     def __init__(self, until: float, head: float = 30.0) -> None:
         self._head = head
         self.until = self.ends = until
-        """By the monotonic clock; when the present phase of the request ends, at the latest."""
+        """By the monotonic clock; the latest end of the present phase of the request."""
         self.cut = False
         """Whether the connection was cut."""
         self._connection: socket.socket | None = None
 
     @property
-    def left(self) -> float:
-        """Seconds until it ends; a little at least, because 0 means for ever to a socket."""
+    def seconds_left(self) -> float:
+        """Seconds until the end; a little at least, because 0 means for ever to a socket."""
         return max(self.until - time.monotonic(), 0.001)
 
     @property
-    def over(self) -> bool:
-        """Whether the time has run out."""
+    def is_over(self) -> bool:
+        """Whether the time is up."""
         return self.cut or time.monotonic() >= self.until
 
-    def begun(self) -> None:
-        """The head of the answer is there: the rest has until the end."""
+    def on_head_received(self) -> None:
+        """Allow the rest of the response the time until the end: its headers have arrived."""
         _watch.change(self, self.until)
 
     def __enter__(self) -> Self:
@@ -65,25 +66,26 @@ class Deadline:
         _current.deadline = None
         _watch.remove(self)
 
-    def asked(self, connection: Any) -> None:
-        """The question has gone out over that connection."""
+    def on_request_sent(self, connection: Any) -> None:
+        """Start the time limit of the headers: the request has gone out over that connection."""
         self._connection = connection
         _watch.change(self, min(self.until, time.monotonic() + self._head))
 
     def hang_up(self) -> None:
-        """Cut the connection; its reader sees its end."""
+        """Cut the connection; the thread that reads from it sees its end."""
         self.cut = True
         if self._connection is not None:
             with suppress(OSError):  # closed by its reader meanwhile
-                # Of the plain class: that of TLS would also take away what the reading thread is using.
+                # Of the plain class: that of TLS would also take away what the reading thread is
+                # using.
                 socket.socket.shutdown(self._connection, socket.SHUT_RDWR)
 
 
 def watch(connection: Any) -> None:
-    """Say which connection the request of this thread goes over."""
+    """Record the connection that the request of this thread uses."""
     deadline: Deadline | None = getattr(_current, "deadline", None)
     if deadline is not None and connection is not None:
-        deadline.asked(connection)
+        deadline.on_request_sent(connection)
 
 
 _current = threading.local()
@@ -115,7 +117,8 @@ class _Watch:
                 self._change.notify()
 
     def remove(self, deadline: Deadline) -> None:
-        # Under the same lock as the cutting: a connection that is back in its pool belongs to somebody else.
+        # Under the same lock as the cutting: a connection that is back in its pool belongs to
+        # somebody else.
         with self._change:
             self._under_way.discard(deadline)
 

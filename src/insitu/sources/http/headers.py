@@ -1,4 +1,6 @@
-"""Parsers of the HTTP headers that tell sizes, places and dates; what a server may not mean is None, never an exception."""
+"""Parsers of the HTTP headers that tell sizes, ranges and dates; invalid values give None, never an
+exception.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ DIGITS = 19
 """Of a number of bytes; more are no number of bytes, and Python refuses to parse some thousand."""
 _NUMBER = rf"[0-9]{{1,{DIGITS}}}"
 CONTENT_RANGE = re.compile(rf"\s*bytes\s+(?:({_NUMBER})\s*-\s*({_NUMBER})|\*)\s*/\s*({_NUMBER}|\*)\s*", re.IGNORECASE)
-"""`Content-Range` (RFC 9110, section 14.4): first and last byte, if any are sent, and the size or `*`."""
+"""`Content-Range` (RFC 9110, section 14.4): first and last byte, if any are sent, and the size or
+`*`.
+"""
 
 
 def parse_number(text: str | None) -> int | None:

@@ -1,14 +1,14 @@
-"""How are ranges read from a plain web server?
+"""Source for objects on plain web servers.
 
-With `GET` and a `Range` header, nothing else: the first answer tells size, ETag and date along the way, so no `HEAD` goes
-ahead of it. Servers are not all well-behaved, hence this own source (obstore refuses those that answer with the
-whole object): redirects are followed once and remembered, a whole object is taken when it is small, passing failures
-are retried, and every answer must be of the object and the range that were asked for.
+Requests are `GET` with a `Range` header: the first response also tells size, ETag and date, so
+there is no `HEAD` before it. Many servers misbehave, hence this own source (obstore refuses those
+that answer with the whole object): redirects are followed once and remembered, a small object may
+come as a whole, transient failures are retried, and every response must be of the object and the
+range that were requested.
 """
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +17,7 @@ from typing import Any, Self
 
 from urllib3 import exceptions as failures
 
-from insitu.cancellation import check_deadline, end_of_work
-from insitu.errors import AccessError, NotFoundError, SourceError, TimedOutError
+from insitu.errors import AccessError, NotFoundError, SourceError
 from insitu.model import Source
 from insitu.sources import tracing
 from insitu.sources.address import place_of
@@ -26,24 +25,25 @@ from insitu.sources.http.body import content_encoding, take
 from insitu.sources.http.certificates import Trust
 from insitu.sources.http.deadline import Deadline
 from insitu.sources.http.headers import CONTENT_RANGE, parse_date, parse_number
-from insitu.sources.http.session import Exchange, PassingError, Response, failure
-from insitu.sources.http.throttle import pace_of
+from insitu.sources.http.session import Exchange, Response, failure
 from insitu.sources.identity import Identity
 from insitu.sources.protocol import Range
 from insitu.sources.range_batch import LIMIT, fetch_many
 from insitu.sources.ranges import clip
-from insitu.sources.retry_policy import Patience, retry_after
+from insitu.sources.retry_policy import PassingError, Patience, retry, retry_after
 from insitu.sources.threads import renew_after_fork
+from insitu.sources.throttle import pace_of
 
 __all__ = ["HttpSource"]
 
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 _BUSY = frozenset({429, 503})
 _WAYS = 4
-"""Ways to ask for a range: with and without a condition, as a part or the whole."""
+"""Forms of a request: with and without a condition, for a range or the whole."""
 _CRUMBS = 32
 _CRUMB_BYTES = 256
-"""A server that gives fewer bytes than these at a time, so often, does not give the object: a range of a gigabyte would take millions of requests."""
+"""A server that sends fewer bytes than this per response, so often, is given up: a range of a
+gigabyte would take millions of requests."""
 
 _TAIL = -1
 """Instead of an offset: the last bytes."""
@@ -55,25 +55,26 @@ class HttpSource:
     Parameters
     ----------
     url
-        `http://` or `https://`. A user name and password in it are sent as basic authentication; they and signatures
-        never show up in `url`, messages or the representation.
+        `http://` or `https://`. A user name and password in it are sent as basic authentication;
+        they and signatures never show up in `url`, messages or the representation.
     headers
         Sent with every request; not to another host that the server redirects to.
     whole
-        The largest object, in bytes, that is taken whole (and kept) from a server that knows no ranges.
+        The largest object, in bytes, that is read whole (and kept) from a server without ranges.
     gap, limit, width
-        For batches: bytes read along to save a request, longest merged request, requests under way at once; left to what
-        the server's answers teach if not given.
-    patience
+        For batches: bytes read along to save a request, longest merged request, requests under way
+        at once; by default learned from the responses.
+    policy
         Timeouts and retries.
     trust
-        Whose certificates are believed: the path of a bundle; True: the system's; False: anybody's.
+        Which certificates are trusted: the path of a bundle; True: the system's; False: any.
     expected
-        What was recorded of the object: another version of it is a `StaleSourceError`.
+        What was recorded of the object: another version raises `StaleSourceError`.
     name
-        What to call it: an object of a bucket that is read by its web address (see `signed`).
+        Name for messages: of an object in a bucket that is read by its web address (see
+        `signed_requests`).
     scope
-        Tells the credentials of a signed address from others (see `login.credential_scope`).
+        Digest of the credentials of a signed address (see `login.credential_scope`).
     """
 
     def __init__(
@@ -85,34 +86,36 @@ class HttpSource:
         gap: int | None = None,
         limit: int = LIMIT,
         width: int | None = None,
-        patience: Patience | None = None,
+        policy: Patience | None = None,
         trust: Trust = True,
         expected: Source | None = None,
         name: str | None = None,
         scope: str | None = None,
     ) -> None:
         self._settings: dict[str, Any] = {
-            "headers": headers, "whole": whole, "gap": gap, "limit": limit, "width": width, "patience": patience,
+            "headers": headers, "whole": whole, "gap": gap, "limit": limit, "width": width, "policy": policy,
             "trust": trust, "expected": expected, "name": name, "scope": scope,
         }  # fmt: skip
         self._given = url
-        self._patience = patience or Patience()
+        self._patience = policy or Patience()
         self._exchange = Exchange(url, headers or {}, self._patience, trust, name=name, scope=scope)
         self._whole, self._gap, self._limit, self._width = whole, gap, limit, width
         self._identity = Identity(self._exchange.url, expected)
         self._place = place_of(self._exchange.url)
-        self._pace = pace_of(self._place)
+        self._throttle = pace_of(self._place)
         self._conditional = True
         self._ranged = True
         self._knows_ranges = False
         self._seems_empty = False
-        """Whether the server has refused the first or the last bytes (416) without telling the size."""
+        """Whether the server has refused the first or the last bytes (416) without telling the
+        size.
+        """
         self._body: bytes | None = None
         self.renew()
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """A new lock in a forked child."""
+        """Make a new lock in a forked child."""
         self._lock = threading.Lock()
 
     @property
@@ -122,41 +125,43 @@ class HttpSource:
 
     @property
     def request_bytes(self) -> int:
-        """How many bytes could come in the time that one more request costs."""
-        return self._pace.request_bytes
+        """Bytes that could be read in the time that one more request costs."""
+        return self._throttle.request_bytes
 
     def size(self) -> int:
-        """Bytes in the object; costs a request of one byte if nothing was read yet."""
-        if self._identity.size is None and not self._identity.known:
+        """Return the bytes in the object; costs a request of one byte if nothing was read yet."""
+        if self._identity.size is None and not self._identity.is_known:
             self.read(0, 1)
         if self._identity.size is None:
-            self._persist(lambda until: self._head(until), None, None, threading.Event())
+            self._retry(lambda until: self._head(until), None, None, threading.Event())
         if self._identity.size is None:
-            raise SourceError("the server does not tell how large the object is", url=self.url)
+            raise SourceError("the server does not report the size of the object", url=self.url)
         return self._identity.size
 
     def describe(self) -> Source:
-        """What the answers said; costs a request of one byte if nothing was read yet."""
-        if not self._identity.known:
+        """Return what the responses said of the object; costs a request of one byte if nothing was
+        read yet.
+        """
+        if not self._identity.is_known:
             self.read(0, 1)
         return self._identity.source()
 
     def read(self, offset: int, length: int) -> bytes:
-        """One range."""
+        """Return one range."""
         if length > self._limit:
             return self.read_many([(offset, length)])[0]
         start, there = clip(self.url, offset, length, self._identity.size)
         return self._range(start, there, threading.Event())
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Many ranges, those close to each other merged, all at once."""
+        """Return many ranges: close ones are merged, all are requested at once."""
         return fetch_many(
-            self._range, self.url, ranges, self._pace,
+            self._range, self.url, ranges, self._throttle,
             size=self._identity.size, gap=self._gap, limit=self._limit, width=self._width,
         )  # fmt: skip
 
     def tail(self, length: int) -> bytes:
-        """The last bytes, in one request, whatever the object's size."""
+        """Return the last bytes, in one request, whatever the object's size."""
         size = self._identity.size
         if size is not None:
             return self.read(max(size - length, 0), length)
@@ -169,11 +174,13 @@ class HttpSource:
         return data
 
     def close(self) -> None:
-        """Drop what is kept; the connections are shared and stay."""
+        """Drop the cached body; the connections are shared and stay."""
         self._body = None
 
     def _range(self, offset: int, length: int, stop: threading.Event) -> bytes:
-        """A range, asked for until it is there: a server may give less at a time than it was asked for."""
+        """Return a range, requested until it is complete: a server may send less at a time than was
+        requested.
+        """
         parts: list[bytes] = []
         came = 0
         while length > 0:
@@ -183,7 +190,7 @@ class HttpSource:
             offset, length = offset + len(data), length - len(data)
             if length and len(parts) >= _CRUMBS and came < _CRUMB_BYTES * len(parts):
                 raise SourceError(
-                    f"the server gives a range in crumbs: {came} bytes in {len(parts)} answers",
+                    f"the server sends the range in tiny parts: {came} bytes in {len(parts)} responses",
                     url=self.url, offset=offset, length=length,
                 )  # fmt: skip
             if not data or offset == self._identity.size:
@@ -197,36 +204,13 @@ class HttpSource:
                 return self._get(offset, length, until)
             return body[offset : offset + length] if offset != _TAIL else body[-length:]
 
-        return self._persist(attempt, None if offset == _TAIL else offset, length, stop)
+        return self._retry(attempt, None if offset == _TAIL else offset, length, stop)
 
-    def _persist(
+    def _retry(
         self, attempt: Callable[[float], bytes], offset: int | None, length: int | None, stop: threading.Event
     ) -> bytes:
-        """Try until it succeeds, the patience ends, or the rest of the batch has failed."""
-        patience = self._patience
-        until = end_of_work(time.monotonic() + patience.deadline)
-        tries = 0
-        while True:
-            check_deadline()
-            try:
-                return attempt(until)
-            except SourceError as final:
-                raise final.located(offset=offset, length=length) from None
-            except PassingError as again:
-                error, tries = again.error, tries + 1
-                error.located(offset=offset, length=length)
-                pause = patience.pause(tries - 1, random.random(), again.after)
-                if time.monotonic() + pause >= until:
-                    check_deadline()
-                    raise TimedOutError(
-                        f"no success within {patience.deadline:g} s: {error.message}",
-                        url=self.url, offset=offset, length=length, attempts=tries,
-                    ) from None  # fmt: skip
-                if tries >= patience.attempts:
-                    raise error.located(attempts=tries) from None
-            if stop.wait(pause):
-                raise error
-            tracing.retried(self._place)
+        """Make a request under the retry policy."""
+        return retry(attempt, self._patience, url=self.url, host=self._place, offset=offset, length=length, stop=stop)
 
     def _head(self, until: float) -> bytes:
         with tracing.Request(self._place), Deadline(until, self._patience.read) as deadline:
@@ -236,51 +220,51 @@ class HttpSource:
                     raise self._refusal(response)
                 size = self._length(response)
                 if size and self._seems_empty:
-                    raise SourceError(
-                        f"the server says that it has {size} bytes, and refuses to give them", url=self.url
-                    )
+                    raise SourceError(f"the server reports {size} bytes and refuses to send them", url=self.url)
                 self._observe(response, size)
                 return b""
             finally:
                 response.close()
 
     def _get(self, offset: int, length: int, until: float) -> bytes:
-        """One request for a range; asked in another way, once for each way, if the server does not bear the first."""
+        """Make one request for a range; in another form, once for each form, if the server rejects
+        the first.
+        """
         for _ in range(_WAYS):
             data = self._ask(offset, length, until)
             if data is not None:
                 return data
-        raise SourceError("the server answers none of the ways to ask for a range", url=self.url)
+        raise SourceError("the server rejects every form of range request", url=self.url)
 
     def _ask(self, offset: int, length: int, until: float) -> bytes | None:
-        """One request; None: it has to be asked in another way."""
-        special = self._identity.condition() if self._conditional else {}
+        """Make one request; return None if it has to be made in another form."""
+        special = self._identity.condition_headers() if self._conditional else {}
         ranged = self._ranged
         if ranged:
             special["Range"] = f"bytes=-{length}" if offset == _TAIL else f"bytes={offset}-{offset + length - 1}"
-        self._pace.enter(until)
+        self._throttle.enter(until)
         try:
             with tracing.Request(self._place) as request, Deadline(until, self._patience.read) as deadline:
                 start = time.perf_counter()
                 try:
                     response = self._exchange.ask("GET", special, deadline)
                 except PassingError:
-                    self._pace.refused()  # a server that hangs up, or does not take the call, may have too many
+                    self._throttle.back_off()  # a server that refuses or drops connections may have too many
                     raise
-                self._pace.answered(time.perf_counter() - start)
+                self._throttle.record_latency(time.perf_counter() - start)
                 try:
                     data = self._answer(response, offset, length, deadline, ranged)
                 except failures.HTTPError as error:
                     raise PassingError(failure(error, self.url, deadline)) from None
                 finally:
-                    # If all of the answer was read, its connection is back in the pool and this does nothing to it; one
-                    # with bytes still in it cannot be used again.
+                    # If all of the answer was read, its connection is back in the pool and this
+                    # does nothing to it; one with bytes still in it cannot be used again.
                     response.close()
                 if data is not None:
                     request.bytes = len(data)
                 return data
         finally:
-            self._pace.leave()
+            self._throttle.leave()
 
     def _answer(self, response: Response, offset: int, length: int, deadline: Deadline, ranged: bool) -> bytes | None:
         status = response.status
@@ -292,8 +276,8 @@ class HttpSource:
         if status == 416:
             return self._past_the_end(response, offset)
         if status == 412 and self._conditional:
-            # Some servers compare what cannot be compared (compressed versions of the same thing). Without the condition
-            # the answer tells its version, and that is looked at.
+            # Some servers compare the ETags of differently compressed versions. Without the
+            # condition the response tells its version, which is checked.
             self._conditional = False
             return None
         raise self._refusal(response)
@@ -311,26 +295,32 @@ class HttpSource:
         said = response.headers.get("Content-Range", "")
         found = CONTENT_RANGE.fullmatch(said)
         if found is None or found[1] is None:
-            raise PassingError(SourceError(f"partial answer of unknown place ({said!r})", url=self.url))
+            raise PassingError(SourceError(f"the partial response has no valid Content-Range ({said!r})", url=self.url))
         first, last, total = int(found[1]), int(found[2]), parse_number(found[3])
         if offset == _TAIL and total is None:
             self._observe(response, None)
-            return b""  # the last bytes of what? The size has to be asked for
+            return b""  # without the size the place of these bytes is unknown: request the size first
         if offset == _TAIL:
             right = total is not None and last == total - 1 and first == max(total - length, 0)
         else:
             right = first == offset <= last < offset + length
         if not right:
-            raise PassingError(SourceError(f"another range was sent ({said})", url=self.url))
+            raise PassingError(SourceError(f"the server sent another range than requested ({said})", url=self.url))
         expected = last - first + 1
         if self._length(response) not in (None, expected):
-            raise PassingError(SourceError(f"the answer contradicts itself about its length ({said})", url=self.url))
+            raise PassingError(
+                SourceError(
+                    f"Content-Length and Content-Range of the response contradict each other ({said})", url=self.url
+                )
+            )
         self._observe(response, total)
         self._knows_ranges = True
         return take(response, expected, self.url, deadline)
 
     def _complete(self, response: Response, deadline: Deadline) -> bytes:
-        """The whole object, from a server that knows no ranges; fetched once and kept."""
+        """Return the whole object, from a server that does not support ranges; fetched once and
+        kept.
+        """
         with self._lock:
             if self._body is not None:
                 return self._body
@@ -338,9 +328,11 @@ class HttpSource:
             size = self._length(response)
             nameless = self._identity.etag is not None and "ETag" not in response.headers
             if (self._knows_ranges or nameless) and encoding is None and size != self._identity.size:
-                # The page of a proxy, or of a network that wants us to sign in: the object's server gives parts, or says
-                # which version it gives.
-                raise PassingError(SourceError(f"a page of {size} bytes came instead of a part", url=self.url))
+                # The page of a proxy, or of a network that wants us to sign in: the object's server
+                # gives parts, or says which version it gives.
+                raise PassingError(
+                    SourceError(f"the server sent a page of {size} bytes instead of the range", url=self.url)
+                )
             self._observe(response, size if encoding is None else None)
             body = take(response, size, self.url, deadline, most=self._whole, encoding=encoding)
             self._identity.observe(len(body), None, None)
@@ -355,17 +347,19 @@ class HttpSource:
             self._identity.observe(total, None, None)
         known = self._identity.size
         if known is not None and offset < known and (offset != _TAIL or known):
-            raise SourceError(f"the server refuses a range of the {known} bytes that it says it has", url=self.url)
+            raise SourceError(f"the server refuses a range within the {known} bytes that it reports", url=self.url)
         if offset <= 0:
             self._seems_empty = True
         return b""
 
     def _length(self, response: Response) -> int | None:
-        """Bytes of the body by its header; None without one. One that is no number would hide that a body is cut short."""
+        """Return the bytes of the body by its header; None without one. An invalid number is an
+        error: it would hide that a body is cut short.
+        """
         said = response.headers.get("Content-Length")
         found = parse_number(said)
         if said is not None and found is None:
-            raise SourceError(f"the length of the answer is no number: {said[:40]!r}", url=self.url)
+            raise SourceError(f"Content-Length is not a number: {said[:40]!r}", url=self.url)
         return found
 
     def _observe(self, response: Response, size: int | None) -> None:
@@ -380,10 +374,10 @@ class HttpSource:
         if status in (401, 403, 407):
             return AccessError(said, url=self.url, hint=_LOGIN)
         if status == 412:
-            return self._identity.stale(said)
+            return self._identity.stale_error(said)
         error = SourceError(said, url=self.url)
         if status in _BUSY:
-            self._pace.refused()
+            self._throttle.back_off()
         if status in _PASSING:
             return PassingError(error, retry_after(response.headers.get("Retry-After"), time.time()))
         return error
@@ -397,7 +391,7 @@ class HttpSource:
         self.close()
 
     def __getstate__(self) -> tuple[str, dict[str, Any]]:
-        facts = self._identity.source() if self._identity.known or self._identity.size is not None else None
+        facts = self._identity.source() if self._identity.is_known or self._identity.size is not None else None
         return self._given, {**self._settings, "expected": facts}
 
     def __setstate__(self, state: tuple[str, dict[str, Any]]) -> None:

@@ -1,6 +1,6 @@
-"""What lies under an address of a web server?
+"""Listing of folders on web servers by their index pages.
 
-Where the server shows an index page (Apache, nginx and many data centres do), its links tell: those that lead right below.
+Apache, nginx and many data centres show such pages; the links that lead right below are the names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Links(HTMLParser):
 
 
 def links_below(page: str, url: str) -> tuple[list[str], list[str]]:
-    """Folders and files that an index page links to, by name as it stands in a path.
+    """Return the folders and files that an index page links to, by name as in a path.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def links_below(page: str, url: str) -> tuple[list[str], list[str]]:
 
 
 def index(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[list[str], list[str]]:
-    """Folders and files right below an address, as its index page says."""
+    """Return the folders and files right below an address, by its index page."""
     options = {name: value for name, value in (storage_options or {}).items() if name != "cache"}
     with open_source(url, options) as source:
         page = source.read(0, _LONGEST)

@@ -1,8 +1,10 @@
-"""Logins for web servers: Basic authentication, `~/.netrc`, and cookie jars, one for each set of credentials.
+"""Logins for web servers: Basic authentication, `~/.netrc`, and cookie jars, one for each set of
+credentials.
 
-Some archives (NASA's Earthdata) send the reader through a login server and back, and know it again by a cookie: so netrc is
-looked at for each host on the way, and cookies are kept, in memory only. Behind a gate (see `gate`) neither is used: there
-the process works for many clients, and each of them has only the credentials that it sends itself.
+Some archives (NASA's Earthdata) send the reader through a login server and back, and recognise it
+by a cookie: so netrc is consulted for each host on the way, and cookies are kept, in memory only.
+Under an access policy neither is used: there the process works for many clients, and each of them
+has only the credentials that it sends itself.
 """
 
 from __future__ import annotations
@@ -27,11 +29,11 @@ from insitu.sources.threads import renew_after_fork
 __all__ = ["Cookies", "basic", "cookies_for", "credential_scope", "netrc_login"]
 
 MOST_JARS = 64
-"""Sets of credentials whose cookies are kept; those used last."""
+"""Sets of credentials whose cookies are kept; the most recently used."""
 
 
 def basic(name: str, password: str) -> str:
-    """The header that says name and password.
+    """Return the `Authorization` header of a name and password.
 
     Examples
     --------
@@ -42,9 +44,10 @@ def basic(name: str, password: str) -> str:
 
 
 def netrc_login(url: str) -> str | None:
-    """The header for a host that the netrc file names; None if it does not, or there is none.
+    """Return the `Authorization` header for a host in the netrc file; None if there is none.
 
-    Only hosts by name: the `default` line would give a password to every server that a reference names.
+    Only hosts by name: the `default` line would give a password to every server that a reference
+    names.
     """
     host = urlsplit(url).hostname
     path = os.environ.get("NETRC") or os.path.join(os.path.expanduser("~"), ".netrc")
@@ -61,14 +64,15 @@ def _hosts(path: str, changed: int) -> dict[str, Any]:
     try:
         hosts: dict[str, Any] = dict(netrc.netrc(path).hosts)
     except (OSError, netrc.NetrcParseError):
-        # Other people's file, and one that we may not need: a server that wants a login will say so.
+        # Other people's file, and one that we may not need: a server that wants a login will say
+        # so.
         return {}
     hosts.pop("default", None)
     return hosts
 
 
 class Cookies:
-    """What servers gave us to be known by again."""
+    """The cookies of one set of credentials."""
 
     def __init__(self) -> None:
         self._jar = CookieJar()
@@ -77,11 +81,11 @@ class Cookies:
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """A new lock in a forked child."""
+        """Make a new lock in a forked child."""
         self._lock = threading.Lock()
 
     def header(self, url: str) -> str | None:
-        """What to send to `url`."""
+        """Return the `Cookie` header for `url`."""
         if not self._any:
             return None
         asked = Asked(url)
@@ -90,7 +94,7 @@ class Cookies:
         return asked.get_header("Cookie")
 
     def keep(self, url: str, response: urllib3.BaseHTTPResponse) -> None:
-        """Keep what an answer sets."""
+        """Keep the cookies that a response sets."""
         if "Set-Cookie" not in response.headers:
             return
         with self._lock:
@@ -107,11 +111,11 @@ class _Jars:
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """A new lock in a forked child."""
+        """Make a new lock in a forked child."""
         self._lock = threading.Lock()
 
     def find(self, scope: str) -> Cookies:
-        """The jar of a scope; made if there is none."""
+        """Return the jar of a scope; a new one if there is none."""
         with self._lock:
             jar = self._jars.get(scope)
             if jar is None:
@@ -126,7 +130,9 @@ _jars = _Jars()
 
 
 def cookies_for(scope: str) -> Cookies:
-    """Return the cookie jar of one set of credentials (see `credential_scope`): a cookie often stands for a login."""
+    """Return the cookie jar of one set of credentials (see `credential_scope`): a cookie often
+    stands for a login.
+    """
     return _jars.find(scope)
 
 
@@ -147,7 +153,7 @@ def credential_scope(credentials: Mapping[str, Any]) -> str:
 
 
 class _Answer:
-    """An answer as the cookie jar wants it."""
+    """A response in the form that the cookie jar expects."""
 
     def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
         self._headers = response.headers

@@ -1,9 +1,9 @@
-"""How does one question get to a web server, and its answer back?
+"""HTTP session for one web address: redirects, credentials, cookies, deadline.
 
-Redirects are followed and remembered (each costs a round trip, and archives that hand out signed addresses redirect
-every time); keys go to the host they were meant for and to no other; logins come from the user, or netrc and cookies (not
-behind a gate); connections and cookies are shared only by requests with the same credentials; and nothing takes longer than
-its deadline.
+Redirects are followed and remembered (each costs a round trip, and archives that hand out signed
+addresses redirect every time). Credentials go only to the host they were given for. Logins come
+from the user, or from netrc and cookies (not under an access policy). Connections and cookies are
+shared only by requests with the same credentials. Nothing takes longer than its deadline.
 """
 
 from __future__ import annotations
@@ -23,33 +23,23 @@ from insitu.sources.http.connections import route
 from insitu.sources.http.deadline import Deadline
 from insitu.sources.http.login import Cookies, basic, cookies_for, credential_scope, netrc_login
 from insitu.sources.redaction import displayed, quoted, redacted, userinfo
-from insitu.sources.retry_policy import Patience
+from insitu.sources.retry_policy import PassingError, Patience
 from insitu.sources.threads import renew_after_fork
 
-__all__ = ["Exchange", "PassingError", "Response", "failure"]
+__all__ = ["Exchange", "Response", "failure"]
 
 Response = urllib3.BaseHTTPResponse
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTS = 10
 _HARMLESS = frozenset({"accept", "accept-language", "referer", "user-agent"})
-"""Headers of the user's that may follow a redirect to another host; any other could be a key."""
+"""Headers of the user that may follow a redirect to another host; any other could be a key."""
 _OURS = frozenset({"range", "accept-encoding", "if-match", "if-unmodified-since", "if-range"})
-"""Ours to say: which range of which version, and that it is one of the object's own bytes, not of compressed ones."""
-
-
-class PassingError(Exception):
-    """An attempt failed in a way that may pass."""
-
-    def __init__(self, error: SourceError, after: float | None = None) -> None:
-        super().__init__(error)
-        self.error = error
-        self.after = after
-        """Seconds that the server asks to wait."""
+"""Headers that only we set: which range of which version, and without compression."""
 
 
 class Exchange:
-    """The way to one web address.
+    """A session for one web address.
 
     Parameters
     ----------
@@ -57,23 +47,23 @@ class Exchange:
         `http://` or `https://`, with a name and password in it or not.
     headers
         Sent with every request; not to another host that the server redirects to.
-    patience
+    policy
         Timeouts.
     trust
-        Whose certificates are believed.
+        Which certificates are trusted.
     name
-        What to call it, if not by its address: it is an object of a bucket, which a gate has let in by that name. Then its keys are
-        the bucket's alone, and a gate is asked only for where it redirects to.
+        The name of an object of a bucket, which the access policy has allowed by that name. Then
+        netrc and cookies are not used, and the access policy checks only redirects.
     scope
-        Tells the credentials of the request from others (see `credential_scope`), where the headers do not: a signature
-        differs from request to request.
+        Digest of the credentials (see `credential_scope`), where the headers do not tell them:
+        a signature differs from request to request.
     """
 
     def __init__(
         self,
         url: str,
         headers: Mapping[str, str],
-        patience: Patience,
+        policy: Patience,
         trust: Trust,
         *,
         name: str | None = None,
@@ -83,35 +73,35 @@ class Exchange:
             address, who = userinfo(url)
             address = quoted(address.partition("#")[0])
         except ValueError:  # a bracket that is not closed; half of a UTF-16 character
-            raise SourceError("not a URL", url=displayed(url)) from None
+            raise SourceError("this is not a valid URL", url=displayed(url)) from None
         self.url = displayed(name or url)
-        """For people."""
+        """For messages, without credentials."""
         self._named = name is not None
         self.address = address
-        """For the wire."""
+        """For requests."""
         self._headers = {name: value for name, value in headers.items() if name.lower() not in _OURS}
         if who and not any(name.lower() == "authorization" for name in self._headers):
             self._headers["Authorization"] = basic(*who)
         if scope is None:
             scope = credential_scope({k: v for k, v in self._headers.items() if k.lower() not in _HARMLESS})
         self._scope = scope
-        self._patience, self._trust = patience, trust
+        self._patience, self._trust = policy, trust
         self._moved: str | None = None
         self.renew()
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """Forget the connections of the parent in a forked child."""
+        """Drop the connections of the parent in a forked child."""
         self._routes: dict[str, tuple[HTTPConnectionPool, str]] = {}
 
     def ask(self, method: str, special: Mapping[str, str], deadline: Deadline) -> Response:
-        """One question, redirects followed; the body of the answer is still to be read."""
+        """Make one request and follow redirects; the body of the response is still to be read."""
         target = self._moved or self.address
         for _ in range(_MOST_REDIRECTS):
             if target != self.address or not self._named:
                 ask_web(target, self.url)
             jar = self._jar()
-            response = self._once(method, target, {**self._headers_for(target, jar), **special}, deadline)
+            response = self._request_once(method, target, {**self._headers_for(target, jar), **special}, deadline)
             if jar is not None:
                 jar.keep(target, response)
             location = response.headers.get("Location")
@@ -120,27 +110,30 @@ class Exchange:
                 try:
                     target = quoted(urljoin(target, location).partition("#")[0])
                 except ValueError:
-                    raise SourceError("redirected to what is no URL", url=self.url) from None
+                    raise SourceError("the server redirects to an invalid URL", url=self.url) from None
                 if urlsplit(target).scheme not in ("http", "https"):
-                    raise SourceError("redirected to what is no web address", url=self.url, to=displayed(target))
+                    raise SourceError(
+                        "the server redirects to something that is no web address", url=self.url, to=displayed(target)
+                    )
                 continue
             if response.status in (400, 401, 403, 404, 410) and self._moved:
-                # The place remembered may have expired (signed addresses do): ask for a new one.
+                # The remembered redirect may have expired (signed addresses do): request a new one.
                 self._moved, target = None, self.address
                 _drop(response)
                 continue
             if response.status < 400 and target != self.address:
                 self._moved = target
             return response
-        raise SourceError(f"more than {_MOST_REDIRECTS} redirects", url=self.url)
+        raise SourceError(f"the server redirects more than {_MOST_REDIRECTS} times", url=self.url)
 
-    def _once(self, method: str, target: str, headers: Mapping[str, str], deadline: Deadline) -> Response:
-        left, patience = deadline.left, self._patience
-        timeout = urllib3.Timeout(connect=min(patience.connect, left), read=min(patience.read, left))
+    def _request_once(self, method: str, target: str, headers: Mapping[str, str], deadline: Deadline) -> Response:
+        left, policy = deadline.seconds_left, self._patience
+        timeout = urllib3.Timeout(connect=min(policy.connect, left), read=min(policy.read, left))
         try:
             known = self._routes.get(target)
             if known is None:
-                # Kept for the last few addresses: looking the pool up costs as much as the request itself.
+                # Kept for the last few addresses: looking the pool up costs as much as the request
+                # itself.
                 known = route(target, self._trust, self._scope)
                 if len(self._routes) >= _MOST_REDIRECTS:
                     self._routes.clear()
@@ -150,20 +143,22 @@ class Exchange:
                 method, path, headers=headers, timeout=timeout, assert_same_host=False,
                 redirect=False, retries=False, preload_content=False, decode_content=False,
             )  # fmt: skip
-            deadline.begun()
+            deadline.on_head_received()
             return response
         except (failures.LocationValueError, UnicodeError) as error:
-            raise SourceError(f"not a URL: {redacted(str(error))}", url=self.url) from None
+            raise SourceError(f"this is not a valid URL: {redacted(str(error))}", url=self.url) from None
         except failures.SSLError as error:
             # A certificate that does not hold will not hold the next time either.
             raise failure(error, self.url, deadline) from None
         except failures.HTTPError as error:
             self._moved = None
-            self._routes.pop(target, None)  # a pool that others have crowded out is closed
+            self._routes.pop(target, None)  # a pool that was evicted is closed
             raise PassingError(failure(error, self.url, deadline)) from None
 
     def _jar(self) -> Cookies | None:
-        """The cookies of these credentials; None for a bucket, and behind a gate: a cookie there would be a login that others use."""
+        """Return the cookies of these credentials; None for a bucket, and under an access policy: a
+        cookie there would be a login that others use.
+        """
         return None if self._named or is_guarded() else cookies_for(self._scope)
 
     def _headers_for(self, target: str, jar: Cookies | None) -> dict[str, str]:
@@ -184,20 +179,21 @@ class Exchange:
 
 
 _CONNECTION = re.compile(r"^[\w.]+\(host=[^)]*\): ")
-"""How the library begins its messages: with the name of a class."""
+"""The beginning of the library's messages: the name of a class."""
 
 
 def failure(error: Exception, url: str, deadline: Deadline) -> SourceError:
-    """A library's error as one of ours."""
-    late = deadline.over
+    """Return an error of the HTTP library as one of ours."""
+    late = deadline.is_over
     said = redacted(_CONNECTION.sub("", str(error))) or type(error).__name__
-    # urllib3 derives "no connection could be made" from its class of timeouts, for the sake of old callers.
+    # urllib3 derives "no connection could be made" from its class of timeouts, for the sake of old
+    # callers.
     refused = isinstance(error, failures.NewConnectionError) and not isinstance(error.__cause__, TimeoutError)
     if late or (isinstance(error, failures.TimeoutError) and not refused):
-        return TimedOutError("no answer in time" if late else f"the request failed: {said}", url=url)
+        return TimedOutError("the server did not answer in time" if late else f"the request failed: {said}", url=url)
     hint = None
     if isinstance(error, failures.SSLError):
-        hint = 'A bundle of certificates is named by storage_options={"verify": path} or SSL_CERT_FILE.'
+        hint = 'Name a certificate bundle by storage_options={"verify": path} or SSL_CERT_FILE.'
     return SourceError(f"the request failed: {said}", url=url, hint=hint)
 
 
@@ -207,7 +203,7 @@ def _origin(url: str) -> tuple[str, str]:
 
 
 def _drop(response: Response) -> None:
-    """Done with an answer: a short body is read, which keeps its connection; a long one is cut off."""
+    """Discard a response: a short body is read, which keeps its connection; a long one is cut off."""
     size = response.headers.get("Content-Length", "")
     if size.isdecimal() and int(size) <= 16 << 10:
         try:

@@ -1,1 +1,1 @@
-"""Ranges of objects in S3, Google Cloud Storage and Azure."""
+"""Source for objects in S3, Google Cloud Storage and Azure."""

@@ -1,7 +1,8 @@
-"""How is a bucket opened, with credentials or without, wherever it is?
+"""Buckets of S3, Google Cloud Storage and Azure: stores of obstore with credentials and region.
 
-One store of obstore's per bucket and options, shared by the bucket's objects, because it holds the connections. If the
-bucket turns out to lie in another region than was thought, the store is made anew for the right one; S3 says which.
+There is one store per bucket and options, shared by the bucket's objects, because it holds the
+connections. If the bucket turns out to lie in another region, the store is made anew for the right
+one; S3 says which.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -24,21 +26,27 @@ from insitu.sources.address import Address, bucket_address, web_address
 from insitu.sources.http.certificates import Trust, trust_for
 from insitu.sources.http.deadline import Deadline
 from insitu.sources.http.login import credential_scope
-from insitu.sources.http.session import Exchange, PassingError
+from insitu.sources.http.session import Exchange
 from insitu.sources.object_store.credentials import find_credentials
+from insitu.sources.object_store.store_errors import as_source_error, is_throttled, is_transient
 from insitu.sources.redaction import displayed, redacted
-from insitu.sources.retry_policy import Patience, patience_for
+from insitu.sources.retry_policy import PassingError, Patience, patience_for, retry
 from insitu.sources.storage_options import azure_settings, gcs_settings, options_for, retry_settings, s3_settings
 from insitu.sources.threads import renew_after_fork
+from insitu.sources.throttle import pace_of
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["Bucket", "bucket_of", "open_bucket"]
+__all__ = ["LAST_START", "Bucket", "bucket_of", "open_bucket"]
 
 Answer = TypeVar("Answer")
 log = logging.getLogger("insitu.sources")
 
+LAST_START = 0.5
+"""The share of a request's time within which its last attempt begins: obstore's own timeout is the
+other half.
+"""
 _ELSEWHERE = re.compile(
     r"redirect|AuthorizationHeaderMalformed|IllegalLocationConstraint|PermanentRedirect", re.IGNORECASE
 )
@@ -46,24 +54,28 @@ _EXPECTING = re.compile(r"expecting '([a-z0-9-]+)'|<Region>([a-z0-9-]+)</Region>
 
 
 class Bucket:
-    """A bucket that can be asked.
+    """A bucket with its store, credentials and retry policy.
 
     Parameters
     ----------
     store
-        obstore's.
+        A store of obstore for reading. It makes one attempt; retries are ours.
     place
         The bucket as a URL.
     anonymous
         Whether it is read without credentials because none were found.
     remake
-        Makes the store for another region.
+        Makes the store for a region; with True, one that retries by itself.
+    moves
+        Whether the bucket may lie in another region than was thought (S3).
+    policy
+        Timeouts and retries.
     endpoint, trust
-        Where to ask for the region.
+        Where to request the region, and which certificates are trusted.
     config, provider
-        What the store was made with: keys among it, or who gives them.
+        What the store was made with, keys included, or the provider of keys.
     environment
-        Whether credentials of the environment may be used beside.
+        Whether credentials of the environment may be used, too.
     """
 
     def __init__(
@@ -72,7 +84,9 @@ class Bucket:
         place: str,
         *,
         anonymous: bool = False,
-        remake: Callable[[str], ObjectStore] | None = None,
+        remake: Callable[[str | None, bool], ObjectStore] | None = None,
+        moves: bool = False,
+        policy: Patience | None = None,
         region: str | None = None,
         endpoint: str | None = None,
         trust: Trust = True,
@@ -86,55 +100,97 @@ class Bucket:
         self.place = place
         self.anonymous = anonymous
         self.endpoint = endpoint
-        self._remake, self._region, self._trust = remake, region, trust
-        self._told = not anonymous
+        self.policy = policy or Patience()
+        self._retrying: ObjectStore | None = None if remake is not None else store
+        self._remake, self._moves, self._region, self._trust = remake, moves, region, trust
+        self._warned = not anonymous
         self.renew()
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """A new lock in a forked child."""
+        """Make a new lock in a forked child."""
         self._lock = threading.Lock()
 
     @property
     def region(self) -> str:
-        """Where requests are signed for."""
+        """The region that requests are signed for."""
         given = self._region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         return given or "us-east-1"
 
     @property
     def scope(self) -> str:
-        """Tells the credentials of this bucket from others; empty without any."""
+        """Digest of the credentials of this bucket; empty without any."""
         return "" if self.anonymous or self.config.get("skip_signature") else credential_scope(self.config)
 
+    @property
+    def retrying_store(self) -> ObjectStore:
+        """A store that retries by itself, for writing."""
+        with self._lock:
+            if self._retrying is None:
+                assert self._remake is not None
+                self._retrying = self._remake(self._region, True)
+            return self._retrying
+
     def secret(self, *names: str) -> str:
-        """Return the first of these variables of the environment that is set; none where they may not be used."""
+        """Return the first of these environment variables that is set; none where the environment
+        may not be used.
+        """
         return next((os.environ[name] for name in names if os.environ.get(name)), "") if self.environment else ""
 
-    def settle(self) -> None:
-        """Find the region of a bucket of Amazon's before anything is signed for it: who asks by a signed address is not told where else to ask."""
+    def settle_region(self) -> None:
+        """Find the region of a bucket of Amazon before anything is signed for it: a request to a
+        signed address is not told the right region.
+        """
         with self._lock:
-            if self._settled or self._remake is None or self.endpoint is not None:
+            if self._settled or self._remake is None or not self._moves or self.endpoint is not None:
                 return
             found = self._find_region()
             if found is not None and found != self.region:
-                self.store, self._region = self._remake(found), found
+                self._make_for(found)
             self._settled = True
 
     def ask(self, question: Callable[[ObjectStore], Answer]) -> Answer:
-        """Ask the store; if the bucket lies in another region, ask there."""
-        if not self._told:
-            self._told = True
+        """Call `question` with the store; if the bucket lies in another region, again with the
+        store there.
+        """
+        if not self._warned:
+            self._warned = True
             log.warning("no credentials found for %s: reading it anonymously", self.place)
         store = self.store
         try:
             return question(store)
         except (BaseError, OSError) as error:
-            if self._remake is None or not _ELSEWHERE.search(str(error)) or not self._move(store, str(error)):
+            if not self._moves or not _ELSEWHERE.search(str(error)) or not self._move(store, str(error)):
                 raise
         return question(self.store)
 
+    def ask_with_retries(self, question: Callable[[ObjectStore], Answer], url: str) -> Answer:
+        """Ask the store under the retry policy and the throttle; errors of obstore pass as they
+        are.
+
+        For questions about the bucket itself, such as listings. Objects have a loop of their own.
+        """
+        throttle = pace_of(self.place)
+
+        def attempt(until: float) -> Answer:
+            throttle.enter(until)
+            try:
+                return self.ask(question)
+            except (BaseError, OSError) as error:
+                if is_throttled(error):
+                    throttle.back_off()
+                if not is_transient(error):
+                    raise
+                raise PassingError(as_source_error(error, url, anonymous=self.anonymous)) from None
+            finally:
+                throttle.leave()
+
+        return retry(attempt, self.policy, url=url, host=self.place, last_start=LAST_START)
+
     def _move(self, store: ObjectStore, said: str) -> bool:
-        """Make the store for the region where the bucket is; False if that is not known, or where we asked already."""
+        """Make the store for the region where the bucket is; return False if that is unknown, or is
+        where we asked already.
+        """
         with self._lock:
             if self.store is not store:
                 return True  # another thread has found it
@@ -142,17 +198,21 @@ class Bucket:
             region = (found[1] or found[2]) if found else self._find_region()
             if region is None or region == self._region or self._remake is None:
                 return False
-            self.store, self._region = self._remake(region), region
+            self._make_for(region)
             return True
 
+    def _make_for(self, region: str) -> None:
+        assert self._remake is not None
+        self.store, self._region, self._retrying = self._remake(region, False), region, None
+
     def _find_region(self) -> str | None:
-        """S3 says it to anybody, whatever else it refuses."""
+        """Return the region of the bucket. S3 tells it to anybody, whatever else it refuses."""
         name = self.place.partition("://")[2]
         url = f"{(self.endpoint or 'https://s3.amazonaws.com').rstrip('/')}/{name}"
-        patience = Patience(connect=5, read=5, deadline=10)
+        policy = Patience(connect=5, read=5, deadline=10)
         try:
-            with Deadline(time.monotonic() + patience.deadline) as deadline:
-                answer = Exchange(url, {}, patience, self._trust, name=self.place).ask("HEAD", {}, deadline)
+            with Deadline(time.monotonic() + policy.deadline) as deadline:
+                answer = Exchange(url, {}, policy, self._trust, name=self.place).ask("HEAD", {}, deadline)
                 answer.close()
         except (SourceError, PassingError):
             return None
@@ -161,16 +221,16 @@ class Bucket:
 
 
 def bucket_of(address: Address, url: str, options: Mapping[str, Any]) -> Bucket:
-    """The bucket of an address.
+    """Return the bucket of an address.
 
     Parameters
     ----------
     address
-        Which.
+        The bucket, and the object or prefix that is wanted.
     url
-        What the user wrote, for messages.
+        The URL as the user wrote it, for messages.
     options
-        What holds for that URL.
+        The options that hold for that URL.
     """
     options = dict(options)
     if address.account is not None:
@@ -178,25 +238,26 @@ def bucket_of(address: Address, url: str, options: Mapping[str, Any]) -> Bucket:
     make_settings = {"s3": s3_settings, "gcs": gcs_settings, "azure": azure_settings}[address.kind]
     config, client = make_settings(options)
     profile = options.get("profile")
-    trust, patience = trust_for(options, aws=address.kind == "s3"), patience_for(options)
+    trust, policy = trust_for(options, aws=address.kind == "s3"), patience_for(options)
     if address.region is not None:
         config.setdefault("region", address.region)
     ask_bucket(address.kind, _endpoint(address.kind, config), address.bucket, address.key)
     try:
         return _bucket(
-            address.kind, address.bucket, _frozen(config), _frozen(client), patience, profile, trust,
+            address.kind, address.bucket, _frozen(config), _frozen(client), policy, profile, trust,
             _environment(address.kind), may_use_environment(options),
         )  # fmt: skip
     except SourceError:
         raise
     except Exception as error:
-        # obstore has no one class for what it makes of bad configuration (ValueError, TypeError, its own errors).
+        # obstore has no one class for what it makes of bad configuration (ValueError, TypeError,
+        # its own errors).
         said = redacted(str(error).partition("\n\nDebug source")[0])
-        raise SourceError(f"the store's options do not fit: {said}", url=displayed(url)) from None
+        raise SourceError(f"the object store rejects the storage_options: {said}", url=displayed(url)) from None
 
 
 def open_bucket(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[Bucket, str] | None:
-    """The bucket and the key (or prefix) that a URL names; None if it names no object store.
+    """Return the bucket and the key (or prefix) that a URL names; None if it names no object store.
 
     Examples
     --------
@@ -215,7 +276,7 @@ def _bucket(
     name: str,
     config: Any,
     client: Any,
-    patience: Patience,
+    policy: Patience,
     profile: str | None,
     trust: Trust,
     environment: Any,
@@ -234,18 +295,21 @@ def _bucket(
     if endpoint is not None and endpoint.startswith("http://"):
         client_options["allow_http"] = True
 
-    def make(region: str | None) -> ObjectStore:
+    def make(region: str | None, retrying: bool) -> ObjectStore:
         chosen = settings if region is None else {**settings, "region": region}
         maker: Any = {"s3": stores.S3Store, "gcs": stores.GCSStore, "azure": stores.AzureStore}[kind]
         more = {"credential_provider": provider} if provider is not None else {}
-        made = maker(name, config=chosen, client_options=client_options, retry_config=retry_settings(patience), **more)
+        retries = retry_settings(policy if retrying else replace(policy, attempts=1))
+        made = maker(name, config=chosen, client_options=client_options, retry_config=retries, **more)
         return cast("ObjectStore", made)
 
     return Bucket(
-        make(None),
+        make(None, False),
         address.place,
         anonymous=found.anonymous,
-        remake=make if kind == "s3" else None,
+        remake=make,
+        moves=kind == "s3",
+        policy=policy,
         region=settings.get("region"),
         endpoint=endpoint,
         trust=trust,
@@ -256,7 +320,9 @@ def _bucket(
 
 
 def _whole_key(kind: str, settings: Mapping[str, Any]) -> Callable[[], Any] | None:
-    """Keys given by the user as a provider, where obstore would mix them with a session token of the environment."""
+    """Return a provider of the keys given by the user, where obstore would mix them with a session
+    token of the environment.
+    """
     if kind != "s3" or "access_key_id" not in settings or "session_token" in settings:
         return None
     if not os.environ.get("AWS_SESSION_TOKEN") or settings.get("skip_signature"):
@@ -282,7 +348,7 @@ def _frozen(settings: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
 
 
 def _environment(kind: str) -> tuple[tuple[str, str], ...]:
-    """The variables that a store reads when it is made: other values need another store."""
+    """Return the variables that a store reads when it is made: other values need another store."""
     prefix = {"s3": "AWS_", "gcs": "GOOGLE_", "azure": "AZURE_"}[kind]
     here = [(name, value) for name, value in os.environ.items() if name.startswith(prefix) or name == "HOME"]
     return tuple(sorted(here))

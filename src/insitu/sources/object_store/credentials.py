@@ -1,9 +1,10 @@
-"""With which credentials is a bucket read?
+"""Lookup of credentials for buckets: AWS profiles, Google and Azure settings, machine identities.
 
-Those of `storage_options`; else those that the cloud's own tools would find: its environment variables, its files, its
-machines. obstore looks at the environment and asks the machine; what it does not know (AWS profiles, Azure connection
-strings) is looked up here. Where there is nothing at all, the bucket is read anonymously, and a log line says so: obstore
-alone would ask the metadata service of a cloud that this machine is not in, for minutes.
+Credentials of `storage_options` come first; then those that the cloud's own tools would find:
+environment variables, files, the machine. obstore reads the environment and asks the machine; what
+it does not know (AWS profiles, Azure connection strings) is looked up here. Where there is nothing
+at all, the bucket is read anonymously, and a log line says so: obstore alone would ask the metadata
+service of a cloud that this machine is not in, for minutes.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ Provider = Callable[[], Any]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is to be told to obstore beside the options."""
+    """Settings for obstore that were found in the environment."""
 
     config: Mapping[str, Any] = field(default_factory=dict, repr=False)
     provider: Provider | None = None
-    """Gives keys that expire."""
+    """Returns keys that expire."""
     anonymous: bool = False
     """Nothing was found."""
 
@@ -42,7 +43,7 @@ class Found:
 def find_credentials(
     address: Address, config: Mapping[str, Any], profile: str | None = None, *, environment: bool = True
 ) -> Found:
-    """What the environment has for a bucket whose options say `config` already.
+    """Return what the environment has for a bucket, beside the settings `config`.
 
     Parameters
     ----------
@@ -53,7 +54,8 @@ def find_credentials(
     profile
         The AWS profile asked for.
     environment
-        Whether credentials that lie around may be used; if not, a bucket without explicit ones is read anonymously.
+        Whether credentials of the environment may be used; if not, a bucket without explicit ones
+        is read anonymously.
     """
     if config.get("skip_signature"):
         return Found()
@@ -84,7 +86,8 @@ _AWS_VARIABLES = (
 
 
 def _aws(address: Address, profile: str | None) -> Found:
-    # An environment with keys wins over its AWS_PROFILE, as in Amazon's own tools; a profile asked for here wins over both.
+    # An environment with keys wins over its AWS_PROFILE, as in Amazon's own tools; a profile asked
+    # for here wins over both.
     if profile is None and any(os.environ.get(name) for name in _AWS_VARIABLES):
         return Found(_place(_profile(os.environ.get("AWS_PROFILE") or "default")))
     asked = profile or os.environ.get("AWS_PROFILE")
@@ -92,7 +95,7 @@ def _aws(address: Address, profile: str | None) -> Found:
     if section is None:
         if asked:
             raise AccessError(f"there is no AWS profile {asked!r}", url=address.place, hint=f"Looked in {_where()}.")
-        return Found(anonymous=not _on("amazon"))
+        return Found(anonymous=not _runs_on("amazon"))
     place = _place(section)
     if "aws_access_key_id" in section:
         keys = {
@@ -105,11 +108,11 @@ def _aws(address: Address, profile: str | None) -> Found:
         return Found(place, provider=Process(section["credential_process"], address.place))
     if any(name.startswith("sso_") or name == "role_arn" for name in section):
         return Found(place, provider=_boto(asked or "default", address))
-    return Found(place, anonymous=not _on("amazon"))
+    return Found(place, anonymous=not _runs_on("amazon"))
 
 
 def _place(section: Mapping[str, str] | None) -> dict[str, Any]:
-    """Region and endpoint of a profile; those of the environment win."""
+    """Return region and endpoint of a profile; those of the environment win."""
     found: dict[str, Any] = {}
     if section is None:
         return found
@@ -135,7 +138,7 @@ def _where() -> str:
 
 
 def _profile(name: str) -> dict[str, str] | None:
-    """A profile: what both of Amazon's files say of it, the credentials file winning."""
+    """Return a profile: what both of Amazon's files say of it, the credentials file winning."""
     config, credentials = _files()
     found: dict[str, str] = {}
     for path, section in ((config, name if name == "default" else f"profile {name}"), (credentials, name)):
@@ -151,38 +154,50 @@ def _profile(name: str) -> dict[str, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """Credentials that a program of the user's prints (`credential_process` of a profile)."""
+    """Provider of credentials that a program of the user prints (`credential_process` of a
+    profile).
+    """
 
     command: str = field(repr=False)
     place: str
 
     def __call__(self) -> Any:
-        """Ask it."""
+        """Run the program and return its credentials."""
         try:
             done = subprocess.run(self.command, shell=True, capture_output=True, text=True, timeout=60, check=True)
-            said = json.loads(done.stdout)
-            expires = said.get("Expiration")
-            return {
-                "access_key_id": said["AccessKeyId"],
-                "secret_access_key": said["SecretAccessKey"],
-                "token": said.get("SessionToken"),
-                "expires_at": datetime.fromisoformat(expires) if expires else None,
-            }
-        except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
-            # Neither its output nor the command line, which may hold keys.
-            raise AccessError(
-                f"the profile's credential_process gave no credentials ({type(error).__name__})", url=self.place
-            ) from None
+            printed = json.loads(done.stdout)
+        except (OSError, subprocess.SubprocessError, ValueError) as error:
+            raise self._failure(type(error).__name__) from None
+        fields = printed if isinstance(printed, dict) else {}
+        key, secret, expires = (fields.get(name) for name in ("AccessKeyId", "SecretAccessKey", "Expiration"))
+        if not isinstance(key, str) or not isinstance(secret, str):
+            raise self._failure("AccessKeyId or SecretAccessKey is missing")
+        try:
+            expires_at = datetime.fromisoformat(str(expires)) if expires else None
+        except ValueError:
+            raise self._failure("Expiration is not a date") from None
+        return {
+            "access_key_id": key,
+            "secret_access_key": secret,
+            "token": fields.get("SessionToken"),
+            "expires_at": expires_at,
+        }
+
+    def _failure(self, why: str) -> AccessError:
+        # Neither the output nor the command line of the program: they may hold keys.
+        return AccessError(f"the credential_process of the AWS profile gave no credentials ({why})", url=self.place)
 
 
 def _boto(profile: str, address: Address) -> Provider:
-    """Roles and single sign-on: a protocol of their own, which Amazon's library speaks."""
+    """Return a provider for roles and single sign-on, which need Amazon's own library."""
     try:
         boto3 = import_module("boto3")
         provider = import_module("obstore.auth.boto3")
     except ImportError:
         raise AccessError(
-            f"the AWS profile {profile!r} signs on by a role or SSO", url=address.place, hint="Install boto3 for that."
+            f"the AWS profile {profile!r} uses a role or single sign-on",
+            url=address.place,
+            hint="Install boto3 to use it.",
         ) from None
     made: Provider = provider.Boto3CredentialProvider(boto3.Session(profile_name=profile))
     return made
@@ -197,11 +212,11 @@ _GOOGLE_VARIABLES = (
 
 
 def _google() -> bool:
-    """Whether obstore would find anything."""
+    """Return whether obstore would find credentials."""
     if any(os.environ.get(name) for name in _GOOGLE_VARIABLES):
         return True
     folder = os.environ.get("CLOUDSDK_CONFIG") or os.path.expanduser("~/.config/gcloud")
-    return os.path.exists(os.path.join(folder, "application_default_credentials.json")) or _on("google")
+    return os.path.exists(os.path.join(folder, "application_default_credentials.json")) or _runs_on("google")
 
 
 # -- Azure
@@ -217,11 +232,11 @@ def _azure() -> Found:
     text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING")
     if text:
         return Found(connection(text))
-    return Found(anonymous=not (any(os.environ.get(name) for name in _AZURE_VARIABLES) or _on("azure")))
+    return Found(anonymous=not (any(os.environ.get(name) for name in _AZURE_VARIABLES) or _runs_on("azure")))
 
 
 def connection(text: str) -> dict[str, Any]:
-    """What an Azure connection string says, by obstore's names.
+    """Return the settings of an Azure connection string, by obstore's names.
 
     Examples
     --------
@@ -251,14 +266,16 @@ _SIGNS = {
 
 
 @lru_cache
-def _on(cloud: str) -> bool:
-    """Whether this machine is one of a cloud's, as its firmware says: a file to read instead of a network to wait for."""
+def _runs_on(cloud: str) -> bool:
+    """Return whether this machine belongs to a cloud, by its firmware: a file to read instead of a
+    network to wait for.
+    """
     if cloud == "amazon" and os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
         return False
     folder = Path("/sys/class/dmi/id")
     if not folder.is_dir():
-        # No Linux, or one that does not tell. Machines that carry an identity are nearly all Linux; others say it in the
-        # environment.
+        # No Linux, or one that does not tell. Machines that carry an identity are nearly all Linux;
+        # others say it in the environment.
         return False
     for name, sign in _SIGNS[cloud]:
         try:

@@ -1,26 +1,26 @@
-"""What does a bucket hold, asked page by page so that no redirect leads astray?
+"""Listing of buckets page by page, with every redirect checked by the access policy.
 
-obstore lists buckets, and follows whatever redirect a store answers with. Behind a gate (see `gate`) the questions are asked here instead, over
-the same way as objects are read (see `signed`).
+obstore lists buckets, and follows whatever redirect a store answers with. Under an access policy
+the listing requests are therefore made here, in the same way as objects are read (see
+`signed_requests`).
 """
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.etree import ElementTree
 
-from insitu.errors import AccessError, NotFoundError, SourceError, TimedOutError
+from insitu.errors import AccessError, NotFoundError, SourceError
 from insitu.sources.address import Address
 from insitu.sources.http.body import take
 from insitu.sources.http.certificates import trust_for
 from insitu.sources.http.deadline import Deadline
-from insitu.sources.http.session import Exchange, PassingError, Response, failure
+from insitu.sources.http.session import Exchange, Response, failure
 from insitu.sources.object_store.signed_requests import base_of, is_anonymous, signed_question
 from insitu.sources.object_store.xml_check import declares_doctype
-from insitu.sources.retry_policy import Patience, patience_for, retry_after
+from insitu.sources.retry_policy import PassingError, Patience, patience_for, retry, retry_after
 
 if TYPE_CHECKING:
     from insitu.sources.object_store.bucket import Bucket
@@ -30,12 +30,12 @@ __all__ = ["Page", "pages"]
 _LARGEST = 32 << 20
 """Bytes of a page; a thousand keys of the greatest length are about four million."""
 _MOST = 100_000
-"""Pages: a store that never comes to an end is not believed."""
+"""Limit of pages, against a store whose listing never ends."""
 _PASSING = frozenset({408, 429, 500, 502, 503, 504})
 
 
 class Page(NamedTuple):
-    """A part of a listing."""
+    """One page of a listing."""
 
     folders: list[str]
     """Prefixes, with the slash at their end."""
@@ -46,21 +46,21 @@ class Page(NamedTuple):
 def pages(
     bucket: Bucket, address: Address, options: Mapping[str, Any], prefix: str, delimiter: str = ""
 ) -> Iterator[Page]:
-    """What lies under a prefix.
+    """Yield the pages of the listing of a prefix.
 
     Parameters
     ----------
     bucket, address
-        Which.
+        The bucket.
     options
-        What holds for it.
+        The options that hold for it.
     prefix
         Folders, without the slash at their end; empty: the whole bucket.
     delimiter
-        `/`: what lies right under it only.
+        `/` lists only what lies right under the prefix.
     """
-    bucket.settle()
-    patience, trust = patience_for(options), trust_for(options, aws=address.kind == "s3")
+    bucket.settle_region()
+    policy, trust = patience_for(options), trust_for(options, aws=address.kind == "s3")
     below = f"{prefix}/" if prefix else ""
     mark = ""
     for _ in range(_MOST):
@@ -71,7 +71,7 @@ def pages(
             where, headers = signed_question(bucket, address, query)
         headers |= {str(name): str(value) for name, value in (options.get("headers") or {}).items()}
         name = f"{address.place}/{below}"
-        data = _persisted(Exchange(where, headers, patience, trust, name=name, scope=bucket.scope), patience, name)
+        data = _persisted(Exchange(where, headers, policy, trust, name=name, scope=bucket.scope), policy, name)
         page, mark = _read(data, address.kind, name)
         yield page
         if not mark:
@@ -92,22 +92,14 @@ def _plain(query: Mapping[str, str]) -> str:
     return urlencode(query, quote_via=quote, safe="")
 
 
-def _persisted(exchange: Exchange, patience: Patience, name: str) -> bytes:
-    """The page, asked for until it is there or the patience ends."""
-    until = time.monotonic() + patience.deadline
-    tries = 0
-    while True:
-        try:
-            with Deadline(until, patience.read) as deadline:
-                return _asked(exchange, deadline, name)
-        except PassingError as again:
-            error, tries = again.error, tries + 1
-            pause = patience.pause(tries - 1, random.random(), again.after)
-        if tries >= patience.attempts:
-            raise error
-        if time.monotonic() + pause >= until:
-            raise TimedOutError(f"no success within {patience.deadline:g} s: {error.message}", url=name)
-        time.sleep(pause)
+def _persisted(exchange: Exchange, policy: Patience, name: str) -> bytes:
+    """Return a page, under the retry policy."""
+
+    def attempt(until: float) -> bytes:
+        with Deadline(until, policy.read) as deadline:
+            return _asked(exchange, deadline, name)
+
+    return retry(attempt, policy, url=name)
 
 
 def _asked(exchange: Exchange, deadline: Deadline, name: str) -> bytes:
@@ -138,7 +130,7 @@ def _refusal(response: Response, name: str) -> Exception:
 
 
 def _read(data: bytes, kind: str, name: str) -> tuple[Page, str]:
-    """A page from its XML, and the mark of the next one; empty: this is the last.
+    """Return a page from its XML, and the mark of the next one; empty for the last.
 
     Examples
     --------
@@ -147,7 +139,7 @@ def _read(data: bytes, kind: str, name: str) -> tuple[Page, str]:
     (Page(folders=['a/c/'], files=[('a/b', 3)]), '')
     """
     if declares_doctype(data):
-        raise SourceError("the store's listing is not one", url=name)
+        raise SourceError("the store's listing declares a document type, which is not accepted", url=name)
     try:
         root = ElementTree.fromstring(data)
         for element in root.iter():

@@ -1,7 +1,8 @@
-"""How is an object of a bucket read so that no redirect leads astray?
+"""Signed web requests for objects and listings of buckets, with every redirect checked.
 
-obstore follows whatever redirect a store answers with. Behind a gate (see `gate`) an object is therefore read by its web address, signed
-where there are keys: the gate lets the bucket in by its name, and every hop from there on is asked for.
+obstore follows whatever redirect a store answers with. Under an access policy an object is
+therefore read by its web address, signed where there are keys: the policy allows the bucket by its
+name, and every redirect from there on is checked.
 """
 
 from __future__ import annotations
@@ -29,31 +30,31 @@ if TYPE_CHECKING:
 __all__ = ["EXPIRES", "base_of", "is_anonymous", "signed_question", "signed_source"]
 
 EXPIRES = timedelta(hours=2)
-"""How long a signed address is good for; whoever keeps sources open longer must open them anew."""
+"""How long a signed address is valid; sources that stay open longer must be opened anew."""
 _AZURE = {"x-ms-version": "2021-12-02"}
 
 
 def signed_source(
     bucket: Bucket, address: Address, url: str, options: Mapping[str, Any], expected: Source | None
 ) -> HttpSource:
-    """The object by its web address.
+    """Return a source that reads an object by its web address.
 
     Parameters
     ----------
     bucket, address
-        Which.
+        The bucket and the object.
     url
-        What to call it.
+        Name of the object, for messages.
     options
-        What holds for it.
+        The options that hold for it.
     expected
-        What was recorded of it.
+        What was recorded of the object.
     """
     from insitu.sources.http.certificates import trust_for
     from insitu.sources.http.http_source import HttpSource
     from insitu.sources.retry_policy import patience_for
 
-    bucket.settle()
+    bucket.settle_region()
     headers = {str(name): str(value) for name, value in (options.get("headers") or {}).items()}
     where = f"{base_of(bucket, address)}/{quote(address.key, safe='/~')}"
     if address.kind == "azure":
@@ -64,7 +65,7 @@ def signed_source(
     return HttpSource(
         where,
         headers=headers,
-        patience=patience_for(options),
+        policy=patience_for(options),
         trust=trust_for(options, aws=address.kind == "s3"),
         expected=expected,
         name=url,
@@ -73,12 +74,12 @@ def signed_source(
 
 
 def is_anonymous(bucket: Bucket, options: Mapping[str, Any]) -> bool:
-    """Whether a bucket is asked without keys."""
+    """Return whether a bucket is read without keys."""
     return bool(options.get("anon") or bucket.anonymous or bucket.config.get("skip_signature"))
 
 
 def base_of(bucket: Bucket, address: Address) -> str:
-    """The web address of a bucket, without a slash at its end."""
+    """Return the web address of a bucket, without a slash at its end."""
     name, config = quote(address.bucket), bucket.config
     if address.kind == "s3":
         if config.get("virtual_hosted_style_request") in (True, "true"):
@@ -92,14 +93,14 @@ def base_of(bucket: Bucket, address: Address) -> str:
 
 
 def signed_question(bucket: Bucket, address: Address, query: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """The address and the headers of a question about the bucket itself, signed here: no library does that for a listing.
+    """Return the address and headers of a listing request, signed here: obstore signs no listings.
 
     Parameters
     ----------
     bucket, address
-        Which.
+        The bucket.
     query
-        What is asked.
+        The parameters of the request.
     """
     where = base_of(bucket, address)
     text = _query(query)
@@ -114,14 +115,14 @@ def signed_question(bucket: Bucket, address: Address, query: Mapping[str, str]) 
         if key := bucket.config.get("account_key") or bucket.secret("AZURE_STORAGE_ACCOUNT_KEY"):
             return f"{where}?{text}", _shared_key(where, query, _account(bucket), str(key))
     raise AccessError(
-        "behind a gate this bucket cannot be listed with the credentials that it has",
+        "this bucket cannot be listed by a server: its credentials cannot sign requests",
         url=address.place,
-        hint="Keys, a SAS token or a bearer token can; or consolidate the metadata, so that nothing need be listed.",
+        hint="Use keys, a SAS token or a bearer token; or consolidate the metadata, so that no listing is needed.",
     )
 
 
 def _allowed(bucket: Bucket, address: Address, where: str, url: str) -> tuple[str, dict[str, str]]:
-    """The address of an object with what lets one in."""
+    """Return the address and headers that authorise access to an object."""
     bearer = _bearer(bucket, address)
     if bearer is not None:
         return where, bearer
@@ -130,15 +131,15 @@ def _allowed(bucket: Bucket, address: Address, where: str, url: str) -> tuple[st
     import obstore
     from obstore.exceptions import BaseError
 
-    store: Any = bucket.store
+    store: Any = bucket.retrying_store
     try:
         return obstore.sign(store, "GET", address.key, EXPIRES), {}
     except (BaseError, OSError, ValueError):
         # Not chained: the text may hold a signed address.
         raise AccessError(
-            "behind a gate this bucket cannot be read with the credentials that it has: they cannot sign addresses",
+            "this bucket cannot be read by a server: its credentials cannot sign requests",
             url=displayed(url),
-            hint="Keys, a SAS token or a bearer token can.",
+            hint="Use keys, a SAS token or a bearer token.",
         ) from None
 
 
@@ -174,12 +175,14 @@ def _keys(bucket: Bucket) -> tuple[str, str, str | None] | None:
 
 
 def _query(query: Mapping[str, str]) -> str:
-    """As it is signed: in the order of the names."""
+    """Return the query in canonical order, as it is signed."""
     return "&".join(f"{quote(name, safe='~')}={quote(value, safe='~')}" for name, value in sorted(query.items()))
 
 
 def _signature_4(where: str, query: str, keys: tuple[str, str, str | None], region: str) -> dict[str, str]:
-    """The headers of Amazon's Signature Version 4 ("Signing and authenticating REST requests", API reference of S3)."""
+    """Return the headers of Amazon's Signature Version 4 ("Signing and authenticating REST
+    requests", API reference of S3).
+    """
     key, secret, token = keys
     parts, now = urlsplit(where), datetime.fromtimestamp(time.time(), UTC)
     day, moment = now.strftime("%Y%m%d"), now.strftime("%Y%m%dT%H%M%SZ")
@@ -203,7 +206,9 @@ def _signature_4(where: str, query: str, keys: tuple[str, str, str | None], regi
 
 
 def _shared_key(where: str, query: Mapping[str, str], account: str, key: str) -> dict[str, str]:
-    """The headers of Azure's Shared Key ("Authorize with Shared Key", REST reference of Azure Storage)."""
+    """Return the headers of Azure's Shared Key ("Authorize with Shared Key", REST reference of
+    Azure Storage).
+    """
     headers = {"x-ms-date": formatdate(usegmt=True), **_AZURE}
     lines = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers))
     asked = "".join(f"\n{name.lower()}:{value}" for name, value in sorted(query.items()))

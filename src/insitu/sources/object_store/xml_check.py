@@ -1,7 +1,8 @@
-"""Check of XML documents from strangers for a document type, by the parser itself.
+"""Check of untrusted XML documents for a document type declaration.
 
-A document type may declare entities that expand without a bound. It is looked for by the parser that reads the document
-and not in its bytes: those depend on the encoding, which the document chooses (UTF-16, say).
+A document type may declare entities that expand without a bound. It is looked for by the parser
+that reads the document and not in its bytes: those depend on the encoding, which the document
+chooses (UTF-16, say).
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ _BLOCK = 1 << 16
 
 
 def declares_doctype(data: bytes | str) -> bool:
-    """Return whether a document has a document type; it must stand before the first element. Damage is not judged here.
+    """Return whether a document declares a document type; it must stand before the first element.
+    Damage is not reported here.
 
     Examples
     --------

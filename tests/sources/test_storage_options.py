@@ -83,7 +83,7 @@ def test_http_takes_headers_only():
     )
     assert url == "https://h/x?a=1"
     assert headers == {"A": "1", "B": "2"}
-    with pytest.raises(SourceError, match=r"'nonsense'.*Known are"):
+    with pytest.raises(SourceError, match=r"'nonsense'.*Known options"):
         http_settings("https://h/x", {"nonsense": 1})
 
 

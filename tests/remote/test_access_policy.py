@@ -1,4 +1,4 @@
-"""Behind a gate real stores are read and listed as without one: SeaweedFS checks signatures, Azurite shared keys."""
+"""Under an access policy real stores are read and listed as without one: SeaweedFS checks signatures, Azurite shared keys."""
 
 from __future__ import annotations
 

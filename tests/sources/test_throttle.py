@@ -3,20 +3,20 @@ from __future__ import annotations
 import threading
 import time
 
-from insitu.sources.http.throttle import Pace, pace_of
+from insitu.sources.throttle import Pace, pace_of
 
 
 def test_the_cost_of_a_request_is_learned():
     pace = Pace(latency=0.05, bandwidth=100e6, width=50)
     assert pace.request_bytes == 100_000
     for _ in range(3):
-        pace.answered(0.01)
-    pace.answered(3.0)
+        pace.record_latency(0.01)
+    pace.record_latency(3.0)
     assert pace.request_bytes == 20_400
-    pace.received(100, 1.0)
+    pace.record_transfer(100, 1.0)
     assert pace.request_bytes == 20_400
     for _ in range(40):
-        pace.received(10 << 20, 10.0)
+        pace.record_transfer(10 << 20, 10.0)
     assert pace.request_bytes == 4096
     slow = Pace(latency=60.0, bandwidth=1e9, width=1)
     assert slow.request_bytes == 1 << 20
@@ -25,13 +25,13 @@ def test_the_cost_of_a_request_is_learned():
 def test_refusals_halve_the_width_once():
     pace = Pace(width=40)
     for _ in range(10):
-        pace.refused()
+        pace.back_off()
     assert pace.width == 20
     for _ in range(10):
-        pace._refused -= 1
-        pace.refused()
+        pace._last_refusal -= 1
+        pace.back_off()
     assert pace.width == 4
-    pace._refused -= 10
+    pace._last_refusal -= 10
     pace.enter(time.monotonic() + 1)
     assert pace.width == 5
 

@@ -1,4 +1,4 @@
-"""Behind a gate no redirect of an object store leads anywhere: the place it points to sees no request at all."""
+"""Under an access policy no redirect of an object store is followed to a place that is not allowed: that place gets no request."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_no_redirect_is_followed(
             store.away = away
             for name, act in acts(f"{scheme}://box/a/x", options).items():
                 before = len(store.asked)
-                with pytest.raises(RefusedError, match="may not read from there") as caught:
+                with pytest.raises(RefusedError, match="read from th") as caught:
                     act()
                 assert "hush" not in str(caught.value)
                 assert len(store.asked) == before + 1, (
@@ -175,7 +175,7 @@ def test_pages_of_a_listing(store: Site, elsewhere: Site, scheme: str, options: 
         with pytest.raises(RefusedError):
             listing.level(f"{scheme}://box", options)
         store.pages = {"": b"<!DOCTYPE x [<!ENTITY a 'b'>]><R/>"}
-        with pytest.raises(SourceError, match="not one"):
+        with pytest.raises(SourceError, match="document type"):
             listing.objects(f"{scheme}://box/a", options)
         store.pages = {"": b"<R><Contents>"}
         with pytest.raises(SourceError, match="cannot be read"):

@@ -1,9 +1,9 @@
-"""What does a request cost at this place, and how many does it bear at once?
+"""Per-host throttle: how many requests a server gets at once, and what one more request costs.
 
-Both are learned from the answers. The cost decides how far apart two ranges may lie to be fetched together: a store in
-the same building answers in a millisecond and is best asked for exactly what is wanted, one overseas is not. How many it
-bears, it says itself: a server that answers 429 or 503 gets half as many requests at once from then on, and one more
-after each calm while.
+Both are learned from the responses. The cost decides how far apart two ranges may lie to be fetched
+together: a store in the same building answers in a millisecond and is best asked for exactly what
+is wanted, one overseas is not. A server that answers 429 or 503 (`SlowDown` of S3) gets half as
+many requests at once from then on, and one more after each calm interval.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from insitu.sources.threads import WIDTH, renew_after_fork
 __all__ = ["Pace", "pace_of"]
 
 _LEAST = 4
-"""Requests at once that even a busy server is asked."""
+"""Requests at once that even a busy server gets."""
 _CALM = 2.0
-"""Seconds without a refusal after which one more is tried."""
+"""Seconds without a refusal after which one more request at once is tried."""
 
 
 class Pace:
-    """The manners of one host or bucket.
+    """Adaptive request limit and cost estimate of one host or bucket.
 
     Examples
     --------
     >>> pace = Pace(latency=0.05, bandwidth=100e6, width=32)
     >>> pace.request_bytes
     156250
-    >>> pace.answered(0.01)
+    >>> pace.record_latency(0.01)
     >>> pace.request_bytes
     31250
     """
@@ -38,32 +38,34 @@ class Pace:
     def __init__(self, latency: float = 0.05, bandwidth: float = 100e6, width: int = WIDTH) -> None:
         self._latency, self._bandwidth = latency, bandwidth
         self._most = self._width = width
-        self._refused = 0.0
+        self._last_refusal = 0.0
         self._under_way = 0
         self.renew()
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """A forked child has no request under way."""
+        """Reset the requests under way in a forked child: it has none."""
         self._turn = threading.Condition()
         self._under_way = 0
 
     @property
     def width(self) -> int:
-        """How many requests it gets at once."""
+        """The most requests at once."""
         return self._width
 
     @property
     def request_bytes(self) -> int:
-        """How many bytes could come in the time that one more request costs."""
+        """Bytes that could be read in the time that one more request costs."""
         return min(max(worthwhile_gap(self._latency, self._bandwidth, self._width), _SHORTEST), _LONGEST)
 
     def enter(self, until: float) -> None:
-        """Wait for a turn, but not past `until` (of the monotonic clock): then go anyway, and fail by the clock."""
+        """Wait for a turn, but not past `until` (of the monotonic clock): then proceed anyway, and
+        fail by the timeout.
+        """
         with self._turn:
-            if self._width < self._most and time.monotonic() - self._refused > _CALM:
+            if self._width < self._most and time.monotonic() - self._last_refusal > _CALM:
                 self._width += 1
-                self._refused = time.monotonic()
+                self._last_refusal = time.monotonic()
             while self._under_way >= self._width:
                 left = until - time.monotonic()
                 if left <= 0 or not self._turn.wait(left):
@@ -71,44 +73,46 @@ class Pace:
             self._under_way += 1
 
     def leave(self) -> None:
-        """A request is over."""
+        """End a request."""
         with self._turn:
             self._under_way -= 1
             self._turn.notify()
 
-    def answered(self, first: float) -> None:
-        """Learn from the seconds until an answer began.
+    def record_latency(self, first: float) -> None:
+        """Learn from the seconds until a response began.
 
-        The shortest of late count, because longer ones have waited for each other and not for the network.
+        The shortest recent ones count, because longer ones have waited for each other and not for
+        the network.
         """
         self._latency = min(self._latency * 1.02, max(first, 1e-4))
 
-    def received(self, count: int, seconds: float) -> None:
-        """Learn from a batch: bytes and the seconds they took, latency not counted."""
+    def record_transfer(self, count: int, seconds: float) -> None:
+        """Learn from a batch: its bytes and the seconds they took, latency not counted."""
         if count >= _TELLING and seconds > 0:
             self._bandwidth = 0.7 * self._bandwidth + 0.3 * min(max(count / seconds, 1e6), 5e9)
 
-    def refused(self) -> None:
-        """Learn from a server that said that it is busy."""
+    def back_off(self) -> None:
+        """Halve the number of requests at once: the server says that it is busy."""
         with self._turn:
             now = time.monotonic()
-            # Those that were under way together are refused together: that is one lesson, not thirty.
-            if now - self._refused > 0.1:
+            # Those that were under way together are refused together: that is one lesson, not
+            # thirty.
+            if now - self._last_refusal > 0.1:
                 self._width = max(self._width // 2, min(_LEAST, self._most))
-            self._refused = now
+            self._last_refusal = now
 
 
 _SHORTEST, _LONGEST = 4 << 10, 1 << 20
 _TELLING = 1 << 20
-"""Fewer bytes than these say nothing about bandwidth."""
+"""A smaller transfer says nothing about bandwidth."""
 
 _paces: dict[str, Pace] = {}
 _MOST_PLACES = 1024
-"""A server may be led to any number of buckets; those known longest are forgotten, and learn anew."""
+"""A server may be led to any number of buckets; the oldest entries are dropped, and learn anew."""
 
 
 def pace_of(place: str) -> Pace:
-    """The manners of a place, shared by all sources there."""
+    """Return the throttle of a host or bucket, shared by all sources there."""
     found = _paces.get(place)
     if found is not None:
         return found

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from insitu.sources import Counted, MemorySource, read_all, whole
+from insitu.sources import Counted, MemorySource, read_all, resolve
 
 
 class Far(MemorySource):
@@ -18,8 +18,8 @@ class Far(MemorySource):
 @pytest.mark.parametrize("size", [0, 1, 9, 10, 11, 35])
 @pytest.mark.parametrize("offset", [0, 3, 50])
 def test_every_size(monkeypatch: pytest.MonkeyPatch, size: int, offset: int) -> None:
-    monkeypatch.setattr(whole, "GUESS", 10)
-    monkeypatch.setattr(whole, "is_local", lambda source: False)
+    monkeypatch.setattr(resolve, "FIRST_PART", 10)
+    monkeypatch.setattr(resolve, "is_local", lambda source: False)
     data = bytes(range(size))
     source = Far(data)
     counted = Counted(source)
