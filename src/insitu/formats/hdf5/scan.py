@@ -12,13 +12,13 @@ from functools import partial
 from insitu.errors import FormatError, GroupError, InsituError, UnsupportedError, VariableError
 from insitu.formats.hdf5.conventions.eos5 import INFORMATION, Structure, named_fields, read_structure
 from insitu.formats.hdf5.conventions.netcdf4 import Node, Variable, assign_dimensions
-from insitu.formats.hdf5.datasets.groups import Builder, Place, below
 from insitu.formats.hdf5.datasets.object_at_path import Outside, begin, outside_of
-from insitu.formats.hdf5.datasets.object_paths import Paths
-from insitu.formats.hdf5.datasets.object_tree import Branch, build_tree
+from insitu.formats.hdf5.datasets.object_tree import Branch, Paths, build_tree
 from insitu.formats.hdf5.datasets.objects import Dataset, Group, Objects, read_index, read_object
 from insitu.formats.hdf5.datasets.virtual_dataset import settle
+from insitu.formats.hdf5.groups import Builder, Place, below
 from insitu.formats.hdf5.linked.file_sets import join
+from insitu.formats.hdf5.linked.joined_file import as_joined_file
 from insitu.formats.hdf5.structures.file import File
 from insitu.formats.hdf5.structures.superblock import CutShortError, OneOfASetError
 from insitu.formats.parsing.read_cache import Window
@@ -61,7 +61,7 @@ def scan_hdf5(
 def _scan(neighbours: Neighbours, place: Place, problems: Problems, above: tuple[tuple[str, int], ...]) -> VirtualGroup:
     """Scan a part of a file; `above`: the groups of other files that link to it, so that no circle of links has no end."""
     window = place.window
-    file = File(window.url, window.size, near=window.near, joined=window.joined is not None)
+    file = File(window.url, window.size, near=window.near, joined=as_joined_file(window.source) is not None)
     walk = _read(file, place.group, place.names, lambda objects: _settle(neighbours, window, objects))
     try:
         picked = run(walk, window)

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 
 from insitu.cancellation import check_deadline
 from insitu.errors import FormatError, TruncatedError
-from insitu.formats.hdf5.linked.joined_file import Joined
 from insitu.formats.parsing.scheduler import Exact, Ranges
 from insitu.sources.protocol import ByteSource
 
@@ -89,11 +88,6 @@ class Window:
     def local(self) -> bool:
         """Whether a request costs no round trip."""
         return not self._remote
-
-    @property
-    def joined(self) -> Joined | None:
-        """The set of files that this is, if it is one."""
-        return self.source if isinstance(self.source, Joined) else None
 
     @property
     def head(self) -> bytes:

@@ -15,9 +15,9 @@ import numpy.typing as npt
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.codecs.numbers import converted
 from insitu.formats.hdf5.codecs.records import elements
-from insitu.formats.hdf5.datasets.chunk_rows import ascending
 from insitu.formats.hdf5.datasets.objects import Dataset
 from insitu.formats.hdf5.structures.attribute_values import ended
+from insitu.formats.hdf5.structures.chunk_rows import ascending
 from insitu.formats.hdf5.structures.datatype import Datatype
 from insitu.formats.hdf5.structures.file import File
 from insitu.formats.hdf5.structures.layout import ChunkedLayout, CompactLayout, ContiguousLayout

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.formats.hdf5.datasets.chunk_rows import ChunkRows
 from insitu.formats.hdf5.structures.btree_v1 import read_chunk_tree
 from insitu.formats.hdf5.structures.btree_v2 import read_tree
+from insitu.formats.hdf5.structures.chunk_rows import ChunkRows
 from insitu.formats.hdf5.structures.dataspace import Dataspace
 from insitu.formats.hdf5.structures.extensible_array import read_extensible_array
 from insitu.formats.hdf5.structures.file import File

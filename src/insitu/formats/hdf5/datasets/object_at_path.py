@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from insitu.errors import InsituError
 from insitu.formats.hdf5.datasets.objects import Dataset, Group, Objects, read_object
 from insitu.formats.hdf5.linked.file_sets import join
+from insitu.formats.hdf5.linked.joined_file import as_joined_file
 from insitu.formats.hdf5.structures.file import File
 from insitu.formats.hdf5.structures.superblock import (
     CutShortError,
@@ -95,7 +96,7 @@ def _opened(neighbours: Neighbours, window: Window) -> Opened:
 
 
 def _begun(window: Window) -> Opened:
-    file = File(window.url, window.size, near=window.near, joined=window.joined is not None)
+    file = File(window.url, window.size, near=window.near, joined=as_joined_file(window.source) is not None)
     return Opened(window, file, run(begin(file), window))
 
 

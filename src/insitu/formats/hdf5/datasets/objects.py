@@ -14,16 +14,15 @@ import numpy as np
 
 from insitu.errors import InsituError, UnsupportedError
 from insitu.formats.hdf5.datasets.chunk_index import read_chunks
-from insitu.formats.hdf5.datasets.chunk_rows import ChunkRows
-from insitu.formats.hdf5.datasets.rare_fill_values import read_odd_fill
 from insitu.formats.hdf5.datasets.virtual_mapping import Mapping, parse_mappings
-from insitu.formats.hdf5.linked.external_segments import Segment, read_segments
 from insitu.formats.hdf5.structures.attribute_values import NOTHING, heaped_value
 from insitu.formats.hdf5.structures.attributes import HeapRecord, heap_records, read_attributes, read_heap_values
+from insitu.formats.hdf5.structures.chunk_rows import ChunkRows
 from insitu.formats.hdf5.structures.dataspace import Dataspace, parse_dataspace
 from insitu.formats.hdf5.structures.datatype import Datatype, parse_datatype
+from insitu.formats.hdf5.structures.external_files import Segment, read_segments
 from insitu.formats.hdf5.structures.file import File
-from insitu.formats.hdf5.structures.fill_value import Fill, parse_fill, parse_old_fill
+from insitu.formats.hdf5.structures.fill_value import Fill, parse_fill, parse_old_fill, read_odd_fill
 from insitu.formats.hdf5.structures.layout import (
     ChunkedLayout,
     CompactLayout,

@@ -14,12 +14,13 @@ import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.datasets.arrays import details_of, encoding_of, virtual_array
+from insitu.formats.hdf5.datasets.external_data import external_array
 from insitu.formats.hdf5.datasets.object_at_path import Opened, open_at
 from insitu.formats.hdf5.datasets.objects import Dataset
+from insitu.formats.hdf5.datasets.set_members import member_array
 from insitu.formats.hdf5.datasets.virtual_mapping import Mapping
 from insitu.formats.hdf5.datasets.virtual_sources import Piece, assemble, place
-from insitu.formats.hdf5.linked.external_data import external_array
-from insitu.formats.hdf5.linked.set_members import member_array
+from insitu.formats.hdf5.linked.joined_file import as_joined_file
 from insitu.formats.hdf5.structures.file import File
 from insitu.formats.hdf5.structures.layout import VirtualLayout
 from insitu.formats.hdf5.structures.stored_selection import Line, Picked
@@ -148,8 +149,9 @@ def array_of(
     if dataset.segments and not dataset.space.null:
         return external_array(neighbours, window, file, dataset, shape, dims, attributes)
     if not isinstance(dataset.layout, VirtualLayout) or dataset.space.null:
-        if window.joined is not None:
-            return member_array(window.joined, file, dataset, shape, dims, attributes)
+        joined = as_joined_file(window.source)
+        if joined is not None:
+            return member_array(joined, file, dataset, shape, dims, attributes)
         return virtual_array(file, window.source.describe(), dataset, shape, dims, attributes)
     encoding = encoding_of(file, dataset)
     if dataset.fill.state == "untold":

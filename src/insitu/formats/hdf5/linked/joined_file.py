@@ -17,7 +17,7 @@ from insitu.model import Source
 from insitu.sources import open_source
 from insitu.sources.protocol import ByteSource, Range
 
-__all__ = ["Joined", "Member", "Run"]
+__all__ = ["Joined", "Member", "Run", "as_joined_file"]
 
 FURTHER = 2 << 20
 """Bytes that may be asked for on suspicion."""
@@ -135,3 +135,8 @@ class Joined:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def as_joined_file(source: ByteSource) -> Joined | None:
+    """Return the source as a `Joined` if it is a set of files, else None."""
+    return source if isinstance(source, Joined) else None

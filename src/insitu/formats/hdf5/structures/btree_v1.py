@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.formats.hdf5.datasets.chunk_rows import ChunkRows, ascending
+from insitu.formats.hdf5.structures.chunk_rows import ChunkRows, ascending
 from insitu.formats.hdf5.structures.file import File
 from insitu.formats.parsing.scheduler import Exact, Ranges, Walk
 

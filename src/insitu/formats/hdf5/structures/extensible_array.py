@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from insitu.formats.hdf5.structures.checksum import verify
 from insitu.formats.hdf5.structures.file import File
-from insitu.formats.hdf5.structures.fixed_array import Elements, _table
+from insitu.formats.hdf5.structures.fixed_array import Elements, element_table
 from insitu.formats.parsing.scheduler import Exact, Walk
 
 __all__ = ["read_extensible_array"]
@@ -77,7 +77,7 @@ def read_extensible_array(file: File, address: int) -> Walk[Elements]:
     if data[:4] != b"EAIB":
         file.fail("has no signature", header.index_block, "extensible array index block")
     verify(file, data, header.index_block, "extensible array index block")
-    out: Elements = [(0, _table(data, begin, header.direct, header.size))] if header.direct else []
+    out: Elements = [(0, element_table(data, begin, header.direct, header.size))] if header.direct else []
     at = begin + header.direct * header.size
     blocks: list[_DataBlock] = []
     outer: list[tuple[int, int, int]] = []
@@ -172,5 +172,5 @@ def _data_blocks(file: File, header: _Header, blocks: list[_DataBlock], out: Ele
             if begin and data[:4] != b"EADB":
                 file.fail("has no signature", place, "extensible array data block")
             verify(file, data, place, "extensible array data block")
-            out.append((first, _table(data, begin, count, header.size)))
+            out.append((first, element_table(data, begin, count, header.size)))
         start = end

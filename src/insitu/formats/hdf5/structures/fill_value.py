@@ -5,11 +5,23 @@ Fill value messages, old (IV.A.2.e) and new (IV.A.2.f, versions 1 to 3), of form
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from insitu.errors import FormatError
+from insitu.formats.hdf5.structures.attributes import Attribute, heap_records, read_heap_values
+from insitu.formats.hdf5.structures.dataspace import Dataspace
+from insitu.formats.hdf5.structures.datatype import Datatype
+from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.nested_values import read_elements
+from insitu.formats.hdf5.structures.type_description import described, in_parts
+from insitu.formats.parsing.scheduler import Walk
 
-__all__ = ["Fill", "parse_fill", "parse_old_fill"]
+__all__ = ["Fill", "parse_fill", "parse_old_fill", "read_odd_fill"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +61,52 @@ def _value(body: bytes, at: int, size: int) -> bytes:
     if at + size > len(body):
         raise FormatError("the fill value is longer than its message", structure="fill value")
     return body[at : at + size]
+
+
+def read_odd_fill(file: File, datatype: Datatype, fill: Fill) -> Walk[Fill]:
+    """The fill value of a type of varying length, or of an array type.
+
+    Parameters
+    ----------
+    file
+        The file, whose heaps hold what varies in length.
+    datatype
+        Of the elements.
+    fill
+        As the message has it.
+    """
+    value = fill.value or b""
+    if not any(value):
+        return Fill(None, fill.state)
+    if len(value) != datatype.size:
+        raise FormatError(f"a fill value of {len(value)} bytes for elements of {datatype.size}", structure="fill value")
+    if datatype.heaped and not in_parts(datatype):
+        parts = yield from read_heap_values(file, heap_records(file, value))
+    elif datatype.heaped or datatype.deep:
+        held = Attribute("fill value", datatype, Dataspace((), ()), value)
+        elements = yield from read_elements(file, held)
+        parts = [_written_out(element, described(datatype)) for element in elements]
+    else:
+        size = datatype.size // math.prod(datatype.shape)
+        alike = value == value[:size] * (len(value) // size)
+        return fill if alike else Fill(value, "untold")
+    if any(part != parts[0] for part in parts):
+        return Fill(None, "untold")
+    return Fill(parts[0] or None, fill.state)
+
+
+def _written_out(value: Any, told: Mapping[str, Any]) -> bytes:
+    """A value as `insitu.model.Encoding` has it: member after member, what varies in length behind its length."""
+    if told["kind"] == "text":
+        data = str(value).encode("utf-8", "surrogateescape")
+        return len(data).to_bytes(4, "little") + data
+    if told["kind"] == "sequence":
+        elements = [_written_out(element, told["base"]) for element in np.asarray(value).reshape(-1)]
+        return len(value).to_bytes(4, "little") + b"".join(elements)
+    if told["kind"] == "compound":
+        return b"".join(
+            _written_out(element, member)
+            for name, _, shape, member in told["members"]
+            for element in (value[name].reshape(-1) if shape else [value[name]])
+        )
+    return np.asarray(value, told["dtype"]).tobytes()

@@ -13,7 +13,7 @@ from insitu.formats.hdf5.structures.checksum import verify
 from insitu.formats.hdf5.structures.file import File
 from insitu.formats.parsing.scheduler import Exact, Walk
 
-__all__ = ["Elements", "read_fixed_array"]
+__all__ = ["Elements", "element_table", "read_fixed_array"]
 
 PAGE_BATCH = 4 << 20
 
@@ -49,7 +49,7 @@ def read_fixed_array(file: File, address: int, expected: int) -> Walk[Elements]:
         (data,) = yield Exact([file.range(block, begin + count * size + 4, "fixed array data block")])
         _check(file, data, block)
         verify(file, data, block, "fixed array data block")
-        return [(0, _table(data, begin, count, size))]
+        return [(0, element_table(data, begin, count, size))]
     pages = -(-count // page)
     bitmap = -(-pages // 8)
     (data,) = yield Exact([file.range(block, begin + bitmap + 4, "fixed array data block")])
@@ -68,7 +68,7 @@ def read_fixed_array(file: File, address: int, expected: int) -> Walk[Elements]:
         )
         for number, n, place, block_data in zip(some, counts, places, blocks, strict=True):
             verify(file, block_data, place, "fixed array page")
-            out.append((number * page, _table(block_data, 0, n, size)))
+            out.append((number * page, element_table(block_data, 0, n, size)))
     return out
 
 
@@ -77,5 +77,6 @@ def _check(file: File, data: bytes, block: int) -> None:
         file.fail("has no signature", block, "fixed array data block")
 
 
-def _table(data: bytes, at: int, count: int, size: int) -> npt.NDArray[np.uint8]:
+def element_table(data: bytes, at: int, count: int, size: int) -> npt.NDArray[np.uint8]:
+    """Return elements as a table (elements, bytes of an element)."""
     return np.frombuffer(data, np.uint8, count * size, at).reshape(count, size)

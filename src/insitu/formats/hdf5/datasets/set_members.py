@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from insitu.errors import UnsupportedError
 from insitu.formats.hdf5.datasets.arrays import details_of, encoding_of, virtual_array
+from insitu.formats.hdf5.datasets.external_data import Part, aligned, array_of_runs
 from insitu.formats.hdf5.datasets.objects import Dataset
-from insitu.formats.hdf5.linked.external_data import Part, aligned, array_of_runs
 from insitu.formats.hdf5.linked.joined_file import Joined
 from insitu.formats.hdf5.structures.file import File
 from insitu.formats.hdf5.structures.layout import ContiguousLayout
