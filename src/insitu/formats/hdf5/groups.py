@@ -137,7 +137,7 @@ class Builder:
         made = array_of(self.neighbours, self.window, self.file, dataset, tuple(shape), tuple(dims), attributes)
         if made.details.enumeration is not None and (name := self._type_name(dataset.datatype)) is not None:
             made = dataclasses.replace(made, details=dataclasses.replace(made.details, enumeration_name=name))
-        return made if dataset.space.null else self._fitted(made, variable)
+        return made if dataset.space.null else self._fit_to_dimensions(made, variable)
 
     def _type_name(self, datatype: Datatype) -> str | None:
         """The name of the committed datatype that is equal to a dataset's, as netCDF finds it; None if none was met."""
@@ -148,7 +148,7 @@ class Builder:
                 return path.rpartition("/")[2] if path.startswith("/") else None
         return None
 
-    def _fitted(self, array: VirtualArray, variable: Variable) -> VirtualArray:
+    def _fit_to_dimensions(self, array: VirtualArray, variable: Variable) -> VirtualArray:
         """The array in the lengths of its dimensions: a scale may be attached to a dataset of another length.
 
         What is too short is filled up with the dataset's fill value, as h5netcdf does it; what is too long is cut, as netCDF-C does it.
@@ -192,7 +192,7 @@ class Builder:
             if (opened.window.url, target.address) in above:
                 self.problems.note(path, f"the link leads back to a group above it ({place.file}:{place.path})")
                 return
-            self._count(opened.window.url)
+            self._count_graft(opened.window.url)
             asked = None if branch.asked is None else {n[len(path) + 1 :] for n in branch.asked if below(n, path)}
             problems = Problems(self.problems.errors)
             if isinstance(target, Dataset):
@@ -208,7 +208,7 @@ class Builder:
         except InsituError as problem:
             self.problems.leave_out(path, problem)
 
-    def _count(self, url: str) -> None:
+    def _count_graft(self, url: str) -> None:
         memory = self.neighbours.memory
         memory["grafts"] = memory.get("grafts", 0) + 1
         if memory["grafts"] > GRAFTS_LIMIT:

@@ -61,10 +61,10 @@ def scan_hdf5(
 def _scan(neighbours: Neighbours, place: Place, problems: Problems, above: tuple[tuple[str, int], ...]) -> VirtualGroup:
     """Scan a part of a file; `above`: the groups of other files that link to it, so that no circle of links has no end."""
     window = place.window
-    file = File(window.url, window.size, near=window.near, joined=as_joined_file(window.source) is not None)
+    file = File(window.url, window.size, peek=window.peek, joined=as_joined_file(window.source) is not None)
     walk = _read(file, place.group, place.names, lambda objects: _settle(neighbours, window, objects))
     try:
-        picked = run(walk, window)
+        picked = run(walk, window, damage=())
     except (OneOfASetError, CutShortError) as problem:
         return _scan(neighbours, place._replace(window=join(neighbours, window, problem)), problems, above)
     if isinstance(picked, Outside):
@@ -87,7 +87,9 @@ def _scan(neighbours: Neighbours, place: Place, problems: Problems, above: tuple
 def _settle(neighbours: Neighbours, window: Window, objects: Objects) -> None:
     """Find out how long those virtual datasets are that grow with their sources."""
     for found in objects.values():
-        if isinstance(found, Dataset) and any(mapping.here.endless is not None for mapping in found.mappings):
+        if isinstance(found, Dataset) and any(
+            mapping.target_selection.endless_axis is not None for mapping in found.mappings
+        ):
             try:
                 settle(neighbours, window, found)
             except (FormatError, UnsupportedError) as problem:
@@ -208,9 +210,9 @@ def _dimensions(tree: Branch) -> dict[int, Node]:
     for branch in tree.walk():
         node = nodes[id(branch)]
         for _, child in branch.children:
-            below = nodes[id(child)]
-            below.parent = node
-            node.children.append(below)
+            inner = nodes[id(child)]
+            inner.parent = node
+            node.children.append(inner)
     assign_dimensions(nodes[id(tree)])
     return nodes
 

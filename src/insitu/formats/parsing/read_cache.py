@@ -99,7 +99,7 @@ class Window:
         """Whether a request costs a round trip."""
         return self._remote
 
-    def near(self, offset: int, length: int) -> bytes | None:
+    def peek(self, offset: int, length: int) -> bytes | None:
         """The bytes of a range if they are in memory."""
         end = offset + length
         if end <= len(self._head):
@@ -130,7 +130,7 @@ class Window:
         """The bytes of all ranges of all requests, in one batch of reads."""
         check_deadline()
         near = sorted({r for request in requests if not isinstance(request, Exact) for r in request})
-        spans = self._rounded_out([r for r in near if self.at_hand([r]) is None])
+        spans = self._round_out([r for r in near if self.at_hand([r]) is None])
         exact = [r for request in requests if isinstance(request, Exact) for r in request]
         wanted = [(start, end - start) for start, end in spans] + exact
         blocks = self.source.read_many(wanted)
@@ -140,7 +140,7 @@ class Window:
             if len(block) != length:
                 raise FormatError(f"the file ends {length - len(block)} bytes too early", url=self.url, offset=offset)
         if self._patches:
-            blocks = [self._patched(offset, block) for (offset, _), block in zip(wanted, blocks, strict=True)]
+            blocks = [self._apply_patches(offset, block) for (offset, _), block in zip(wanted, blocks, strict=True)]
         self._keep(spans, blocks[: len(spans)])
         rest = iter(blocks[len(spans) :])
         out = []
@@ -159,10 +159,12 @@ class Window:
         if self._patches:
             return  # they lie there already: the file was begun before
         self._patches = patches
-        self._head = self._patched(0, self._head)
-        self._spans = [self._patched(start, block) for start, block in zip(self._starts, self._spans, strict=True)]
+        self._head = self._apply_patches(0, self._head)
+        self._spans = [
+            self._apply_patches(start, block) for start, block in zip(self._starts, self._spans, strict=True)
+        ]
 
-    def _patched(self, offset: int, block: bytes) -> bytes:
+    def _apply_patches(self, offset: int, block: bytes) -> bytes:
         """A block of the file with what is laid over it."""
         changed = bytearray(block)
         for place, data in self._patches:
@@ -171,7 +173,7 @@ class Window:
                 changed[begin - offset : end - offset] = data[begin - place : end - place]
         return bytes(changed)
 
-    def _rounded_out(self, missing: Ranges) -> list[tuple[int, int]]:
+    def _round_out(self, missing: Ranges) -> list[tuple[int, int]]:
         """Spans (start, end) that cover the missing ranges, rounded out, in order and apart from each other."""
         if not missing:
             return []

@@ -120,7 +120,7 @@ class _Task:
         """What it waits for, if that was not started yet."""
 
 
-def run(walk: Walk[T], reads: Reads) -> T:
+def run(walk: Walk[T], reads: Reads, damage: tuple[type[Exception], ...] = DAMAGE) -> T:
     """Run a walk, and all that it starts, to its end.
 
     Parameters
@@ -129,15 +129,18 @@ def run(walk: Walk[T], reads: Reads) -> T:
         The first walk.
     reads
         Where the bytes come from.
+    damage
+        Exceptions of a walk that mean a damaged file. Parsers that check all bounds themselves give none: any
+        exception but ours is then a defect of the parser, and is raised as it is.
     """
     root = _Task(walk)
-    driver = _Driver(reads)
+    driver = _Driver(reads, damage)
     driver.ready.append((root, None, None))
     while True:
         driver.drain()
-        if not driver.hungry:
+        if not driver.waiting_for_bytes:
             break
-        wanted, driver.hungry = _affordable(driver.hungry)
+        wanted, driver.waiting_for_bytes = _affordable(driver.waiting_for_bytes)
         fetched = reads.fetch([ranges for _, ranges in wanted])
         driver.ready.extend((task, blocks, None) for (task, _), blocks in zip(wanted, fetched, strict=True))
     if not root.done:
@@ -149,26 +152,26 @@ def run(walk: Walk[T], reads: Reads) -> T:
 
 
 def _affordable(
-    hungry: list[tuple[_Task, Ranges]],
+    waiting_for_bytes: list[tuple[_Task, Ranges]],
 ) -> tuple[list[tuple[_Task, Ranges]], list[tuple[_Task, Ranges]]]:
     """As many requests as may be in memory at once (at least one), and the rest."""
     total = 0
-    for number, (_, ranges) in enumerate(hungry):
+    for number, (_, ranges) in enumerate(waiting_for_bytes):
         total += sum([length for _, length in ranges])
         if total > BATCH_LIMIT and number:
-            return hungry[:number], hungry[number:]
-    return hungry, []
+            return waiting_for_bytes[:number], waiting_for_bytes[number:]
+    return waiting_for_bytes, []
 
 
 class _Driver:
     """Who lets the walks go on."""
 
-    __slots__ = ("hungry", "reads", "ready", "shared")
+    __slots__ = ("damage", "waiting_for_bytes", "reads", "ready", "shared")
 
-    def __init__(self, reads: Reads) -> None:
-        self.reads = reads
+    def __init__(self, reads: Reads, damage: tuple[type[Exception], ...]) -> None:
+        self.reads, self.damage = reads, damage
         self.ready: deque[tuple[_Task, Any, InsituError | None]] = deque()
-        self.hungry: list[tuple[_Task, Ranges]] = []
+        self.waiting_for_bytes: list[tuple[_Task, Ranges]] = []
         self.shared: dict[Hashable, _Task] = {}
 
     def drain(self) -> None:
@@ -197,7 +200,7 @@ class _Driver:
                 if isinstance(problem, FormatError) and task.asked:
                     problem.located(offset=task.asked)  # what was read last, where the parser does not know its place
                 return self._finish(task, None, problem.located(url=reads.url))
-            except DAMAGE as problem:
+            except self.damage as problem:
                 name = cast("GeneratorType[Any, Any, Any]", walk).gi_code.co_name.strip("_").replace("_", " ")
                 told = damaged(problem, url=reads.url, offset=task.asked, structure=name)
                 return self._finish(task, None, told)
@@ -213,7 +216,7 @@ class _Driver:
     def _wait(self, task: _Task, request: Any) -> None:
         """Start what a walk waits for. What ends at once, as most does whose bytes are at hand, takes no turn of its own."""
         if isinstance(request, list):
-            self.hungry.append((task, request))
+            self.waiting_for_bytes.append((task, request))
             return
         if isinstance(request, Overlay):
             self.reads.overlay(request.patches)
@@ -225,7 +228,7 @@ class _Driver:
         results = task.results = [None] * len(items)
         task.pending = len(items)
         for slot, item in enumerate(items):
-            child = self._started(item)
+            child = self._start(item)
             if child.done:
                 results[slot] = child.result if child.error is None else child.error
                 task.pending -= 1
@@ -234,7 +237,7 @@ class _Driver:
         if not task.pending:
             self._resume(task, alone)
 
-    def _started(self, item: Walk[Any] | Once) -> _Task:
+    def _start(self, item: Walk[Any] | Once) -> _Task:
         """The task of a walk, which has gone as far as it can; it ended, or waits for its turn."""
         if isinstance(item, Once):
             child = self.shared.get(item.key)
@@ -245,7 +248,7 @@ class _Driver:
             child = _Task(item)
         request = self._step(child, None, None)
         if isinstance(request, list):
-            self.hungry.append((child, request))
+            self.waiting_for_bytes.append((child, request))
         elif request is not None:
             # In its own turn: here it would be one call deeper for each group in a group.
             child.request = request

@@ -104,7 +104,7 @@ class Records:
             if not there:
                 values[position] = "" if self.text else np.empty(0, self.base)
                 continue
-            data = self._held(heaps[place], place, index, length)
+            data = self._object_bytes(heaps[place], place, index, length)
             total += len(data)
             if total > most:
                 raise _used_again(total)
@@ -128,7 +128,7 @@ class Records:
             raise _used_again(total)
         return found
 
-    def _held(self, heap: dict[int, bytes], place: int, index: int, length: int) -> bytes:
+    def _object_bytes(self, heap: dict[int, bytes], place: int, index: int, length: int) -> bytes:
         """The bytes of one value."""
         data = heap.get(index)
         if data is None:

@@ -61,7 +61,7 @@ class Variable:
 
     name: str
     dataset: Dataset
-    taken: bool = True
+    is_known: bool = True
     """Whether netCDF knows its type."""
     scale: Dimension | None = None
     """The dimension it is the scale of."""
@@ -95,7 +95,7 @@ def shown_attributes(attributes: dict[str, Any], named: Callable[[int], str]) ->
         The path of the object at an address.
     """
     return {
-        name: value.shown(named) if isinstance(value, Pointing) else value
+        name: value.to_attribute(named) if isinstance(value, Pointing) else value
         for name, value in attributes.items()
         if name not in HIDDEN
     }
@@ -143,7 +143,8 @@ class _File:
 
 
 def _is_scale(dataset: Dataset) -> bool:
-    return dataset.attributes.get("CLASS") == "DIMENSION_SCALE" and bool(dataset.space.shape)
+    name = dataset.attributes.get("CLASS")
+    return isinstance(name, str) and name == "DIMENSION_SCALE" and bool(dataset.space.shape)
 
 
 def _declare(root: Node, file: _File) -> None:
@@ -162,8 +163,8 @@ def _declare(root: Node, file: _File) -> None:
                 title = dataset.attributes.get("NAME")
                 if isinstance(title, str) and title.startswith(WITHOUT_VARIABLE):
                     continue
-            taken = not dataset.space.null and types.takes(dataset.datatype, dataset.committed)
-            node.variables.append(Variable(variable_name(name), dataset, taken, dimension))
+            known = not dataset.space.null and types.takes(dataset.datatype, dataset.committed)
+            node.variables.append(Variable(variable_name(name), dataset, known, dimension))
         todo += reversed(node.children)
 
 
@@ -171,6 +172,11 @@ def _integer(value: Any) -> int | None:
     if isinstance(value, (int, np.integer)) and 0 <= value < 1 << 31:
         return int(value)
     return None
+
+
+def _is_numeric(value: Any) -> bool:
+    """Whether an attribute is one finite number, or some."""
+    return isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "iuf" and bool(np.isfinite(value).all())
 
 
 def _match(root: Node, file: _File) -> None:
@@ -183,10 +189,10 @@ def _match(root: Node, file: _File) -> None:
         todo += node.children
     # `order` visits a group before its children, and its children last to first: reversed it is netCDF-C's order.
     # Variables of types that netCDF has no name for are unseen by it, so they must not change the numbers: they come last.
-    for taken in (True, False):
+    for known in (True, False):
         for node in reversed(order):
             for variable in node.variables:
-                if variable.taken is taken:
+                if variable.is_known is known:
                     dims = _dimensions(node, variable, file)
                     variable.dims = [d if d is None else file.by_number.get(d.number, d) for d in dims]
 
@@ -195,7 +201,7 @@ def _dimensions(node: Node, variable: Variable, file: _File) -> list[Dimension |
     dataset, rank = variable.dataset, variable.rank
     dims: list[Dimension | None] = [None] * rank
     numbers = dataset.attributes.get("_Netcdf4Coordinates")
-    if numbers is not None and np.ndim(numbers) <= 1 and np.size(numbers) == rank:
+    if numbers is not None and _is_numeric(numbers) and np.ndim(numbers) <= 1 and np.size(numbers) == rank:
         dims = [file.by_number.get(int(number)) for number in np.atleast_1d(numbers)]
     if variable.scale is not None and rank and (rank == 1 or dims[0] is None):
         dims[0] = variable.scale

@@ -83,7 +83,7 @@ def virtual_array(
     grid = tuple(axis.count for axis in axes)
     table = _table(file, source, dataset, grid, shape, len(encoding.codecs) - len(dataset.filters))
     tile = Tile(axes, (encoding,), table)
-    if dataset.fill.state == "untold" and _has_gaps(table):
+    if dataset.fill.state == "per element" and _has_gaps(table):
         count = math.prod(chunk) // math.prod(datatype.shape)
         tile = Tile(axes, (encoding,), _filled(dataset, table, count, len(encoding.codecs) - len(dataset.filters)))
     fill = encoding.fill_value()
@@ -108,16 +108,16 @@ def _filled(dataset: Dataset, table: ChunkTable, count: int, shift: int) -> Chun
     gaps = np.broadcast_to(found.source, (total,)) == UNWRITTEN
     skipped = (1 << len(dataset.filters)) - 1 << shift
 
-    def instead(column: npt.NDArray[Any], of_gaps: int) -> npt.NDArray[Any]:
+    def replace_gaps(column: npt.NDArray[Any], of_gaps: int) -> npt.NDArray[Any]:
         return np.where(gaps, np.int64(of_gaps), column).reshape(table.shape)
 
     return Columns(
         table.shape,
         table.sources,
-        instead(found.source, INLINE),
-        instead(found.offset, 0),
-        instead(found.length, len(data) * count),
-        instead(found.filter_mask, skipped),
+        replace_gaps(found.source, INLINE),
+        replace_gaps(found.offset, 0),
+        replace_gaps(found.length, len(data) * count),
+        replace_gaps(found.filter_mask, skipped),
         inline=data * count,
     )
 
@@ -158,10 +158,10 @@ def details_of(dataset: Dataset, shape: tuple[int, ...]) -> ArrayDetails:
 
 def encoding_of(file: File, dataset: Dataset) -> Encoding:
     """How the chunks of a dataset are encoded."""
-    if dataset.datatype.heaped or dataset.datatype.deep:
+    if dataset.datatype.heaped or dataset.datatype.has_nested_variable_length:
         codecs = tuple(codec_of(item, dataset.datatype.size) for item in dataset.filters)
         return Encoding(dataset.datatype.dtype, (_heap_codec(file, dataset.datatype), *codecs), fill=dataset.fill.value)
-    fill = None if dataset.fill.state == "untold" else dataset.fill.value
+    fill = None if dataset.fill.state == "per element" else dataset.fill.value
     return _plain_encoding(dataset.datatype, dataset.filters, fill)
 
 

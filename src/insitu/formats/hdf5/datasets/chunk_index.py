@@ -90,7 +90,9 @@ def _single(file: File, layout: ChunkedLayout, rows: ChunkRows, address: int) ->
 
 def _largest(layout: ChunkedLayout, space: Dataspace) -> tuple[int, ...]:
     """The grid of the largest extent, by which elements are numbered; an unlimited axis counts as it is."""
-    limits = tuple(length if limit is None else limit for length, limit in zip(space.shape, space.limits, strict=True))
+    limits = tuple(
+        length if limit is None else max(length, limit) for length, limit in zip(space.shape, space.limits, strict=True)
+    )
     return chunk_grid(limits, layout.chunk)
 
 
@@ -198,7 +200,7 @@ def _numbered(
             records, numbers = records[used], numbers[used]
         index = np.empty((len(numbers), len(grid)), np.int64)
         for axis in reversed(order[1:]):
-            numbers, index[:, axis] = np.divmod(numbers, max(grid[axis], 1))
+            numbers, index[:, axis] = np.divmod(numbers, min(max(grid[axis], 1), 1 << 62))
         index[:, order[0]] = numbers
         _add(file, layout, rows, index, records, "chunk index")
 

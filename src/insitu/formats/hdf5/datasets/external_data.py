@@ -178,6 +178,6 @@ def _array(run: Run, shape: tuple[int, ...], encoding: Encoding) -> VirtualArray
         table = Columns.unwritten(grid)
     else:
         one = (1,) * len(grid)
-        place = np.zeros(one, np.int8), np.full(one, run.offset), np.full(one, run.length)
-        table = Columns(grid, (run.source,), *place)
+        columns = np.zeros(one, np.int8), np.full(one, run.offset), np.full(one, run.length)
+        table = Columns(grid, (run.source,), *columns)
     return VirtualArray.of(Tile(axes, (encoding,), table), dims=[f"axis_{axis}" for axis in range(len(shape))])

@@ -71,7 +71,7 @@ def open_at(neighbours: Neighbours, window: Window, path: str) -> tuple[Opened, 
     """
     for _ in range(HOPS_LIMIT):
         opened = _opened(neighbours, window)
-        found = run(find_at(opened, path), opened.window)
+        found = run(find_at(opened, path), opened.window, damage=())
         if found is None:
             return None
         if not isinstance(found, Outside):
@@ -96,8 +96,8 @@ def _opened(neighbours: Neighbours, window: Window) -> Opened:
 
 
 def _begun(window: Window) -> Opened:
-    file = File(window.url, window.size, near=window.near, joined=as_joined_file(window.source) is not None)
-    return Opened(window, file, run(begin(file), window))
+    file = File(window.url, window.size, peek=window.peek, joined=as_joined_file(window.source) is not None)
+    return Opened(window, file, run(begin(file), window, damage=()))
 
 
 def outside_of(link: tuple[str, str], rest: list[str]) -> Outside:

@@ -54,7 +54,7 @@ from insitu.formats.hdf5.structures.object_references import BOOKKEEPING, read_p
 from insitu.formats.hdf5.structures.pipeline import Filter, parse_filters
 from insitu.formats.hdf5.structures.shared_messages import unshared
 from insitu.formats.hdf5.structures.type_description import in_parts
-from insitu.formats.parsing.scheduler import DAMAGE, Side, Walk, damaged
+from insitu.formats.parsing.scheduler import Side, Walk, damaged
 
 __all__ = ["Dataset", "Group", "Objects", "read_index", "read_object"]
 
@@ -138,7 +138,7 @@ def read_object(
             yield Side([read_object(file, child, objects, indexed, follow) for child in new])
         elif DATATYPE in kinds:
             file.named_types[address] = next(m.body for m in messages if m.kind == DATATYPE)
-    except (InsituError, *DAMAGE) as problem:
+    except InsituError as problem:
         objects[address] = damaged(problem, offset=address + file.base, structure="object header")
 
 
@@ -183,7 +183,9 @@ def _describe(file: File, dataset: Dataset, parts: dict[int, Message], indexed: 
     """Complete a dataset from the messages of its header."""
     dataset.datatype = remembered(parse_datatype, parts[DATATYPE].body)
     dataset.layout = parse_layout(parts[LAYOUT].body, file.offset_size, file.length_size)
-    if isinstance(dataset.layout, CompactLayout) and (dataset.datatype.heaped or dataset.datatype.deep):
+    if isinstance(dataset.layout, CompactLayout) and (
+        dataset.datatype.heaped or dataset.datatype.has_nested_variable_length
+    ):
         # References into heaps are of no use without the file: they are read from where they stand in the header.
         place, inside = parts[LAYOUT].place, dataset.layout
         if place < 0:
@@ -200,7 +202,9 @@ def _describe(file: File, dataset: Dataset, parts: dict[int, Message], indexed: 
     if isinstance(dataset.layout, VirtualLayout):
         dataset.mappings = yield from _mappings(file, dataset.layout)
     value = dataset.fill.value
-    if value is not None and (dataset.datatype.heaped or dataset.datatype.deep or dataset.datatype.shape):
+    if value is not None and (
+        dataset.datatype.heaped or dataset.datatype.has_nested_variable_length or dataset.datatype.shape
+    ):
         dataset.fill = yield from read_odd_fill(file, dataset.datatype, dataset.fill)
     if indexed:
         yield from read_index(file, dataset)
@@ -232,7 +236,12 @@ def _values(file: File, messages: list[Message]) -> Walk[tuple[dict[str, Any], l
         if type(value) in _CHANGEABLE:
             value = value.copy()  # the attribute itself is remembered, for other files
         values[attribute.name] = value
-        if datatype is not None and datatype.points and attribute.name not in BOOKKEEPING and not attribute.space.null:
+        if (
+            datatype is not None
+            and datatype.has_references
+            and attribute.name not in BOOKKEEPING
+            and not attribute.space.null
+        ):
             try:
                 values[attribute.name] = yield from read_pointing(file, attribute)
             except UnsupportedError as problem:
@@ -266,5 +275,5 @@ def _values(file: File, messages: list[Message]) -> Walk[tuple[dict[str, Any], l
 def _addresses(file: File, value: bytes, datatype: Datatype) -> list[int]:
     """The addresses in a sequence of object references, which may be wider than addresses are in this file."""
     width = file.offset_size
-    step = datatype.base.size if datatype.base is not None else width
+    step = datatype.base.size if datatype.base is not None and datatype.base.size else width
     return [int.from_bytes(value[at : at + width], "little") for at in range(0, len(value) - width + 1, step)]

@@ -39,7 +39,7 @@ def member_array(
 ) -> VirtualArray:
     """The virtual array of a dataset of a set; see `virtual_array`."""
     layout = dataset.layout
-    heaped = dataset.datatype.heaped or dataset.datatype.deep
+    heaped = dataset.datatype.heaped or dataset.datatype.has_nested_variable_length
     seen = _beside_heap(joined, file) if heaped else file
     if isinstance(layout, ContiguousLayout) and layout.address is not None and not dataset.space.null:
         whole = (*shape, *dataset.datatype.shape)

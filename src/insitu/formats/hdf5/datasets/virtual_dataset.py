@@ -32,6 +32,7 @@ __all__ = ["array_of", "settle"]
 
 NESTED_LIMIT = 16
 BLOCKS_LIMIT = 1 << 16
+EXTENT_LIMIT = 1 << 62
 
 
 def settle(neighbours: Neighbours, window: Window, dataset: Dataset) -> None:
@@ -41,11 +42,11 @@ def settle(neighbours: Neighbours, window: Window, dataset: Dataset) -> None:
     found: dict[int, int] = {}
     least = [0] * len(shape)
     for mapping in dataset.mappings:
-        axis = mapping.here.endless
-        for number, line in enumerate(mapping.here.lines[: len(shape)]):
-            if not line.endless:
+        axis = mapping.target_selection.endless_axis
+        for number, line in enumerate(mapping.target_selection.lines[: len(shape)]):
+            if not line.is_endless:
                 least[number] = max(least[number], line.reach(line.length))
-        for _, behind in mapping.here.boxes:
+        for _, behind in mapping.target_selection.boxes:
             least = [max(a, b) for a, b in zip(least, behind, strict=True)]
         if axis is None:
             continue
@@ -58,6 +59,8 @@ def settle(neighbours: Neighbours, window: Window, dataset: Dataset) -> None:
         found[axis] = max(found.get(axis, 0), end)
     for axis, end in found.items():
         shape[axis] = max(end, least[axis])
+        if shape[axis] >= EXTENT_LIMIT:
+            raise FormatError(f"the mappings reach up to element {shape[axis]}", structure="virtual dataset")
     if found:
         dataset.space = dataclasses.replace(space, shape=tuple(shape))
 
@@ -66,8 +69,8 @@ def _sources(
     neighbours: Neighbours, window: Window, mapping: Mapping
 ) -> Iterator[tuple[Picked, Picked, VirtualArray | None]]:
     """What is mapped whereto, with ends where the sources end."""
-    here, there = mapping.here, mapping.there
-    axis = here.endless
+    here, there = mapping.target_selection, mapping.source_selection
+    axis = here.endless_axis
     if axis is None:
         yield here, there, _source(neighbours, window, *mapping.names(0))
         return
@@ -82,7 +85,7 @@ def _sources(
             block = Line(line.start + number * line.stride, line.block, 1, line.block)
             yield _along(here, axis, block), there, source
         raise UnsupportedError(f"more than {BLOCKS_LIMIT} numbered sources", structure="virtual dataset")
-    of = there.endless
+    of = there.endless_axis
     if of is None:
         raise FormatError("a mapping without an end of a source with one", structure="virtual dataset")
     source = _source(neighbours, window, *mapping.names(0))
@@ -120,10 +123,10 @@ def _nested(neighbours: Neighbours, opened: Opened, dataset: Dataset) -> Virtual
     if dataset.problem is not None:
         raise dataset.problem
     above: list[tuple[str, int]] = neighbours.memory.setdefault("above", [])
-    place = (opened.window.url, dataset.address)
-    if place in above or len(above) > NESTED_LIMIT:
+    origin = (opened.window.url, dataset.address)
+    if origin in above or len(above) > NESTED_LIMIT:
         raise FormatError("virtual datasets that are made of each other", structure="virtual dataset")
-    above.append(place)
+    above.append(origin)
     try:
         if isinstance(dataset.layout, VirtualLayout):
             settle(neighbours, opened.window, dataset)
@@ -154,7 +157,7 @@ def array_of(
             return member_array(joined, file, dataset, shape, dims, attributes)
         return virtual_array(file, window.source.describe(), dataset, shape, dims, attributes)
     encoding = encoding_of(file, dataset)
-    if dataset.fill.state == "untold":
+    if dataset.fill.state == "per element":
         raise UnsupportedError("a virtual dataset with such a fill value", structure="fill value")
     extra = dataset.datatype.shape
     whole = (*shape, *extra)

@@ -13,9 +13,11 @@ from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.structures.checksum import verify
 from insitu.formats.hdf5.structures.file import File
 from insitu.formats.hdf5.structures.stored_selection import Picked, parse_selection
+from insitu.formats.parsing.fields import take_uint
 
 __all__ = ["Mapping", "parse_mappings"]
 
+_LIST = "list of virtual dataset mappings"
 MAPPING_BYTES = 33  # of the shortest one: hardly a name, two selections of 16 bytes
 # Flags of version 1 (HDF5 2.0): the name is that of an earlier mapping, whose number stands in its place; or there is none.
 FILE_AS_BEFORE, DATASET_AS_BEFORE, SAME_FILE = 1, 2, 4
@@ -28,24 +30,28 @@ class Mapping:
     file: str
     """Its name as stored; ".": this file."""
     dataset: str
-    there: Picked
-    here: Picked
+    source_selection: Picked
+    target_selection: Picked
 
     @property
     def numbered(self) -> bool:
         """Whether there is one source for each block."""
         names = (self.file + " " + self.dataset).replace("%%", "")
-        return self.here.endless is not None and self.there.endless is None and "%b" in names
+        return (
+            self.target_selection.endless_axis is not None
+            and self.source_selection.endless_axis is None
+            and "%b" in names
+        )
 
     def names(self, block: int) -> tuple[str, str]:
         """File and dataset, of a block if they are numbered."""
 
-        def named(text: str) -> str:
+        def substitute(text: str) -> str:
             if not self.numbered:
                 return text.replace("%%", "%")
             return re.sub("%[%b]", lambda found: "%" if found[0] == "%%" else str(block), text)
 
-        return named(self.file), named(self.dataset)
+        return substitute(self.file), substitute(self.dataset)
 
 
 def parse_mappings(file: File, data: bytes, address: int) -> tuple[Mapping, ...]:
@@ -69,15 +75,15 @@ def parse_mappings(file: File, data: bytes, address: int) -> tuple[Mapping, ...]
     for _ in range(count):
         flags = 0
         if data[0]:
-            flags, at = data[at], at + 1
+            flags, at = take_uint(data, at, 1, _LIST), at + 1
         if flags & SAME_FILE:
             name = "."
         elif flags & FILE_AS_BEFORE:
-            name, at = mappings[int.from_bytes(data[at : at + width], "little")].file, at + width
+            name, at = _earlier(mappings, take_uint(data, at, width, _LIST)).file, at + width
         else:
             name, at = _text(data, at)
         if flags & DATASET_AS_BEFORE:
-            dataset, at = mappings[int.from_bytes(data[at : at + width], "little")].dataset, at + width
+            dataset, at = _earlier(mappings, take_uint(data, at, width, _LIST)).dataset, at + width
         else:
             dataset, at = _text(data, at)
         there, at = parse_selection(data, at)
@@ -85,6 +91,16 @@ def parse_mappings(file: File, data: bytes, address: int) -> tuple[Mapping, ...]
         mappings.append(Mapping(name, dataset, there, here))
     verify(file, data[: at + 4], address, "virtual dataset")
     return tuple(mappings)
+
+
+def _earlier(mappings: list[Mapping], number: int) -> Mapping:
+    """Return the earlier mapping whose name a later one uses again."""
+    if number >= len(mappings):
+        raise FormatError(
+            f"mapping {len(mappings)} uses a name of mapping {number}, which does not come before it",
+            structure="virtual dataset",
+        )
+    return mappings[number]
 
 
 def _text(data: bytes, at: int) -> tuple[str, int]:

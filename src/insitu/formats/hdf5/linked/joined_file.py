@@ -101,7 +101,7 @@ class Joined:
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         """Many ranges. Behind the end of a file that another does not follow at once come zeros: some read a little further than they must."""
-        wanted = [self._known(*place) for place in ranges]
+        wanted = [self._clip_to_members(*place) for place in ranges]
         found: dict[int, list[bytes]] = {}
         for number, member in enumerate(self.members):
             here = [(run.offset, run.length) for runs in wanted for run in runs if run.member is member]
@@ -111,7 +111,7 @@ class Joined:
         blocks = [b"".join(found[places[id(run.member)]].pop() for run in runs) for runs in wanted]
         return [block.ljust(length, b"\0") for block, (_, length) in zip(blocks, ranges, strict=True)]
 
-    def _known(self, offset: int, length: int) -> list[Run]:
+    def _clip_to_members(self, offset: int, length: int) -> list[Run]:
         """In which files a range lies, without what is behind an end."""
         member = self.members[max(0, bisect_right(self._starts, offset) - 1)]
         end = member.start + member.length

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from insitu.errors import FormatError
 from insitu.formats.hdf5.codecs.fixed_text import end_texts
 from insitu.formats.hdf5.codecs.numbers import converted
 from insitu.formats.hdf5.codecs.records import elements
@@ -34,7 +35,7 @@ def plain_value(name: str, datatype: Datatype, space: Dataspace, data: bytes) ->
     datatype, space, data
         What it is made of.
     """
-    if datatype.kind == "reference" or datatype.heaped or datatype.deep:
+    if datatype.kind == "reference" or datatype.heaped or datatype.has_nested_variable_length:
         return NOTHING
     if datatype.kind == "string":
         return _fixed_text(name, datatype, space, data)
@@ -103,6 +104,11 @@ def heaped_value(datatype: Datatype, heap: list[bytes]) -> Any:
     if datatype.base.kind == "reference":
         return NOTHING
     base = datatype.base.dtype
+    if not base.itemsize or any(len(value) % base.itemsize for value in heap):
+        raise FormatError(
+            f"a sequence of elements of {base.itemsize} bytes has a length that is not a multiple of it",
+            structure="attribute",
+        )
     parts = [np.frombuffer(value, base).astype(base.newbyteorder("=")) for value in heap]
     if len(parts) == 1:
         return parts[0]

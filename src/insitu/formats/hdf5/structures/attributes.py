@@ -22,6 +22,7 @@ from insitu.formats.hdf5.structures.fractal_heap import near_heap_objects, read_
 from insitu.formats.hdf5.structures.message_cache import recall, remember, remembered
 from insitu.formats.hdf5.structures.messages import ATTRIBUTE, ATTRIBUTE_INFO, DATASPACE, DATATYPE, Message
 from insitu.formats.hdf5.structures.shared_messages import read_shared, shared_in_heap, unshared
+from insitu.formats.parsing.fields import check_length, take_uint
 from insitu.formats.parsing.scheduler import Once, Side, Walk
 
 __all__ = ["Attribute", "HeapRecord", "heap_records", "heap_walk", "read_attributes", "read_heap_values"]
@@ -78,7 +79,7 @@ def read_attributes(file: File, messages: list[Message]) -> Walk[list[Attribute]
                 attribute = _parse(body, width, None, None)
                 # References and heap records are other bytes in every file.
                 told = attribute.datatype
-                if told is None or not (told.heaped or told.kind == "reference" or told.deep):
+                if told is None or not (told.heaped or told.kind == "reference" or told.has_nested_variable_length):
                     remember(key, len(body), attribute)
         found.append((order, attribute))
     found.sort(key=itemgetter(0))
@@ -88,9 +89,9 @@ def read_attributes(file: File, messages: list[Message]) -> Walk[list[Attribute]
 def _dense(file: File, body: bytes) -> Walk[list[tuple[int, bytes]]]:
     """Attributes in a fractal heap, by the B-tree of their names (record type 8: id, flags, creation order, hash)."""
     width = file.offset_size
-    at = 2 + (2 if body[1] & 1 else 0)
-    heap = int.from_bytes(body[at : at + width], "little")
-    tree = int.from_bytes(body[at + width : at + 2 * width], "little")
+    at = 2 + (2 if take_uint(body, 1, 1, "attribute info message") & 1 else 0)
+    heap = take_uint(body, at, width, "attribute info message")
+    tree = take_uint(body, at + width, width, "attribute info message")
     if heap == file.undefined or tree == file.undefined:
         return []
     # Nearly always all of it is in memory: then without a walk.
@@ -117,8 +118,9 @@ def _told_apart(records: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[by
 
 def _sizes(body: bytes) -> tuple[int, int, int, int]:
     """Where the name begins, and the lengths of name, datatype and dataspace."""
+    check_length(body, 8, "attribute message")
     version = body[0]
-    if version not in (1, 2, 3) or len(body) < 8:
+    if version not in (1, 2, 3):
         raise FormatError(f"attribute message of version {version}", structure="attribute")
     begin = 9 if version == 3 else 8
     return begin, body[2] | body[3] << 8, body[4] | body[5] << 8, body[6] | body[7] << 8
@@ -225,8 +227,8 @@ class _Collection:
 
     def __call__(self) -> Walk[dict[int, bytes]]:
         file, address = self.file, self.address
-        place = file.guess(address, COLLECTION_GUESS, HEADER_SIZE, "global heap collection")
-        data = file.near(*place)
+        place = file.range_up_to(address, COLLECTION_GUESS, HEADER_SIZE, "global heap collection")
+        data = file.peek(*place)
         if data is None:
             (data,) = yield [place]
         size = collection_size(data, file.length_size)

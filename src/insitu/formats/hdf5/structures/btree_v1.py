@@ -49,7 +49,7 @@ def read_chunk_tree(file: File, address: int, chunk: tuple[int, ...], rows: Chun
     entry = _entry(rank, width)
     size, begin = _node_size(file, key, room), 8 + 2 * width
     place = file.range(address, size, "chunk B-tree node")
-    root = file.near(*place)
+    root = file.peek(*place)
     if root is None:
         (root,) = yield Exact([place])
     if _all_in_order(file, root, begin, entry, chunk, rows):
@@ -208,6 +208,8 @@ def _descend(
         addresses, level = children, level - 1
         if level == 0 and not leaves:
             return addresses, None, bounds
+        if not len(addresses):
+            file.fail("has inner nodes without children", address, name)
         blocks = yield _asked(kind, _ranges(file, addresses, size))
         data = b"".join(blocks)
 

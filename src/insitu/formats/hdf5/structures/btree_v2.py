@@ -25,6 +25,8 @@ Records = npt.NDArray[np.uint8]
 
 LEAF_BATCH = 1 << 20
 _OVERHEAD = 10  # signature, version, type, checksum
+_LEAST_RECORD = {5: 11, 8: 17}
+"""Bytes of a record of links and attributes by name (III.A.2, types 5 and 8)."""
 
 
 class _Header(NamedTuple):
@@ -57,14 +59,14 @@ def read_records(file: File, address: int, kinds: tuple[int, ...]) -> Walk[tuple
 
 def near_records(file: File, address: int, kinds: tuple[int, ...]) -> tuple[bytes, ...] | None:
     """The records of a tree of one leaf that is in memory, as those of a few attributes mostly are; else None."""
-    data = file.near(*file.range(address, 22 + file.offset_size + file.length_size, "B-tree header"))
+    data = file.peek(*file.range(address, 22 + file.offset_size + file.length_size, "B-tree header"))
     if data is None:
         return None
     header = _header(file, data, address, kinds)
     if header.depth or header.root == file.undefined or not 0 < header.root_records == header.records:
         return None
     place = file.range(header.root, header.node_size, "B-tree node")
-    block = file.near(*place)
+    block = file.peek(*place)
     if block is None:
         return None
     end = 6 + header.root_records * header.record_size
@@ -108,7 +110,7 @@ def read_tree(
     """
     length = 22 + file.offset_size + file.length_size
     span = file.range(address, length, "B-tree header")
-    data = file.near(*span)
+    data = file.peek(*span)
     if data is None:
         (data,) = yield [span]
     header = _header(file, data, address, kinds)
@@ -138,7 +140,7 @@ def read_tree(
                 for (place, count), block in zip(some, blocks, strict=True):
                     widths = count_widths[level - 1], subtotal_widths[level - 1]
                     below += _children(file, header, block, place, count, level, widths)
-        if level == 0:
+        if level == 0 or not below:
             return _whole(file, header, address, out, found)
         nodes, level = below, level - 1
 
@@ -165,6 +167,8 @@ def _header(file: File, data: bytes, address: int, kinds: tuple[int, ...]) -> _H
     header = _Header(kind, node_size, record_size, depth, root, count, total)
     if header.kind not in kinds:
         file.fail(f"is of type {header.kind}, not {kinds}", address, "B-tree header")
+    if header.record_size < _LEAST_RECORD.get(header.kind, 1):
+        file.fail(f"has records of {header.record_size} bytes", address, "B-tree header")
     if not header.record_size or header.node_size < _OVERHEAD + header.record_size or header.depth > 64:
         file.fail(f"has nodes of {header.node_size} bytes, {header.depth} deep", address, "B-tree header")
     return header

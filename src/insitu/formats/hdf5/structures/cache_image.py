@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from insitu.formats.hdf5.structures.checksum import verify
 from insitu.formats.hdf5.structures.file import File
+from insitu.formats.parsing.fields import check_length
 from insitu.formats.parsing.scheduler import Overlay, Walk
 
 __all__ = ["read_cache_image"]
@@ -19,9 +20,10 @@ GLOBAL_HEAP = b"GCOL"
 def read_cache_image(file: File, body: bytes) -> Walk[None]:
     """Read the image that a message of the superblock extension names: version, address, length."""
     width, long = file.offset_size, file.length_size
+    check_length(body, 1 + width + long, "cache image message")
     address = int.from_bytes(body[1 : 1 + width], "little")
     size = int.from_bytes(body[1 + width : 1 + width + long], "little")
-    if body[0] != 0 or len(body) < 1 + width + long:
+    if body[0] != 0:
         file.fail("is of an unknown version", address, "cache image")
     if address == file.undefined or not size:
         return

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 
 from insitu.errors import FormatError
+from insitu.formats.parsing.fields import check_length
 
 __all__ = ["Dataspace", "parse_dataspace"]
 
@@ -42,6 +43,7 @@ def parse_dataspace(body: bytes, length_size: int) -> Dataspace:
     length_size
         Bytes of a length in this file.
     """
+    check_length(body, 4, "dataspace message")
     version, rank, flags = body[0], body[1], body[2]
     if version == 1:
         at, null = 8, False
@@ -63,6 +65,5 @@ def parse_dataspace(body: bytes, length_size: int) -> Dataspace:
 
 
 def _lengths(body: bytes, at: int, rank: int, width: int) -> tuple[int, ...]:
-    if at + rank * width > len(body):
-        raise FormatError("dataspace message is cut off", structure="dataspace")
+    check_length(body, at + rank * width, "dataspace message")
     return tuple(int.from_bytes(body[at + i * width : at + (i + 1) * width], "little") for i in range(rank))

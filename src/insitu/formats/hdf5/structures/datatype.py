@@ -16,11 +16,15 @@ import numpy as np
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.codecs.numbers import converted
 from insitu.formats.hdf5.structures.number_types import Layout, fixed_point, floating_point
+from insitu.formats.parsing.fields import check_length, take_uint
 
 __all__ = ["Datatype", "parse_datatype"]
 
 DEPTH_LIMIT = 32
 TEXTS_LIMIT = 4096
+SIZE_LIMIT = 1 << 31
+"""NumPy has no elements of more bytes."""
+_MESSAGE = "datatype message"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,11 +61,11 @@ class Datatype:
     """The same, of every compound type."""
 
     @property
-    def points(self) -> bool:
+    def has_references(self) -> bool:
         """Whether elements are references to objects, or hold some."""
         if self.base is not None:
-            return self.base.points
-        return self.kind == "reference" or any(member.points for _, _, _, member in self.parts)
+            return self.base.has_references
+        return self.kind == "reference" or any(member.has_references for _, _, _, member in self.parts)
 
     @property
     def heaped(self) -> bool:
@@ -69,11 +73,11 @@ class Datatype:
         return self.kind in ("sequence", "text")
 
     @property
-    def deep(self) -> bool:
+    def has_nested_variable_length(self) -> bool:
         """Whether such references are inside of elements: members of a compound, or elements of a sequence."""
         if self.base is not None:
-            return self.base.heaped or self.base.deep
-        return any(member.heaped or member.deep for _, _, _, member in self.members)
+            return self.base.heaped or self.base.has_nested_variable_length
+        return any(member.heaped or member.has_nested_variable_length for _, _, _, member in self.members)
 
 
 def parse_datatype(body: bytes) -> Datatype:
@@ -96,8 +100,7 @@ def _parse(body: bytes, at: int, depth: int) -> tuple[Datatype, int]:
     """The type that begins at an offset, and where it ends."""
     if depth > DEPTH_LIMIT:
         raise FormatError("datatypes are nested without end", structure="datatype")
-    if at + 8 > len(body):
-        raise FormatError("the datatype message is cut off", structure="datatype")
+    check_length(body, at + 8, _MESSAGE)
     version, kind = body[at] >> 4, body[at] & 15
     bits = int.from_bytes(body[at + 1 : at + 4], "little")
     size = int.from_bytes(body[at + 4 : at + 8], "little")
@@ -105,6 +108,8 @@ def _parse(body: bytes, at: int, depth: int) -> tuple[Datatype, int]:
         raise FormatError(f"datatype message of version {version}", structure="datatype")
     if size == 0 and kind != 3:
         raise FormatError("datatype of no bytes", structure="datatype")
+    if size >= SIZE_LIMIT and kind != 10:
+        raise UnsupportedError(f"elements of {size} bytes: NumPy has less than {SIZE_LIMIT}", structure="datatype")
     at += 8
     if kind in (0, 4):  # fixed-point; bit field, which h5py reads as an unsigned integer too
         dtype, number = fixed_point(size, bits, body[at : at + 4], signed=kind == 0 and bool(bits & 8))
@@ -195,6 +200,7 @@ def _compound(body: bytes, at: int, size: int, count: int, version: int, depth: 
         at += width
         dims: tuple[int, ...] = ()
         if version == 1:  # members of version 1 carry their own array dimensions
+            check_length(body, at + 28, _MESSAGE)
             rank = body[at]
             if rank > 4:
                 raise FormatError(f"a compound member of {rank} dimensions", structure="datatype")
@@ -202,6 +208,8 @@ def _compound(body: bytes, at: int, size: int, count: int, version: int, depth: 
             at += 28
         member, at = _parse(body, at, depth + 1)
         dims += member.shape
+        if any(dim >= SIZE_LIMIT for dim in dims) or member.dtype.itemsize * math.prod(dims) >= SIZE_LIMIT:
+            raise FormatError(f"member {name!r} is an array of {dims} elements", structure="datatype")
         dtype = np.dtype((member.dtype, dims)) if dims else member.dtype
         if member.texts:
             for number in range(min(math.prod(dims), TEXTS_LIMIT - len(texts))):
@@ -217,6 +225,8 @@ def _compound(body: bytes, at: int, size: int, count: int, version: int, depth: 
         raise FormatError("a compound type has no members, or two of one name", structure="datatype")
     parts = tuple(members)
     if any(member.heaped or member.members or member.number for _, _, _, member in members):
+        if "" in names:
+            _refuse("a compound type with a member without a name, and members of varying length")
         packed = np.dtype([(name, _packed(form)) for name, form in zip(names, formats, strict=True)])
         return Datatype("compound", size, packed, members=parts, parts=parts), at
     # The form in which h5py stores complex numbers.
@@ -262,7 +272,7 @@ def _variable_length(body: bytes, at: int, size: int, bits: int, depth: int) -> 
 
 
 def _array(body: bytes, at: int, size: int, version: int, depth: int) -> tuple[Datatype, int]:
-    rank = body[at]
+    rank = take_uint(body, at, 1, _MESSAGE)
     at += 4 if version < 3 else 1
     dims = tuple(int.from_bytes(body[at + 4 * i : at + 4 * i + 4], "little") for i in range(rank))
     at += 4 * rank * (2 if version < 3 else 1)  # version 2 has a permutation too, which nothing uses

@@ -47,7 +47,7 @@ class File:
     """Whether it is a set of files, seen as one."""
     heaps_elsewhere: bool = False
     """Whether global heaps lie in a cache image: values in them cannot be found by those who read data."""
-    near: Callable[[int, int], bytes | None] = field(default=_nothing_near, repr=False)
+    peek: Callable[[int, int], bytes | None] = field(default=_nothing_near, repr=False)
     """The bytes of an absolute range if they are in memory: what a walk need not wait for, it need not ask for."""
     named_types: dict[int, bytes] = field(default_factory=dict, repr=False)
     """The datatype messages of committed datatypes that were met, by the address of the object."""
@@ -69,7 +69,7 @@ class File:
             self.fail(f"lies outside the file ({length} bytes of {self.size})", address, structure)
         return offset, length
 
-    def guess(self, address: int, length: int, least: int, structure: str) -> tuple[int, int]:
+    def range_up_to(self, address: int, length: int, least: int, structure: str) -> tuple[int, int]:
         """A range of up to `length` bytes, clipped at the end of the file, of at least `least` bytes."""
         offset, _ = self.range(address, least, structure)
         return offset, min(length, self.size - offset)

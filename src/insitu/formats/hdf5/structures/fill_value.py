@@ -19,6 +19,7 @@ from insitu.formats.hdf5.structures.datatype import Datatype
 from insitu.formats.hdf5.structures.file import File
 from insitu.formats.hdf5.structures.nested_values import read_elements
 from insitu.formats.hdf5.structures.type_description import described, in_parts
+from insitu.formats.parsing.fields import check_length, take_bytes
 from insitu.formats.parsing.scheduler import Walk
 
 __all__ = ["Fill", "parse_fill", "parse_old_fill", "read_odd_fill"]
@@ -38,13 +39,15 @@ class Fill:
 def parse_old_fill(body: bytes) -> Fill:
     """Parse an old fill value message: a size and a value."""
     size = int.from_bytes(body[:4], "little")
-    return Fill(_value(body, 4, size), "user") if size else Fill(None, "default")
+    return Fill(take_bytes(body, 4, size, "fill value message"), "user") if size else Fill(None, "default")
 
 
 def parse_fill(body: bytes) -> Fill:
     """Parse a fill value message."""
+    check_length(body, 2, "fill value message")
     version = body[0]
     if version in (1, 2):
+        check_length(body, 4, "fill value message")
         defined, at = bool(body[3]), 4
         undefined = not defined
     elif version == 3:
@@ -54,13 +57,7 @@ def parse_fill(body: bytes) -> Fill:
     if undefined:
         return Fill(None, "undefined")
     size = int.from_bytes(body[at : at + 4], "little") if defined else 0
-    return Fill(_value(body, at + 4, size), "user") if size else Fill(None, "default")
-
-
-def _value(body: bytes, at: int, size: int) -> bytes:
-    if at + size > len(body):
-        raise FormatError("the fill value is longer than its message", structure="fill value")
-    return body[at : at + size]
+    return Fill(take_bytes(body, at + 4, size, "fill value message"), "user") if size else Fill(None, "default")
 
 
 def read_odd_fill(file: File, datatype: Datatype, fill: Fill) -> Walk[Fill]:
@@ -82,16 +79,16 @@ def read_odd_fill(file: File, datatype: Datatype, fill: Fill) -> Walk[Fill]:
         raise FormatError(f"a fill value of {len(value)} bytes for elements of {datatype.size}", structure="fill value")
     if datatype.heaped and not in_parts(datatype):
         parts = yield from read_heap_values(file, heap_records(file, value))
-    elif datatype.heaped or datatype.deep:
+    elif datatype.heaped or datatype.has_nested_variable_length:
         held = Attribute("fill value", datatype, Dataspace((), ()), value)
         elements = yield from read_elements(file, held)
         parts = [_written_out(element, described(datatype)) for element in elements]
     else:
         size = datatype.size // math.prod(datatype.shape)
         alike = value == value[:size] * (len(value) // size)
-        return fill if alike else Fill(value, "untold")
+        return fill if alike else Fill(value, "per element")
     if any(part != parts[0] for part in parts):
-        return Fill(None, "untold")
+        return Fill(None, "per element")
     return Fill(parts[0] or None, fill.state)
 
 

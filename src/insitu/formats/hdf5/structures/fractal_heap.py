@@ -19,9 +19,14 @@ from insitu.formats.hdf5.structures.checksum import verify
 from insitu.formats.hdf5.structures.file import File
 from insitu.formats.hdf5.structures.message_cache import remembered
 from insitu.formats.hdf5.structures.pipeline import Filter, parse_filters
+from insitu.formats.parsing.fields import check_length
 from insitu.formats.parsing.scheduler import Walk
 
 __all__ = ["near_heap_objects", "read_heap_objects"]
+
+ROWS_LIMIT = 128
+"""Each row doubles the size of its blocks, and addresses in a heap have at most 64 bits."""
+INFLATED_LIMIT = 1 << 40
 
 _Wanted = tuple[tuple[int, int, int], ...]
 """Objects in blocks: where in the heap's address space they begin, their length, and which of the ids asked for it is."""
@@ -84,8 +89,8 @@ def read_heap_objects(file: File, address: int, ids: tuple[bytes, ...]) -> Walk[
     """
     if not ids:
         return []
-    place = file.guess(address, 256, 26 + 12 * file.length_size + 3 * file.offset_size, "fractal heap")
-    data = file.near(*place)
+    place = file.range_up_to(address, 256, 26 + 12 * file.length_size + 3 * file.offset_size, "fractal heap")
+    data = file.peek(*place)
     if data is None:
         (data,) = yield [place]
     heap = _header(file, data, address)
@@ -104,8 +109,8 @@ def near_heap_objects(file: File, address: int, ids: tuple[bytes, ...]) -> list[
     """The objects with these ids, if all of the heap is one block that is in memory, as it is of a few attributes; else None."""
     if not ids:
         return []
-    place = file.guess(address, 256, 26 + 12 * file.length_size + 3 * file.offset_size, "fractal heap")
-    data = file.near(*place)
+    place = file.range_up_to(address, 256, 26 + 12 * file.length_size + 3 * file.offset_size, "fractal heap")
+    data = file.peek(*place)
     if data is None:
         return None
     heap = _header(file, data, address)
@@ -114,7 +119,7 @@ def near_heap_objects(file: File, address: int, ids: tuple[bytes, ...]) -> list[
     managed, huge, tiny = _told_apart(ids, heap.id_length, heap.offset_bytes, heap.length_bytes)
     if huge or tiny:
         return None
-    data = file.near(*file.range(heap.root, heap.first, "fractal heap block"))
+    data = file.peek(*file.range(heap.root, heap.first, "fractal heap block"))
     if data is None:
         return None
     out: list[bytes] = [b""] * len(ids)
@@ -131,6 +136,7 @@ def _told_apart(
     huge: list[int] = []
     tiny: list[tuple[int, bytes]] = []
     for number, key in enumerate(ids):
+        check_length(key, 2, "fractal heap id")
         kind = key[0] >> 4
         if kind == 0:
             at = 1 + offset_bytes
@@ -181,6 +187,8 @@ def _header(file: File, data: bytes, address: int) -> _Heap:
     verify(file, data[: end + 4], address, "fractal heap")
     if not first or first & (first - 1) or largest & (largest - 1) or largest < first or not width:
         file.fail(f"has blocks of {first} to {largest} bytes", address, "fractal heap")
+    if rows > ROWS_LIMIT:
+        file.fail(f"has a root block of {rows} rows, at most {ROWS_LIMIT} are possible", address, "fractal heap")
     if not 1 <= bits <= 64 or largest >= 1 << 48:
         file.fail(f"has an address space of {bits} bits, blocks up to {largest} bytes", address, "fractal heap")
     return _Heap(
@@ -342,6 +350,8 @@ def _unfiltered(file: File, heap: _Heap, data: bytes, mask: int, size: int) -> b
             continue
         if item.number != 1:
             file.unsupported(f"a heap of metadata compressed by filter {item.number} ({item.name})")
+        if not 0 < size < INFLATED_LIMIT:
+            file.fail(f"is said to inflate to {size} bytes", heap.address, "fractal heap block")
         try:
             data = zlib.decompressobj().decompress(data, size)
         except zlib.error as problem:

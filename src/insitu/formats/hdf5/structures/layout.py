@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 
 from insitu.errors import FormatError, UnsupportedError
+from insitu.formats.parsing.fields import check_length, take_bytes, take_uint
 
 __all__ = ["ChunkedLayout", "CompactLayout", "ContiguousLayout", "Layout", "VirtualLayout", "parse_layout"]
 
@@ -67,6 +68,7 @@ class ChunkedLayout:
 
 Layout = CompactLayout | ContiguousLayout | VirtualLayout | ChunkedLayout
 
+_MESSAGE = "data layout message"
 _INDEXES = {1: "single", 2: "implicit", 3: "fixed_array", 4: "extensible_array", 5: "btree_v2"}
 # Bytes of creation parameters before the index address: fixed array, extensible array, B-tree (IV.A.2.i).
 _PARAMETERS = {"single": 0, "implicit": 0, "fixed_array": 1, "extensible_array": 5, "btree_v2": 6}
@@ -74,6 +76,7 @@ _PARAMETERS = {"single": 0, "implicit": 0, "fixed_array": 1, "extensible_array":
 
 def parse_layout(body: bytes, offset_size: int, length_size: int) -> Layout:
     """Parse a layout message."""
+    check_length(body, 2, _MESSAGE)
     version = body[0]
     if version in (1, 2):
         return _parse_v1(body, offset_size)
@@ -81,8 +84,7 @@ def parse_layout(body: bytes, offset_size: int, length_size: int) -> Layout:
         raise FormatError(f"data layout message of version {version}", structure="data layout")
     kind = body[1]
     if kind == 0:
-        size = int.from_bytes(body[2:4], "little")
-        return CompactLayout(_data(body, 4, size), 4)
+        return CompactLayout(take_bytes(body, 4, _uint(body, 2, 2), _MESSAGE), 4)
     if kind == 1:
         address = _address(body, 2, offset_size)
         return ContiguousLayout(address, _uint(body, 2 + offset_size, length_size))
@@ -95,6 +97,7 @@ def parse_layout(body: bytes, offset_size: int, length_size: int) -> Layout:
 
 def _parse_v1(body: bytes, offset_size: int) -> Layout:
     """Versions 1 and 2: the address comes before the dimensions, the data of a compact dataset after them."""
+    check_length(body, 8, _MESSAGE)
     rank, kind = body[1], body[2]
     at = 8
     address = None
@@ -104,7 +107,7 @@ def _parse_v1(body: bytes, offset_size: int) -> Layout:
     dims = tuple(_uint(body, at + 4 * i, 4) for i in range(rank))
     at += 4 * rank
     if kind == 0:
-        return CompactLayout(_data(body, at + 4, _uint(body, at, 4)), at + 4)
+        return CompactLayout(take_bytes(body, at + 4, _uint(body, at, 4), _MESSAGE), at + 4)
     if kind == 1:
         return ContiguousLayout(address, None)
     if kind == 2:
@@ -113,20 +116,22 @@ def _parse_v1(body: bytes, offset_size: int) -> Layout:
 
 
 def _chunked_v3(body: bytes, offset_size: int) -> ChunkedLayout:
-    rank = body[2]
+    rank = _uint(body, 2, 1)
     at = 3 + offset_size
     return _chunked(tuple(_uint(body, at + 4 * i, 4) for i in range(rank)), "btree_v1", _address(body, 3, offset_size))
 
 
 def _chunked_v4(body: bytes, offset_size: int, length_size: int) -> ChunkedLayout:
+    check_length(body, 5, _MESSAGE)
     flags, rank, width = body[2], body[3], body[4]
     if not 1 <= width <= 8 or flags & ~3:
         raise FormatError(f"chunk sizes of {width} bytes, flags {flags:#x}", structure="data layout")
     dims = tuple(_uint(body, 5 + width * i, width) for i in range(rank))
     at = 5 + width * rank
-    index = _INDEXES.get(body[at])
+    number = _uint(body, at, 1)
+    index = _INDEXES.get(number)
     if index is None:
-        raise FormatError(f"chunk index of type {body[at]}", structure="data layout")
+        raise FormatError(f"chunk index of type {number}", structure="data layout")
     at += 1
     size, mask = None, 0
     if index == "single" and flags & 2:
@@ -155,17 +160,9 @@ def _chunked(
 
 
 def _uint(body: bytes, at: int, width: int) -> int:
-    if at + width > len(body):
-        raise FormatError("data layout message is cut off", structure="data layout")
-    return int.from_bytes(body[at : at + width], "little")
+    return take_uint(body, at, width, _MESSAGE)
 
 
 def _address(body: bytes, at: int, width: int) -> int | None:
     address = _uint(body, at, width)
     return None if address == (1 << (8 * width)) - 1 else address
-
-
-def _data(body: bytes, at: int, size: int) -> bytes:
-    if at + size > len(body):
-        raise FormatError("compact data is longer than its message", structure="data layout")
-    return body[at : at + size]

@@ -33,6 +33,8 @@ def read_elements(file: File, attribute: Attribute) -> Walk[npt.NDArray[Any]]:
     datatype = attribute.datatype
     assert datatype is not None
     element = element_of(described(datatype), 8 + file.offset_size)
+    if len(attribute.data) % element.size:
+        file.fail(f"{attribute.name!r} has elements of {datatype.size} bytes", 0, "attribute")
     stored = np.frombuffer(attribute.data, np.uint8).reshape(-1, element.size)
     heaps: dict[int, dict[int, bytes]] = {}
     for _ in range(DEPTH_LIMIT):

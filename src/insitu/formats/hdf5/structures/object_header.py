@@ -22,8 +22,8 @@ CONTINUATION_LIMIT = 100_000
 
 def read_object_header(file: File, address: int) -> Walk[list[Message]]:
     """All messages of the object header at an address, continuation blocks included."""
-    first = file.guess(address, SPECULATIVE, 16, "object header")
-    data = file.near(*first)
+    first = file.range_up_to(address, SPECULATIVE, 16, "object header")
+    data = file.peek(*first)
     if data is None:
         (data,) = yield [first]
     messages: list[Message] = []

@@ -16,10 +16,12 @@ import numpy.typing as npt
 
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.structures.attributes import Attribute, HeapRecord, read_heap_values
+from insitu.formats.hdf5.structures.dataspace import RANK_LIMIT
 from insitu.formats.hdf5.structures.datatype import Datatype
 from insitu.formats.hdf5.structures.file import File
 from insitu.formats.hdf5.structures.nested_values import read_elements
 from insitu.formats.hdf5.structures.stored_selection import Line, parse_selection
+from insitu.formats.parsing.fields import check_length
 from insitu.formats.parsing.scheduler import Walk
 
 __all__ = ["BOOKKEEPING", "Pointing", "read_pointing"]
@@ -60,7 +62,7 @@ class Pointing:
         """Of the objects that are pointed at."""
         return {one.address for one in _pointers(self.elements) if one.address is not None}
 
-    def shown(self, named: Named) -> Any:
+    def to_attribute(self, named: Named) -> Any:
         """As attributes show it: one text or a list of them; records as they are, with texts in them.
 
         Parameters
@@ -83,7 +85,7 @@ def read_pointing(file: File, attribute: Attribute) -> Walk[Pointing]:
     regions: dict[bytes, Pointer] = {}
     count = 0
 
-    def noted(raw: bytes, note: str) -> Pointer | None:
+    def collect_region(raw: bytes, note: str) -> Pointer | None:
         nonlocal count
         count += 1
         if count > REFERENCES_LIMIT:
@@ -92,19 +94,19 @@ def read_pointing(file: File, attribute: Attribute) -> Walk[Pointing]:
             regions.setdefault(raw, Pointer(None))
         return None
 
-    _replaced(datatype, elements, noted)
+    _replaced(datatype, elements, collect_region)
     wanted = [raw for raw in regions if int.from_bytes(raw[: file.offset_size], "little") not in (0, file.undefined)]
     found = yield from read_heap_values(file, [_record(file, raw) for raw in wanted])
     regions.update({raw: _region(file, data) for raw, data in zip(wanted, found, strict=True)})
 
-    def followed(raw: bytes, note: str) -> Pointer:
+    def resolve(raw: bytes, note: str) -> Pointer:
         if note == "object" and len(raw) == file.offset_size:
             address = int.from_bytes(raw, "little")
             return Pointer(None if address in (0, file.undefined) else address)
         return regions.get(raw, Pointer(None, f"({note} reference of {len(raw)} bytes)"))
 
     shape = attribute.space.shape + datatype.shape
-    values = _replaced(datatype, elements, followed)
+    values = _replaced(datatype, elements, resolve)
     scalar = values.size == 1 and len(shape) <= 1
     return Pointing(datatype, values if scalar else values.reshape(shape), scalar)
 
@@ -159,8 +161,9 @@ def _points(data: bytes, at: int) -> str:
     rank = int.from_bytes(data[at : at + 4], "little")
     count = int.from_bytes(data[at + 4 : at + 4 + width], "little")
     at += 4 + width
-    if not 1 <= rank <= 32 or at + rank * count * width > len(data):
-        raise FormatError("a selection is cut off", structure="selection")
+    if not 1 <= rank <= RANK_LIMIT:
+        raise FormatError(f"a selection along {rank} axes", structure="selection")
+    check_length(data, at + rank * count * width, "selection")
     table = np.frombuffer(data, f"<u{width}", rank * count, at).reshape(count, rank).tolist()
     return _few([f"({', '.join(map(str, point))})" for point in table], ", ")
 
@@ -179,10 +182,10 @@ def _replaced(datatype: Datatype, values: npt.NDArray[Any], one: Callable[[bytes
         assert datatype.base is not None
         base = datatype.base
         return _objects([_replaced(base, np.asarray(part), one) for part in values.reshape(-1)], values.shape)
-    if not datatype.points:
+    if not datatype.has_references:
         return values
     made = {
-        name: _replaced(member, values[name], one) if member.points else values[name]
+        name: _replaced(member, values[name], one) if member.has_references else values[name]
         for name, _, _, member in datatype.parts
     }
     fields: list[Any] = [(name, part.dtype.newbyteorder("="), part.shape[values.ndim :]) for name, part in made.items()]

@@ -11,6 +11,7 @@ from insitu.formats.hdf5.structures.file import File
 from insitu.formats.hdf5.structures.fractal_heap import read_heap_objects
 from insitu.formats.hdf5.structures.messages import Message
 from insitu.formats.hdf5.structures.object_header import read_object_header
+from insitu.formats.parsing.fields import check_length
 from insitu.formats.parsing.scheduler import Once, Walk
 
 __all__ = ["read_shared", "shared_in_heap", "unshared"]
@@ -38,6 +39,7 @@ def read_shared(file: File, kind: int, body: bytes, depth: int = 0) -> Walk[byte
     body
         What stands in its place.
     """
+    check_length(body, 2, "shared message")
     version, where = body[0], body[1]
     width = file.offset_size
     if version == 1:  # two bytes, six reserved, and a symbol table entry: name offset, address
@@ -79,7 +81,7 @@ def _read_table(file: File, address: int) -> Walk[list[tuple[int, int]]]:
     width = file.offset_size
     size = 14 + 2 * width
     # The number of indexes stands in the superblock extension, next to the address; eight is the most there can be.
-    (data,) = yield [file.guess(address, 4 + 8 * size + 4, 8, "shared message table")]
+    (data,) = yield [file.range_up_to(address, 4 + 8 * size + 4, 8, "shared message table")]
     if data[:4] != b"SMTB":
         file.fail("has no signature", address, "shared message table")
     count = file.shared_indexes

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.structures.dataspace import RANK_LIMIT
+from insitu.formats.parsing.fields import check_length, take_uint
 
 __all__ = ["RUNS_LIMIT", "Box", "Line", "Picked", "parse_selection"]
 
@@ -35,7 +36,7 @@ class Line:
     block: int | None
 
     @property
-    def endless(self) -> bool:
+    def is_endless(self) -> bool:
         """Whether it goes on as long as there is something."""
         return self.count is None or self.block is None
 
@@ -107,9 +108,9 @@ class Picked:
     boxes: tuple[Box, ...] = ()
 
     @property
-    def endless(self) -> int | None:
+    def endless_axis(self) -> int | None:
         """The axis along which it has no end."""
-        return next((axis for axis, line in enumerate(self.lines) if line.endless), None)
+        return next((axis for axis, line in enumerate(self.lines) if line.is_endless), None)
 
     def on(self, shape: tuple[int, ...]) -> Picked:
         """The same with lines where it is "all" of a shape."""
@@ -150,6 +151,7 @@ def parse_selection(data: bytes, at: int) -> tuple[Picked, int]:
     if kind != 2:
         raise UnsupportedError("a selection of points", structure="selection")
     at += 8
+    check_length(data, at + 2, "selection")
     regular, width = False, 4
     if version == 1:
         at += 8
@@ -168,7 +170,7 @@ def parse_selection(data: bytes, at: int) -> tuple[Picked, int]:
     if regular:
         numbers = _numbers(data, at, 4 * rank, width)
         lines = tuple(_line(numbers[4 * axis : 4 * axis + 4], (1 << 8 * width) - 1) for axis in range(rank))
-        if sum(line.endless for line in lines) > 1:
+        if sum(line.is_endless for line in lines) > 1:
             raise FormatError("a selection without end along two axes", structure="selection")
         return Picked("lines", lines), at + 4 * rank * width
     count = _uint(data, at, width)
@@ -196,13 +198,10 @@ def _line(numbers: list[int], endless: int) -> Line:
 
 
 def _uint(data: bytes, at: int, width: int) -> int:
-    if at + width > len(data):
-        raise FormatError("a selection is cut off", structure="selection")
-    return int.from_bytes(data[at : at + width], "little")
+    return take_uint(data, at, width, "selection")
 
 
 def _numbers(data: bytes, at: int, count: int, width: int) -> list[int]:
-    if at + count * width > len(data):
-        raise FormatError("a selection is cut off", structure="selection")
+    check_length(data, at + count * width, "selection")
     found: list[Any] = np.frombuffer(data, f"<u{width}", count, at).tolist()
     return found

@@ -96,7 +96,7 @@ def find_signature(size: int) -> Walk[int]:
 
 def read_superblock(file: File) -> Walk[Superblock]:
     """Read the superblock at `file.base` and set the widths and constants of the file."""
-    (data,) = yield [file.guess(0, 128, 24, "superblock")]
+    (data,) = yield [file.range_up_to(0, 128, 24, "superblock")]
     version = data[8]
     if version > 3:
         raise UnsupportedError(f"superblock version {version} is not known", url=file.url, offset=file.base + 8)

@@ -19,7 +19,12 @@ def in_parts(datatype: Datatype) -> bool:
     """Whether elements cannot be taken as they lie there, nor as one reference or one number: they must be taken apart."""
     base = datatype.base
     if base is not None:
-        return datatype.deep or base.dtype.names is not None or bool(base.shape) or base.number is not None
+        return (
+            datatype.has_nested_variable_length
+            or base.dtype.names is not None
+            or bool(base.shape)
+            or base.number is not None
+        )
     return bool(datatype.members)
 
 
