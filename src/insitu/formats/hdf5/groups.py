@@ -1,6 +1,7 @@
-"""Which virtual groups does a file make?
+"""Builder of virtual groups from the parsed objects of an HDF5 file.
 
-Its branches with their variables, once their dimensions are known; what links to other files lead to is scanned there and put in.
+Runs once the dimensions of all variables are known. The target of a link to another file is scanned
+there and inserted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What is in an HDF5 or netCDF-4 file, and where does every chunk lie?
+"""Scan an HDF5 or netCDF-4 file: its groups, variables, dimensions and the location of every chunk.
 
-Superblock, then all objects side by side, then netCDF-4's dimensions; what comes out is a tree of virtual arrays.
+The superblock is read first, then all objects in parallel, then netCDF-4 dimensions are assigned.
+The result is a tree of virtual arrays.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Which bytes of the file are in memory already, and what is worth fetching beside those that are asked for?
+"""Cache of the byte ranges of a file that were read while it is scanned.
 
-The first request takes the head of the file, where metadata usually lies. Later requests for headers and heaps
-are rounded out, the more the more often they miss: metadata is written in runs. Nodes of chunk indexes lie scattered
-among the data, so `Exact` requests fetch exactly what they name, and are not kept.
+The first request reads the head of the file, where metadata usually lies. Later requests for
+headers and heaps are rounded out, and more so the more often they miss, because metadata is written
+in runs. Nodes of chunk indexes lie scattered among the data, so `Exact` requests fetch exactly what
+they name and are not cached.
 """
 
 from __future__ import annotations

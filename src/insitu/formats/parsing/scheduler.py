@@ -1,17 +1,20 @@
-"""How are many objects of one file read in few round trips?
+"""Scheduler of byte range requests: many objects of one file are parsed in few round trips.
 
-Each structure is parsed by a generator, a *walk*: it yields the byte ranges it needs next and is sent their bytes.
-`run` drives all walks side by side. Whenever none of them can go on without new bytes, the ranges of all of them are
-fetched in one batch. So the depth of the file, not the number of its objects, sets the number of round trips, and
-nothing needs a lock.
+Each structure is parsed by a generator, called a *walk*: it yields the byte ranges that it needs
+next and is sent their bytes. `run` drives all walks concurrently, in one thread. When none of them
+can continue without new bytes, the ranges of all of them are fetched in one batch. So the depth of
+the file, not the number of its objects, sets the number of round trips, and nothing needs a lock.
 
 A walk yields one of
 
-- `[(offset, length), ...]`: absolute ranges whose neighbours are likely wanted next (headers, heaps);
-- `Exact([(offset, length), ...])`: ranges to be fetched as they are (nodes of chunk indexes, scattered in the data);
-- `Side([walk, ...])`: other walks, to run beside each other; it is sent the list of their results;
-- `Once(key, make)`: a walk that several others want (a heap, a committed type); it runs once per file;
-- `Overlay([(offset, data), ...])`: bytes to be seen instead of those of the file.
+- `[(offset, length), ...]`: absolute ranges whose neighbours are likely to be needed next (headers,
+  heaps);
+- `Exact([(offset, length), ...])`: ranges to be fetched as they are (nodes of chunk indexes, which
+  are scattered in the data);
+- `Side([walk, ...])`: other walks, to run concurrently; it is sent the list of their results;
+- `Once(key, make)`: a walk whose result several others need (a heap, a committed type); it runs once
+  per file;
+- `Overlay([(offset, data), ...])`: bytes that replace those of the file.
 """
 
 from __future__ import annotations
@@ -166,7 +169,7 @@ def _affordable(
 class _Driver:
     """Who lets the walks go on."""
 
-    __slots__ = ("damage", "waiting_for_bytes", "reads", "ready", "shared")
+    __slots__ = ("damage", "reads", "ready", "shared", "waiting_for_bytes")
 
     def __init__(self, reads: Reads, damage: tuple[type[Exception], ...]) -> None:
         self.reads, self.damage = reads, damage

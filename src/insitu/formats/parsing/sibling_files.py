@@ -1,10 +1,12 @@
-"""Which other files does a file name, and how are they opened?
+"""Open the other files that a file names: external links, external storage, virtual datasets.
 
-External links, external storage and virtual datasets name files relative to the one they stand in. Each is opened once for a scan, from
-the same place as that one and with the same options: beside it on the disk, or by a URL joined to its own. A name never leads to another
-host, and never from a remote place to the disk here. Where a process reads from certain places only (`sources.gate`), so do its neighbours.
+Names are relative to the file that holds them. Each file is opened once per scan, with the same
+options, next to that file on the disk or by a URL joined to its own. A name never leads to another
+host, and never from a remote file to the local disk. The access policy of the process
+(`sources.gate`) applies to these files too.
 
-A file that is not there leaves its part to the fill value, as in the library; one that may not be read does not: that is an error.
+A file that does not exist leaves its part to the fill value, as in the HDF5 library. A file that
+may not be read is an error.
 """
 
 from __future__ import annotations

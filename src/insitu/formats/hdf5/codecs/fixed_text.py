@@ -1,7 +1,8 @@
-"""Where does a text of fixed length end?
+"""Codec `hdf5_text`: fixed-length HDF5 strings, padded the way NumPy pads them.
 
-HDF5 stores how its texts are padded. A null-terminated one ends at its first NUL, and what comes after may be anything; a space-padded one
-ends before its trailing blanks. NumPy's texts are padded with NULs, so the rest is set to those.
+HDF5 stores how its strings are padded. A null-terminated one ends at its first NUL, and any bytes
+may follow. A space-padded one ends before its trailing blanks. NumPy pads with NULs, so everything
+behind the end is set to NUL.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which objects are in a global heap collection?
+"""Parser of global heap collections, which hold the variable-length values of an HDF5 file.
 
-HDF5 keeps values of varying length (strings, sequences) in collections beside the data. Format specification 3.0, III.E: a header,
-then objects with a number each, padded to eight bytes. Pure: bytes in, objects out; used when data is read and for attributes.
+Format specification 3.0, III.E: a header, then numbered objects, padded to eight bytes. Pure
+functions from bytes to objects, used when data is read and for attributes.
 """
 
 from __future__ import annotations

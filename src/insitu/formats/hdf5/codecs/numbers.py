@@ -1,7 +1,8 @@
-"""How do numbers that do not fill their bytes, or are no IEEE floats, become ones that NumPy has?
+"""Codec `hdf5_number`: integers that do not fill their bytes, and floats that are not IEEE 754.
 
-HDF5 stores of every number which bits are its value (12 of 16), and of a float where its sign, exponent and mantissa are. Such a number
-becomes the NumPy type that h5py gives for it: the next larger integer, the smallest float that holds all its values.
+HDF5 stores for every number which bits are its value (12 of 16), and for a float where its sign,
+exponent and mantissa are. Such a number becomes the NumPy type that h5py gives for it: the next
+larger integer, or the smallest float that holds all its values.
 """
 
 from __future__ import annotations

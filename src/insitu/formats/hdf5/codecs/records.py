@@ -1,7 +1,8 @@
-"""What is an element that holds values of varying length, or numbers that NumPy does not have, inside of others?
+"""Decoder of compounds, arrays and sequences with variable-length or unusual members.
 
-Members of compounds, arrays of texts, sequences of sequences: the description of such a type is a small tree. An element is taken apart along
-it, all elements of a batch together, and what lies in heaps is fetched level by level. Records without heaps are the codec `hdf5_record`.
+The description of such a type is a small tree. All elements of a batch are decoded along it
+together, and what lies in heaps is fetched level by level. The codec `hdf5_record` is the case
+without heaps.
 """
 
 from __future__ import annotations

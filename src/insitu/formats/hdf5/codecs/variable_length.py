@@ -1,8 +1,8 @@
-"""Where are the values of varying length that an HDF5 chunk only points to?
+"""Codec `hdf5_vlen`: strings and sequences of variable length, read from global heaps.
 
-In global heap collections somewhere in the file (HDF5 File Format Specification III.E). A chunk holds one reference an element: length, address
-of the collection, index of the object in it. All collections that a batch of references names are read at once, in one request each as a rule,
-and taken apart once.
+A chunk holds one reference per element: length, address of a heap collection, index of the object
+in it (format specification 3.0, III.E). All collections that a batch of references names are
+fetched at once, usually with one request each, and parsed once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Which dimensions do the fields of an HDF-EOS5 file have?
+"""HDF-EOS5 conventions: names of dimensions, grids and swaths from `StructMetadata`.
 
-HDF-EOS5 (Aura, MLS, OMI, VIIRS grids) does not use dimension scales: a text in the file, `HDFEOS INFORMATION/StructMetadata.0` and its
-continuations, names the dimensions of every field of every swath, grid and zonal average. Names that nothing else gives are taken from it.
-Of a grid it also tells where its corners are, of a swath how the dimensions of its geolocation lie on those of its data: that is kept in
-the `details` of the group, from which coordinates can be made.
+HDF-EOS5 (Aura, MLS, OMI, VIIRS grids) does not use dimension scales. A text in the file, `HDFEOS
+INFORMATION/StructMetadata.0` and its continuations, names the dimensions of every field of every
+swath, grid and zonal average. Dimensions that have no other name are named after it. The corners of
+grids, and how the geolocation dimensions of swaths map to those of the data, are kept in the
+`details` of the group; coordinates are made from them.
 """
 
 from __future__ import annotations

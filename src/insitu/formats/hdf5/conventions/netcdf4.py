@@ -1,12 +1,15 @@
-"""Which dimensions does each variable have, by netCDF-4's rules?
+"""netCDF-4 conventions: the dimensions of each variable.
 
-netCDF-4 keeps dimensions as HDF5 dimension scales and a few hidden attributes. What is done here is what the netCDF-C library does
-when it opens a file, so that names, dimensions and lengths equal what netCDF4 and xarray show:
+netCDF-4 stores dimensions as HDF5 dimension scales and a few hidden attributes. The steps here are
+those of the netCDF-C library when it opens a file, so that names, dimensions and lengths equal what
+netCDF4 and xarray show:
 
 1. Down the tree: every dimension scale makes a dimension of its group, named like the dataset.
-2. Up the tree, children first: a variable's dimensions are the ones its hidden `_Netcdf4Coordinates` numbers, else the scales
-   attached to its axes, else *phony* ones: any dimension of the group of that length, or a new `phony_dim_N`.
-3. An unlimited dimension is as long as the longest variable along it; shorter variables hold fill values behind their end.
+2. Up the tree, children first: a variable has the dimensions that its hidden `_Netcdf4Coordinates`
+   numbers, else the scales attached to its axes, else *phony* ones: any dimension of the group of
+   that length, or a new `phony_dim_N`.
+3. An unlimited dimension is as long as the longest variable along it. Shorter variables have fill
+   values behind their end.
 """
 
 from __future__ import annotations

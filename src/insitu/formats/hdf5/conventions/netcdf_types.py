@@ -1,9 +1,11 @@
-"""Which types does netCDF-C know by the time that it meets a variable?
+"""Which datatypes netCDF-C knows when it meets a variable.
 
-Numbers and texts it always knows. For every other type it keeps a list. A type that is not in it yet is read and added; it can be used at once if
-all of its parts are numbers, texts or in the list. If not, or if it is of a class that netCDF has no name for (arrays, bit fields), the variable is
-dropped, but the type stays in the list, so that the *next* variable of the same type is taken. Which variables are taken decides on the numbers of
-dimensions without names, so this is followed here (netCDF-C 4.10), down to the types that it holds to be equal: those whose native forms are.
+netCDF-C always knows numbers and strings. Of other types it keeps a list. A type that is not in the
+list is read and added; it can be used at once if all of its parts are numbers, strings or in the
+list. Otherwise, or if netCDF has no name for its class (arrays, bit fields), the variable is
+dropped, but the type stays in the list, so that the next variable of the same type is accepted.
+Which variables are accepted decides the numbers of dimensions without names, so netCDF-C 4.10 is
+followed here, down to the types that it considers equal: those with equal native types.
 """
 
 from __future__ import annotations

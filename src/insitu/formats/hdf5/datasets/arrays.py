@@ -1,7 +1,4 @@
-"""Which virtual array is a dataset?
-
-Its cells, its encoding, and where its chunks lie, in the terms of the model.
-"""
+"""Virtual arrays of HDF5 datasets: axes, encoding and chunk table."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Where does each chunk of a dataset lie?
+"""Reader of chunk indexes: the location of every chunk of a chunked dataset.
 
-Whatever the index (format specification 3.0, VII), the answer is rows of (place in the grid, offset, length, filter mask).
+All index types (format specification 3.0, VII) give the same rows: place in the grid, offset,
+length and filter mask.
 """
 
 from __future__ import annotations

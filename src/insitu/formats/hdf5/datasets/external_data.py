@@ -1,7 +1,8 @@
-"""Where does data lie that a dataset keeps in other files?
+"""Virtual arrays of datasets whose data lies in external files.
 
-External data files messages: format specification 3.0, IV.A.2.h. The bytes of the dataset are those of the segments, one after the other;
-a file that ends before its segment does goes on with zeros, as in the library.
+External data files messages: format specification 3.0, IV.A.2.h. The bytes of the dataset are those
+of the segments, one after the other. A file that is shorter than its segment is continued with
+zeros, as the HDF5 library does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is at a path of a file?
+"""Open one object of a file by its path, following links into other files.
 
-The part of a scan that another file, or a virtual dataset, needs: the superblock, the groups on the way, and one object. Links on the
-way are followed, out of the file too.
+Used for external links and the sources of virtual datasets. Reads only the superblock, the groups
+on the path and the object.
 """
 
 from __future__ import annotations

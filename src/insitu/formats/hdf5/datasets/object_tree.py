@@ -1,7 +1,7 @@
-"""Which path leads to which object?
+"""Tree of the groups and datasets of a file, with soft links resolved, and the paths of its objects.
 
-Hard links name addresses; soft links name paths, which are followed here; links that lead back up, or nowhere, or out of the file
-are told apart.
+Hard links name addresses, soft links name paths. Links that lead to a parent group, to nothing or
+to another file are kept apart.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is each object of the file: a group, a dataset, a datatype?
+"""Reader of the objects of a file: groups, datasets and committed datatypes.
 
-One walk per object header; from it, beside each other, the object's attributes, its links or its chunk index. An object is read
-once, however many links lead to it, so no circle of links can catch the walk.
+One walk reads one object header, then in parallel the attributes of the object, its links or its
+chunk index. An object is read once, however many links lead to it, so a cycle of links is harmless.
 """
 
 from __future__ import annotations

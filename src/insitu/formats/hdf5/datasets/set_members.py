@@ -1,7 +1,8 @@
-"""In which file of a set does each chunk of a dataset lie?
+"""Virtual arrays of datasets in a set of files (family, split or multi driver).
 
-A set is scanned as one file (`joined`), but its values are read from its members, each by its own URL: so anyone can read them who knows
-nothing of sets. What lies in two of them, at the seam, is kept inline.
+A set is scanned as one file (`Joined`), but each chunk is read from the member that holds it, by
+that member's own URL. So readers of the result need to know nothing about sets. Chunks that lie in
+two members are stored inline.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Which virtual array is a virtual dataset?
+"""Virtual arrays of HDF5 virtual datasets (VDS).
 
-Its sources are found beside the file, each in its own way of being stored; one that is missing leaves the fill value. Mappings without
-an end, and those with one source for each block, say how long the dataset is now.
+Sources are opened relative to the file, each with its own encoding. A missing source leaves the
+fill value. Unlimited mappings, and those with one numbered source per block, decide how long the
+dataset is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What is a virtual dataset made of?
+"""Parser of the mappings of a virtual dataset.
 
-The list of mappings in a global heap: format specification 3.0, VIII.B ("Virtual dataset global heap block"). Each says: these elements
-of that dataset in that file are those elements here. `%b` in a name stands for the number of the block, `%%` for a percent sign.
+The list of mappings lies in a global heap: format specification 3.0, VIII.B ("Virtual dataset
+global heap block"). Each maps selected elements of a source dataset to selected elements of the
+virtual one. In names, `%b` stands for the number of the block and `%%` for a percent sign.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Where do the elements of a virtual dataset lie?
+"""Placement of source arrays in a virtual dataset.
 
-Each mapping puts boxes of another dataset somewhere into this one. Where both selections are of one shape, these are slices of the
-source's own virtual array; else the elements are paired run by run. Where no box lies is the fill value of the virtual dataset.
+Each mapping places boxes of a source dataset. If both selections have the same shape, the boxes are
+slices of the source's virtual array; otherwise elements are paired run by run. Elements that no box
+covers have the fill value of the virtual dataset.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Which other files belong to a set, when one of it is opened?
+"""Find and join the members of a set of files (family, split or multi driver).
 
-The driver information of format specification 3.0 (II.B, IV.A.2.u) names the driver that wrote the file. A family does not say how its members
-are called: they are numbered, and the first is 0, so the number in its name is counted up. Old families say nothing at all: they are known by
-a superblock that tells of more bytes than there are. Split and multi sets keep the names, with `%s` for what the writer called the set.
+The driver information (format specification 3.0, II.B and IV.A.2.u) names the driver that wrote the
+file. Members of a family are numbered from 0, and their names are not stored, so the number in the
+name of the first one is counted up. Old families have no driver information; their superblock
+announces more bytes than the first member has. Split and multi sets store the names, with `%s` for
+the name of the set.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How are the files of a set read as one?
+"""Byte source that presents the members of a set of files as one file.
 
-HDF5 can be told to keep one file in several: a family (cut into pieces of one size), or a split or multi set (metadata and data apart, each
-with addresses of its own, far from each other). Seen as one source, addresses are those that the set uses; where a range really lies, `runs`
-says.
+A family is one file cut into pieces of equal size. A split or multi set keeps metadata and data in
+separate files, each with its own range of addresses. Offsets are the addresses of the set; `runs`
+gives the member and the offset in it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What does an attribute say, in Python?
+"""Python values of attributes, as netCDF4 and xarray show them.
 
-What netCDF4 (and so xarray) shows: text as `str`, several texts as a list, one number as a numpy scalar, more as an array in native
-byte order. Attributes of types that have no such form (references) have no value.
+A text is a `str`, several texts are a list, one number is a NumPy scalar, several are an array in
+native byte order. Attributes of other types (references) have no value here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Which attributes does an object have?
+"""Reader of the attributes of an object.
 
-Attribute messages of versions 1 to 3, in the object header or, when there are many, in a fractal heap: format specification
-3.0, IV.A.2.m and IV.A.2.v. Values of varying length lie in global heaps, which are read in one more batch.
+Attribute messages of versions 1 to 3, in the object header or, if there are many, in a fractal
+heap: format specification 3.0, IV.A.2.m and IV.A.2.v. Variable-length values lie in global heaps,
+which are read in one more batch.
 """
 
 from __future__ import annotations

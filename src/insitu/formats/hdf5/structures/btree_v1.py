@@ -1,7 +1,8 @@
-"""Which children does a version 1 B-tree have?
+"""Reader of version 1 B-trees: symbol table nodes of groups, and chunks of datasets.
 
-Format specification 3.0, III.A.1: nodes of one size, keys and children alternating. Type 0 leads to the symbol table nodes of a
-group, type 1 to the chunks of a dataset. All nodes of a level are fetched together and decoded as one numpy table.
+Format specification 3.0, III.A.1: nodes of one size, with alternating keys and children. Type 0
+leads to the symbol table nodes of a group, type 1 to the chunks of a dataset. All nodes of a level
+are fetched together and decoded as one NumPy table.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Which records does a version 2 B-tree hold?
+"""Reader of version 2 B-trees.
 
-Format specification 3.0, III.A.2. Unlike version 1, inner nodes hold records too, and parents know how many each child has.
+Format specification 3.0, III.A.2. Unlike in version 1, inner nodes hold records too, and store how
+many records each child has.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Which metadata did the writer leave in an image of its cache?
+"""Reader of metadata cache images.
 
-A file may be closed with the library's metadata cache written as one block (H5AC, "MDCI") instead of to the places where its entries
-belong. The entries are then laid over the bytes of the file: whoever reads a structure sees what the cache had.
+A file may be closed with the library's metadata cache written as one block (H5AC, "MDCI") instead
+of to the addresses of its entries. The entries are laid over the bytes of the file, so that every
+parser sees what the cache held.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Are the bytes of a structure the ones that were written?
+"""Jenkins lookup3 checksums of HDF5 metadata.
 
-Version 2 structures end with Jenkins' lookup3 hash of all bytes before it (HDF5 format specification, III, "checksum").
-numcodecs has it compiled: under a microsecond for a header, so every structure is verified.
+Version 2 structures end with the lookup3 hash of all bytes before it (format specification 3.0,
+III, "checksum"). numcodecs has it compiled: it takes under a microsecond for a header, so every
+structure is verified.
 """
 
 from __future__ import annotations

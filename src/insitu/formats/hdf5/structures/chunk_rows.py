@@ -1,6 +1,6 @@
-"""Where do the written chunks of a dataset lie, whatever the index they were found through?
+"""Table of the written chunks of a dataset, whatever index they were found through.
 
-Rows of numpy columns, filled batch by batch; no Python object per chunk.
+NumPy columns, filled batch by batch; there is no Python object per chunk.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How many elements, along which axes?
+"""Parser of dataspace messages: the shape of a dataset or an attribute.
 
-Dataspace messages of versions 1 and 2: format specification 3.0, IV.A.2.b.
+Versions 1 and 2: format specification 3.0, IV.A.2.b.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What is one element, in terms of numpy?
+"""Parser of datatype messages: HDF5 datatypes as NumPy dtypes.
 
-Datatype messages of versions 1 to 5: format specification 3.0 (and 4.0 for complex numbers), IV.A.2.d. The class is in the low
-half of the first byte, three bytes of bit fields and the size in bytes follow, then what the class needs.
+Versions 1 to 5: format specification 3.0 (4.0 for complex numbers), IV.A.2.d. The class is in the
+low half of the first byte. Three bytes of bit fields and the size in bytes follow, then what the
+class needs.
 """
 
 from __future__ import annotations

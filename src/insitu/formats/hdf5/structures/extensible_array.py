@@ -1,7 +1,8 @@
-"""Where do the chunks of a dataset with one unlimited axis lie?
+"""Reader of extensible array indexes: chunks of datasets with one unlimited axis.
 
-The extensible array index: format specification 3.0, VII.D. The first elements lie in the index block; then come data blocks that
-double in size, first named by the index block, then by super blocks; large data blocks are cut into pages.
+Format specification 3.0, VII.D. The first elements lie in the index block. Then come data blocks
+that double in size; the index block names the first ones, super blocks the others. Large data
+blocks are split into pages.
 """
 
 from __future__ import annotations

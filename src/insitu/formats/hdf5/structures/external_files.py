@@ -1,6 +1,6 @@
-"""Which other files hold the data of a dataset?
+"""Parser of external data files messages: the files that hold the data of a dataset.
 
-External data files messages: format specification 3.0, IV.A.2.h. The names lie in a local heap.
+Format specification 3.0, IV.A.2.h. The names lie in a local heap.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What must every parser know about the file it is in?
+"""What every parser needs to know about the file: widths of fields, base address, length.
 
-The width of addresses and lengths, where address 0 lies (behind a user block, if there is one), and how long the
-file is: every range is checked against that before anything is fetched or allocated.
+Every range is checked against the length of the file before anything is fetched or allocated.
 """
 
 from __future__ import annotations

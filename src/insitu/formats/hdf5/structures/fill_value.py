@@ -1,6 +1,8 @@
-"""What does an element hold that was never written?
+"""Fill values: the value of elements that were never written.
 
-Fill value messages, old (IV.A.2.e) and new (IV.A.2.f, versions 1 to 3), of format specification 3.0.
+Fill value messages, old (IV.A.2.e) and new (IV.A.2.f, versions 1 to 3), of format specification
+3.0. The fill value of a variable-length type has parts in heaps; that of an array type has one
+value for each of its elements.
 """
 
 from __future__ import annotations

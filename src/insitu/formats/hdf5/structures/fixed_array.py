@@ -1,7 +1,7 @@
-"""Where do the chunks of a dataset of fixed size lie?
+"""Reader of fixed array indexes: chunks of datasets of fixed size.
 
-The fixed array index: format specification 3.0, VII.C. One element per chunk of the largest extent, in C order; above a
-certain number in pages, of which only those that were written count.
+Format specification 3.0, VII.C. One element per chunk of the maximum shape, in C order. Large
+arrays are split into pages, of which only the initialised ones count.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What do the ids of a fractal heap stand for?
+"""Reader of fractal heaps, which hold links and attributes once there are many of them.
 
-Format specification 3.0, III.F: an address space of blocks that double in size; small objects lie in direct blocks, which indirect
-blocks point to. Links and attributes lie here once there are many of them.
+Format specification 3.0, III.F: an address space of blocks that double in size. Small objects lie
+in direct blocks, which indirect blocks point to.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Where does a dataset's data lie?
+"""Parser of data layout messages: compact, contiguous, chunked or virtual.
 
-Data layout messages of versions 1 to 5: format specification 3.0 (4.0 for version 5), IV.A.2.i.
+Versions 1 to 5: format specification 3.0 (4.0 for version 5), IV.A.2.i.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which objects are in a group, by which names?
+"""Reader of the links of new-style groups.
 
-New-style groups: link messages in the object header, or, when there are many, in a fractal heap named by a B-tree. Format
-specification 3.0, IV.A.2.c and IV.A.2.g.
+Link messages lie in the object header or, if there are many, in a fractal heap with a B-tree of
+names. Format specification 3.0, IV.A.2.c and IV.A.2.g.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Which links does an old-style group have?
+"""Reader of local heaps and of the symbol tables of old-style groups.
 
-A B-tree of symbol table nodes whose names lie in a local heap: format specification 3.0, III.A.1, III.B, III.C and III.D.
+A B-tree of symbol table nodes whose names lie in a local heap: format specification 3.0, III.A.1,
+III.B, III.C and III.D.
 """
 
 from __future__ import annotations

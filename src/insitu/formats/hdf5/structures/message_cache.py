@@ -1,7 +1,7 @@
-"""Has this message been parsed before?
+"""Process-wide cache of parsed messages, keyed by their bytes.
 
-Files of one archive are alike: their datatypes, dataspaces, filter pipelines and most attributes are the same bytes in
-file after file. So parsers of messages remember their answers by the raw bytes, for the whole process, up to a bound.
+Files of one archive are alike: their datatypes, dataspaces, filter pipelines and most attributes
+are the same bytes in file after file. The cache holds a limited number of entries.
 """
 
 from __future__ import annotations

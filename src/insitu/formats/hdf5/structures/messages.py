@@ -1,6 +1,6 @@
-"""Which message of an object header means what?
+"""Type numbers of object header messages.
 
-The numbers of format specification 3.0, IV.A.2.
+Format specification 3.0, IV.A.2.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What does an attribute say whose values of varying length are inside of others?
+"""Reader of attribute values with variable-length parts inside other values.
 
-Members of compounds, sequences of records: the elements are taken apart as those of datasets are, and what lies in heaps is read level by
-level.
+Members of compounds, or sequences of records. Elements are decoded like those of datasets, and what
+lies in heaps is read level by level.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which numpy number is it?
+"""NumPy dtypes of fixed-point and floating-point datatypes.
 
-The properties of fixed-point and floating-point datatypes: format specification 3.0, IV.A.2.d, classes 0, 1 and 4.
-A number that fills its bytes is taken as it is; others (12 bits in 16, floats with other exponents) go through a codec, which is told
-their bits; what it cannot do is refused by name rather than mis-read.
+Format specification 3.0, IV.A.2.d, classes 0, 1 and 4. A number that fills its bytes is taken as it
+is. Others (12 bits of 16, floats with unusual exponents) are decoded by the codec `hdf5_number`.
+Numbers that the codec cannot decode are refused with an error that names them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Which messages describe an object?
+"""Reader of object headers: the messages that describe an object.
 
-Object headers of versions 1 and 2 with their continuation blocks: format specification 3.0, IV.A.1.
+Versions 1 and 2 with their continuation blocks: format specification 3.0, IV.A.1.
 """
 
 from __future__ import annotations

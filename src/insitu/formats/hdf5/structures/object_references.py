@@ -1,8 +1,9 @@
-"""What do the references in an attribute point at?
+"""Object and region references in attributes, shown as text.
 
-An object reference is the address of an object; a region reference names an object and a selection of its elements, both in a global heap: format
-specification 3.0, IV.A.2.d (class 7) and III.E. They are shown as text: the path of the object, and for regions what of it is selected, in the
-way of Python's slices. Paths are known once the tree is, so a value waits as a `Pointing` until then.
+An object reference is the address of an object. A region reference names an object and a selection
+of its elements, both in a global heap: format specification 3.0, IV.A.2.d (class 7) and III.E. They
+are shown as the path of the object, for regions with the selection in Python's slice notation.
+Paths are known once the tree is, so until then a value is a `Pointing`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which codecs were applied to each chunk?
+"""Parser of filter pipeline messages: the codecs of the chunks of a dataset.
 
-Filter pipeline messages of versions 1 and 2: format specification 3.0, IV.A.2.l. Each registered filter becomes a codec of the
-table that all formats share; the meaning of its numbers is that of the filter's own documentation.
+Versions 1 and 2: format specification 3.0, IV.A.2.l. Each registered filter becomes a codec of the
+registry that all formats share. The meaning of its parameters is documented by the filter.
 """
 
 from __future__ import annotations

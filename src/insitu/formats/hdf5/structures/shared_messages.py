@@ -1,7 +1,7 @@
-"""What does a message say that is kept elsewhere?
+"""Reader of shared messages, which are stored outside the object header that uses them.
 
-Shared messages: format specification 3.0, IV.A.2.1 ("Shared Message"). They lie in another object's header (a committed datatype)
-or in the heap of the shared message table (III.G).
+Format specification 3.0, IV.A.2.1 ("Shared Message"). They lie in the header of another object (a
+committed datatype) or in the heap of the shared message table (III.G).
 """
 
 from __future__ import annotations

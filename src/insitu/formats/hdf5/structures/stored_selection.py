@@ -1,7 +1,8 @@
-"""Which elements does a stored selection pick?
+"""Parser of serialised dataspace selections.
 
-Serialised dataspace selections (all, none, hyperslabs of versions 1 to 3, regular and irregular): format specification 3.0, VII.C
-("Dataspace selection"). A regular hyperslab is one `Line` for each axis; an irregular one a list of boxes.
+All, none, and hyperslabs of versions 1 to 3, regular and irregular: format specification 3.0, VII.C
+("Dataspace selection"). A regular hyperslab is one `Line` per axis, an irregular one a list of
+boxes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where does the HDF5 part of a file begin, and where is its root group?
+"""Reader of the superblock: where the HDF5 part of a file begins, and where its root group is.
 
 Format specification 3.0, II.A (superblock versions 0 to 3) and II.C (superblock extension).
 """

@@ -1,6 +1,6 @@
-"""Which constants of the file did not fit into the superblock?
+"""Reader of the superblock extension: B-tree sizes, shared messages, cache image, driver.
 
-The superblock extension, an object header: format specification 3.0, II.C.
+The extension is an object header: format specification 3.0, II.C.
 """
 
 from __future__ import annotations

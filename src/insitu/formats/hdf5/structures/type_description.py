@@ -1,6 +1,6 @@
-"""How is a type told to the codecs that take elements apart?
+"""JSON descriptions of datatypes, from which the element codecs are configured.
 
-As a small tree that JSON can hold: see `insitu.formats.hdf5.codecs.records.element_of`, which reads it.
+A small tree; `insitu.formats.hdf5.codecs.records.element_of` reads it.
 """
 
 from __future__ import annotations
