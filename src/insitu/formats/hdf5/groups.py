@@ -161,8 +161,8 @@ class Builder:
         cut = [name for name, have, want in zip(array.dims, array.shape, shape, strict=True) if have > want]
         if cut:
             warnings.warn(
-                f"the dataset {variable.name!r} is longer than its dimension {', '.join(cut)}: {array.shape}, not {shape}. "
-                f"What lies behind the end of the dimension is not shown [in {self.file.url}]",
+                f"the dataset {variable.name!r} is longer than its dimension {', '.join(cut)}: its shape is {array.shape}, not {shape}. "
+                f"Elements behind the end of the dimension are not shown [in {self.file.url}]",
                 InsituWarning,
                 stacklevel=2,
             )
@@ -185,13 +185,13 @@ class Builder:
             there = self.neighbours.open_beside(self.window, place.file)
             found = None if there is None else open_at(self.neighbours, there, place.path)
             if found is None:
-                self.problems.note(path, f"the link leads nowhere ({place.file}:{place.path})")
+                self.problems.note(path, f"the target of the link does not exist ({place.file}:{place.path})")
                 return
             opened, target, inner = found
             # A dot is the group itself, as in the paths of files.
             inner = "/".join(part for part in inner.split("/") if part not in ("", "."))
             if (opened.window.url, target.address) in above:
-                self.problems.note(path, f"the link leads back to a group above it ({place.file}:{place.path})")
+                self.problems.note(path, f"the link leads back to a parent group ({place.file}:{place.path})")
                 return
             self._count_graft(opened.window.url)
             asked = None if branch.asked is None else {n[len(path) + 1 :] for n in branch.asked if below(n, path)}
@@ -213,7 +213,9 @@ class Builder:
         memory = self.neighbours.memory
         memory["grafts"] = memory.get("grafts", 0) + 1
         if memory["grafts"] > GRAFTS_LIMIT:
-            raise FormatError(f"more than {GRAFTS_LIMIT} links between files", url=url, structure="external link")
+            raise FormatError(
+                f"the files have more than {GRAFTS_LIMIT} links to each other", url=url, structure="external link"
+            )
 
 
 def below(path: str, link: str) -> bool:

@@ -71,7 +71,10 @@ def _scan(neighbours: Neighbours, place: Place, problems: Problems, above: tuple
     if isinstance(picked, Outside):
         there = neighbours.open_beside(window, picked.file)
         if there is None or len(above) > LINKS_LIMIT:
-            raise GroupError(f"no group {place.group!r}: it is in {picked.file}", url=window.url)
+            raise GroupError(
+                f"there is no group {place.group!r}: its link leads to {picked.file}, which cannot be opened",
+                url=window.url,
+            )
         prefix = place.group.strip("/") + "/"
         names = None if place.names is None else {name.removeprefix(prefix) for name in place.names}
         return _scan(neighbours, Place(there, picked.path, names), problems, (*above, (there.url, -1)))
@@ -161,7 +164,7 @@ def _group(objects: Objects, address: int) -> Group:
     if isinstance(found, InsituError):
         raise found
     if not isinstance(found, Group):
-        raise FormatError("the root object is not a group", offset=address, structure="root group")
+        raise FormatError("the file is damaged: its root object is not a group", offset=address, structure="root group")
     return found
 
 
@@ -191,7 +194,9 @@ def _locate(file: File, root: int, parts: list[str], objects: Objects) -> Walk[G
         if not isinstance(found, Group):
             there = ", ".join(link.name for link in here.links[:12]) or "nothing"
             raise GroupError(
-                f"no group {'/'.join(parts)!r}", url=file.url, hint=f"Where {name!r} should be there are: {there}"
+                f"there is no group {'/'.join(parts)!r}",
+                url=file.url,
+                hint=f"The group that should hold {name!r} has: {there}",
             )
         here = found
     return here
@@ -261,8 +266,8 @@ def _wanted(tree: Branch, nodes: dict[int, Node], names: set[str], parts: list[s
     if missing:
         there = [branch.join(variable.name) for branch in tree.walk() for variable in nodes[id(branch)].variables]
         more = f" and {len(there) - 12} more" if len(there) > 12 else ""
-        hint = f"There are: {', '.join(there[:12]) or 'none'}{more}"
-        raise VariableError(f"no variable {', '.join(map(repr, sorted(missing)))}", hint=hint)
+        hint = f"The variables are: {', '.join(there[:12]) or 'none'}{more}"
+        raise VariableError(f"there is no variable {', '.join(map(repr, sorted(missing)))}", hint=hint)
     for variable in list(chosen.values()):
         for dimension in variable.dims:
             scale = by_scale.get(id(dimension))

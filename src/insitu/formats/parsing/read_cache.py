@@ -72,9 +72,9 @@ class Window:
         self.size = source.size()
         if len(self._head) < min(wanted, self.size):
             raise TruncatedError(
-                f"the object is said to have {self.size} bytes, but of its first {min(wanted, self.size)} only {len(self._head)} came",
+                f"the object has {self.size} bytes, but only {len(self._head)} of its first {min(wanted, self.size)} arrived",
                 url=self.url,
-                hint="It was cut short, or its server contradicts itself",
+                hint="It was truncated while it was read, or the server reports a wrong size. Try again",
             )
         self._round = REMOTE_ROUND if self._remote else LOCAL_ROUND
         self._rounded = 0
@@ -139,7 +139,9 @@ class Window:
         for (offset, length), block in zip(wanted, blocks, strict=True):
             self.fetched += len(block)
             if len(block) != length:
-                raise FormatError(f"the file ends {length - len(block)} bytes too early", url=self.url, offset=offset)
+                raise FormatError(
+                    f"the file ends {length - len(block)} bytes too early: it is truncated", url=self.url, offset=offset
+                )
         if self._patches:
             blocks = [self._apply_patches(offset, block) for (offset, _), block in zip(wanted, blocks, strict=True)]
         self._keep(spans, blocks[: len(spans)])
@@ -151,7 +153,7 @@ class Window:
             else:
                 served = self.at_hand(request)
                 if served is None:  # cannot be: all missing ranges were fetched
-                    raise FormatError("bytes that were fetched are not at hand", url=self.url)
+                    raise FormatError("bytes that were fetched are missing from the cache", url=self.url)
                 out.append(served)
         return out
 

@@ -45,7 +45,7 @@ def damaged(problem: Exception, **place: Any) -> InsituError:
         return problem.located(**place)
     if isinstance(problem, InsituError):
         return problem
-    told = FormatError(f"a structure of the file is damaged: {problem}", **place)
+    told = FormatError(f"the file is damaged: a structure cannot be parsed ({problem})", **place)
     told.__cause__ = problem
     return told
 
@@ -147,7 +147,11 @@ def run(walk: Walk[T], reads: Reads, damage: tuple[type[Exception], ...] = DAMAG
         fetched = reads.fetch([ranges for _, ranges in wanted])
         driver.ready.extend((task, blocks, None) for (task, _), blocks in zip(wanted, fetched, strict=True))
     if not root.done:
-        raise FormatError("structures of the file wait for each other", url=reads.url, structure="object graph")
+        raise FormatError(
+            "the file is damaged: its structures wait for each other (they refer to each other in a cycle)",
+            url=reads.url,
+            structure="object graph",
+        )
     if root.error is not None:
         raise damaged(root.error, offset=root.asked, structure="file")
     result: T = root.result

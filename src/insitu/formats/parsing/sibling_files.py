@@ -90,7 +90,9 @@ class Neighbours:
 
     def _open(self, window: Window, url: str) -> Window | AccessError | None:
         if len(self._opened) >= FILES_LIMIT:
-            raise FormatError(f"more than {FILES_LIMIT} other files", url=window.url, structure="file names")
+            raise FormatError(
+                f"the file names more than {FILES_LIMIT} other files", url=window.url, structure="file names"
+            )
         found: Window | AccessError | None
         try:
             found = self._read(window, url)

@@ -21,11 +21,11 @@ NAME = "hdf5_text"
 def hdf5_text(configuration: Configuration, form: Form) -> Step:
     """Prepare from `texts`: offset, size and padding of each text in an element."""
     if form.dtype is None or not form.exact:
-        raise CodecError("texts are parts of elements of fixed size", codec=NAME)
+        raise CodecError("hdf5_text needs elements of a known fixed size", codec=NAME)
     itemsize = form.dtype.itemsize
     texts = [(int(offset), int(size), str(padding)) for offset, size, padding in configuration["texts"]]
     if any(offset < 0 or size < 1 or offset + size > itemsize for offset, size, _ in texts):
-        raise CodecError(f"a text lies outside of its element of {itemsize} bytes", codec=NAME)
+        raise CodecError(f"a text of the configuration lies outside of its element of {itemsize} bytes", codec=NAME)
 
     def run(data: Data, out: Octets | None) -> Data:
         elements = np.empty(form.limit, np.uint8) if out is None else out

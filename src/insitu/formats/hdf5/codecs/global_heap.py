@@ -35,7 +35,9 @@ def collection_size(header: bytes, length_size: int = 8) -> int:
         raise FormatError("these bytes are not a global heap collection", structure="global heap collection")
     size = int.from_bytes(header[8 : 8 + length_size], "little")
     if size < HEADER_SIZE:
-        raise FormatError(f"a global heap collection of {size} bytes", structure="global heap collection")
+        raise FormatError(
+            f"the global heap collection has an impossible size of {size} bytes", structure="global heap collection"
+        )
     return size
 
 
@@ -51,7 +53,7 @@ def parse_collection(data: bytes, length_size: int = 8) -> dict[int, bytes]:
     """
     end = collection_size(data, length_size)
     if len(data) < end:
-        raise FormatError("a global heap collection is cut off", structure="global heap collection")
+        raise FormatError("the global heap collection is cut off", structure="global heap collection")
     objects: dict[int, bytes] = {}
     at = HEADER_SIZE
     while at + HEADER_SIZE <= end:
@@ -61,7 +63,9 @@ def parse_collection(data: bytes, length_size: int = 8) -> dict[int, bytes]:
         size = int.from_bytes(data[at + 8 : at + 8 + length_size], "little")
         begin = at + HEADER_SIZE
         if begin + size > end:
-            raise FormatError(f"object {number} of a global heap is cut off", structure="global heap collection")
+            raise FormatError(
+                f"object {number} of the global heap collection is cut off", structure="global heap collection"
+            )
         objects[number] = data[begin : begin + size]
         at = begin + (size + 7) // 8 * 8
     return objects

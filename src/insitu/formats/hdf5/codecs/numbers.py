@@ -26,7 +26,7 @@ def hdf5_number(configuration: Configuration, form: Form) -> Step:
     """Prepare from the layout of a number: see `converted`."""
     dtype = form.dtype
     if dtype is None or not form.exact or dtype.kind not in "iuf":
-        raise CodecError("numbers are elements of fixed size", codec=NAME)
+        raise CodecError("hdf5_number needs numeric elements of a known fixed size", codec=NAME)
     size = int(configuration["size"])
     stored = Form(form.count * size, True, np.dtype(f"V{size}"), form.shape)
     converted(b"", configuration, dtype)
@@ -62,11 +62,11 @@ def converted(data: Any, layout: Mapping[str, Any], dtype: np.dtype[Any]) -> NDA
     """
     size = int(layout["size"])
     if not 1 <= size <= 16:
-        raise CodecError(f"numbers of {size} bytes", codec=NAME)
+        raise CodecError(f"numbers of {size} bytes are not supported", codec=NAME)
     rows = np.frombuffer(data, np.uint8).reshape(-1, size)
     if layout.get("vax"):  # words of two bytes, the highest first
         if size % 2:
-            raise CodecError(f"numbers of {size} bytes in VAX byte order", codec=NAME)
+            raise CodecError(f"numbers of {size} bytes cannot be in VAX byte order", codec=NAME)
         rows = rows.reshape(-1, size // 2, 2)[:, ::-1].reshape(-1, size)
     elif layout["big"]:
         rows = rows[:, ::-1]
@@ -87,7 +87,7 @@ def converted(data: Any, layout: Mapping[str, Any], dtype: np.dtype[Any]) -> NDA
 
 def _bits(whole: NDArray[np.uint64], place: int, count: int) -> NDArray[np.uint64]:
     if not (place >= 0 and 0 < count <= 64 and place + count <= 64):
-        raise CodecError(f"{count} bits from bit {place} of a number", codec=NAME)
+        raise CodecError(f"a field of {count} bits from bit {place} does not fit into a number of 64 bits", codec=NAME)
     return (whole >> np.uint64(place)) & np.uint64((1 << count) - 1)
 
 
@@ -99,7 +99,7 @@ def _float(whole: NDArray[np.uint64], layout: Mapping[str, Any], dtype: np.dtype
     mantissa = _bits(whole, place, width)
     wide = np.longdouble if dtype.itemsize > 8 else np.float64
     if width > np.finfo(wide).nmant:
-        raise CodecError(f"a mantissa of {width} bits", codec=NAME)
+        raise CodecError(f"a mantissa of {width} bits is not supported", codec=NAME)
     negative = _bits(whole, int(layout["sign"]), 1).astype(bool)
     bias = int(layout["bias"])
     if layout["implied"]:
@@ -118,7 +118,9 @@ def _extended(rows: NDArray[np.uint8], layout: Mapping[str, Any], dtype: np.dtyp
     native = np.dtype(np.longdouble)
     digits = np.finfo(native).nmant
     if form != (79, [64, 15], [0, 64], 16383) or dtype.newbyteorder("=") != native or digits not in (63, 112):
-        raise CodecError(f"numbers of {layout['size']} bytes", codec=NAME)
+        raise CodecError(
+            f"floats of {layout['size']} bytes with this layout are not supported on this machine", codec=NAME
+        )
     if digits == 112:
         mantissa = np.ascontiguousarray(rows[:, :8]).view("<u8").reshape(-1)
         top = np.ascontiguousarray(rows[:, 8:10]).view("<u2").reshape(-1).astype(np.int32)

@@ -53,7 +53,7 @@ class Records:
         """
         offset_size = int(configuration.get("offset_size", 8))
         if offset_size not in (2, 4, 8):
-            raise CodecError(f"offsets of {offset_size} bytes", codec=NAME)
+            raise CodecError(f"offsets of {offset_size} bytes are not supported, only 2, 4 and 8", codec=NAME)
         kind = configuration.get("kind", "string")
         if kind == "record":
             element = element_of(configuration["type"], 8 + offset_size)
@@ -68,7 +68,9 @@ class Records:
                 element,
             )
         if kind not in ("string", "sequence"):
-            raise CodecError(f"{kind!r} is no kind of varying length", codec=NAME)
+            raise CodecError(
+                f"the unknown kind {kind!r} of variable-length values, expected string, sequence or record", codec=NAME
+            )
         return cls(
             np.dtype([("length", "<u4"), ("address", f"<u{offset_size}"), ("index", "<u4")]),
             kind == "string",
@@ -135,7 +137,7 @@ class Records:
             raise CodecError(f"the heap collection at {place} has no object {index}", codec=NAME)
         size = length if self.text else length * self.base.itemsize
         if len(data) < size:
-            raise CodecError(f"an object of {len(data)} bytes in the heap, {size} are needed", codec=NAME)
+            raise CodecError(f"an object in the heap has {len(data)} bytes, but {size} are needed", codec=NAME)
         return data[:size]
 
     def _value(self, data: bytes) -> Any:
@@ -154,7 +156,9 @@ class Records:
             sizes = [collection_size(head, self.length_size) for head in collections]
             longer = [number for number, head in enumerate(collections) if sizes[number] > len(head)]
             if max(sizes) > LARGEST_COLLECTION:
-                raise CodecError(f"a heap collection of {max(sizes)} bytes", codec=NAME)
+                raise CodecError(
+                    f"a heap collection of {max(sizes)} bytes is too large: the file is damaged", codec=NAME
+                )
             if longer:
                 # A collection of one large object, as a rule.
                 starts = [(number, len(collections[number])) for number in longer]
@@ -166,7 +170,7 @@ class Records:
                 for address, data, size in zip(addresses, collections, sizes, strict=True)
             }
         except FormatError as error:
-            raise CodecError(f"the heap that the chunk points to is damaged: {error.message}", codec=NAME) from error
+            raise CodecError(f"the heap that the chunk refers to is damaged: {error.message}", codec=NAME) from error
 
 
 def _most_values(heaps: dict[int, dict[int, bytes]]) -> int:
@@ -176,5 +180,5 @@ def _most_values(heaps: dict[int, dict[int, bytes]]) -> int:
 
 def _used_again(total: int) -> CodecError:
     return CodecError(
-        f"references to {total} bytes and more, which use the same objects of a heap again and again", codec=NAME
+        f"the references amount to more than {total} bytes: they use the same heap objects again and again", codec=NAME
     )

@@ -74,7 +74,7 @@ def virtual_array(
     chunk = shape
     if isinstance(layout, ChunkedLayout):
         if layout.element != datatype.size:
-            raise FormatError(f"chunks of elements of {layout.element} bytes, but the datatype has {datatype.size}")
+            raise FormatError(f"the layout has elements of {layout.element} bytes, the datatype {datatype.size}")
         chunk = (*layout.chunk, *datatype.shape)
     axes = tuple([_axis(length, max(size, 1)) for length, size in zip(shape, chunk, strict=True)])
     grid = tuple(axis.count for axis in axes)
@@ -98,7 +98,7 @@ def _filled(dataset: Dataset, table: ChunkTable, count: int, shift: int) -> Chun
     data, total = dataset.fill.value, math.prod(table.shape)
     if data is None or len(data) * count > INLINE_LIMIT or total > CELLS_LIMIT:
         raise UnsupportedError(
-            "chunks that were never written, with a fill value that differs from element to element of an array type",
+            "unwritten chunks of an array type are not supported if its fill value differs from element to element",
             structure="fill value",
         )
     found = table.locate(list(np.indices(table.shape).reshape(len(table.shape), -1)))
@@ -168,7 +168,7 @@ def _plain_encoding(datatype: Datatype, filters: tuple[Filter, ...], fill: bytes
     codecs = tuple(codec_of(item, datatype.size) for item in filters)
     if fill is not None:
         if len(fill) != datatype.size:
-            raise FormatError(f"a fill value of {len(fill)} bytes for elements of {datatype.size}")
+            raise FormatError(f"the fill value has {len(fill)} bytes, but elements have {datatype.size}")
         size = datatype.size // math.prod(datatype.shape)
         fill = fill[:size]  # an array datatype: one fill value has all its elements, and they are alike
         if datatype.number is not None:
@@ -191,7 +191,7 @@ def _plain_encoding(datatype: Datatype, filters: tuple[Filter, ...], fill: bytes
 def _heap_codec(file: File, datatype: Datatype) -> Codec:
     """Elements of varying length: records that point into global heaps."""
     if file.heaps_elsewhere:
-        file.unsupported("values of varying length lie in an image of the writer's cache")
+        file.unsupported("the variable-length values lie in a metadata cache image, which is not supported for data")
     widths = {
         "offset_size": file.offset_size,
         **({"length_size": file.length_size} if file.length_size != 8 else {}),
@@ -217,17 +217,19 @@ def _table(
     if isinstance(layout, ChunkedLayout):
         return _chunk_table(source, dataset, grid, shift)
     if shape[: len(own)] != own:
-        raise UnsupportedError(f"a dataset of {own} that is not chunked, on a dimension that grew to {shape}")
+        raise UnsupportedError(
+            f"a dataset of shape {own} that is not chunked is not supported on a dimension that grew to {shape}"
+        )
     length = math.prod(own) * size
     if isinstance(layout, CompactLayout):
         if len(layout.data) < length:
-            raise FormatError(f"compact data of {len(layout.data)} bytes where {length} are needed")
+            raise FormatError(f"the compact data has {len(layout.data)} bytes, but {length} are needed")
         return Columns.inlined(grid, layout.data[:length])
     assert isinstance(layout, ContiguousLayout)
     if layout.address is None:
         return Columns.unwritten(grid)
     if layout.size is not None and layout.size < length:
-        file.fail(f"has {layout.size} bytes where {length} are needed", layout.address, "contiguous data")
+        file.fail(f"has {layout.size} bytes, but {length} are needed", layout.address, "contiguous data")
     offset, _ = file.range(layout.address, length, "contiguous data")
     return Columns.stored(grid, source, offset, length)
 
@@ -253,11 +255,13 @@ def _chunk_table(source: Source, dataset: Dataset, grid: tuple[int, ...], shift:
         masks = mask if isinstance(mask, int) else mask.reshape(grid)
         return Columns.stored(grid, source, offset.reshape(grid), length.reshape(grid), masks)
     if _is_sorted(dataset) and not ascending(index):
-        # The library would look in the wrong branch and give the fill value; whose chunk this is nobody can tell.
-        raise FormatError("the keys of the chunk index are out of order, or there twice", structure="chunk index")
+        # The library would look in the wrong branch and give the fill value; the right place is unknown.
+        raise FormatError(
+            "the chunk index is damaged: its keys are out of order, or one occurs twice", structure="chunk index"
+        )
     table = scatter(grid, (source,), index, offset, length, mask)
     if _written(table) != len(offset):
-        raise FormatError("two chunks of one place in the chunk index", structure="chunk index")
+        raise FormatError("the chunk index is damaged: two chunks have the same place", structure="chunk index")
     return table
 
 

@@ -50,7 +50,7 @@ def read_chunks(file: File, layout: ChunkedLayout, space: Dataspace, filters: in
         How many filters its pipeline has.
     """
     if len(layout.chunk) != len(space.shape):
-        file.fail(f"has chunks of {layout.chunk} for a shape of {space.shape}", 0, "data layout")
+        file.fail(f"has chunks of shape {layout.chunk}, but the dataset has shape {space.shape}", 0, "data layout")
     rows = ChunkRows(file, chunk_grid(space.shape, layout.chunk))
     address = layout.address
     if address is None or 0 in space.shape:
@@ -70,7 +70,11 @@ def read_chunks(file: File, layout: ChunkedLayout, space: Dataspace, filters: in
     else:
         unlimited = [axis for axis, limit in enumerate(space.limits) if limit is None]
         if len(unlimited) != 1:
-            file.fail(f"is an extensible array for {len(unlimited)} unlimited axes", address, "chunk index")
+            file.fail(
+                f"is an extensible array, but the dataset has {len(unlimited)} unlimited axes instead of one",
+                address,
+                "chunk index",
+            )
         elements = yield from read_extensible_array(file, address)
         _numbered(file, layout, space, rows, elements, unlimited[0])
     if layout.bare_edges and filters:
@@ -119,8 +123,8 @@ def _tree(file: File, layout: ChunkedLayout, rows: ChunkRows, address: int) -> W
         places = rows.places(records["place"], (1,) * rank)
         # Narrow numbers compare faster; those beyond the grid are all alike there, so that they must be looked at as they are.
         if places is not None and not _climbing(places) and not _climbing(records["place"]):
-            # The library would look in the wrong branch and give the fill value; whose chunk this is nobody can tell.
-            file.fail("has records out of order, or twice", address, "chunk B-tree")
+            # The library would look in the wrong branch and give the fill value; the right place is unknown.
+            file.fail("has records out of order, or one twice", address, "chunk B-tree")
         _add(file, layout, rows, places, records, "chunk B-tree")
 
     yield from read_tree(file, address, (10, 11), decode, exact=True)
@@ -163,7 +167,7 @@ def _add(
 ) -> None:
     """Add records of any index to the rows."""
     if places is None:
-        file.fail("has chunks at impossible places", layout.address or 0, structure)
+        file.fail("has chunks outside the dataset", layout.address or 0, structure)
     address = records["address"].astype(np.uint64)
     names = records.dtype.names or ()
     if "size" not in names:

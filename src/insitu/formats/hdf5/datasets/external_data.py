@@ -56,9 +56,13 @@ def external_array(
     """The virtual array of a dataset whose data lies in other files; see `virtual_array`."""
     encoding = encoding_of(file, dataset)
     if encoding.dtype.hasobject or dataset.filters:
-        raise UnsupportedError("values of varying length, or filters, in external storage", structure="external files")
+        raise UnsupportedError(
+            "variable-length values and filters are not supported in external storage", structure="external files"
+        )
     if shape != dataset.space.shape:
-        raise UnsupportedError(f"a dataset of {dataset.space.shape} in external storage, on a dimension of {shape}")
+        raise UnsupportedError(
+            f"a dataset of shape {dataset.space.shape} in external storage is not supported on dimensions of {shape}"
+        )
     details = details_of(dataset, shape)
     details = dataclasses.replace(
         details, notes={**details.notes, "external": [segment.name for segment in dataset.segments]}
@@ -155,7 +159,7 @@ def _parts(neighbours: Neighbours, window: Window, dataset: Dataset, total: int)
         length = left if segment.size is None else min(segment.size, left)
         there = neighbours.open_beside(window, segment.name)
         if there is None:
-            raise NotFoundError(f"the external file {segment.name!r} with the data is missing", url=window.url)
+            raise NotFoundError(f"the external file {segment.name!r}, which holds the data, is missing", url=window.url)
         known = max(0, min(length, there.size - segment.offset))
         if known:
             parts.append(Part(there.source, segment.offset, known))
@@ -164,7 +168,7 @@ def _parts(neighbours: Neighbours, window: Window, dataset: Dataset, total: int)
         left -= length
     if left:
         raise FormatError(
-            f"external files for {total - left} bytes where {total} are needed", structure="external files"
+            f"the external files hold {total - left} bytes, but {total} are needed", structure="external files"
         )
     return parts
 

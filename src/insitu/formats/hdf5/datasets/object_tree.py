@@ -74,7 +74,7 @@ def build_tree(root: Group, top: Group, objects: Objects) -> Branch:
         links = branch.group.links
         count += len(links)
         if count > limit:
-            raise FormatError(f"more than {limit} paths to {len(objects)} objects", structure="links")
+            raise FormatError(f"the links form more than {limit} paths to {len(objects)} objects", structure="links")
         if len({link.name for link in links}) != len(links):
             links = _one_each(branch, links)
         for link in links:
@@ -86,7 +86,9 @@ def _one_each(branch: Branch, links: list[Link]) -> list[Link]:
     """The links whose name no other has: which of two the library finds depends on how it looks."""
     counts = Counter(link.name for link in links)
     twice = [name for name, count in counts.items() if count > 1]
-    branch.failed += [(name, FormatError("a group has two members of this name", structure="links")) for name in twice]
+    branch.failed += [
+        (name, FormatError("the group has two members of this name", structure="links")) for name in twice
+    ]
     return [link for link in links if counts[link.name] == 1]
 
 
@@ -108,7 +110,7 @@ def _place(
         _out(branch, name, address)
         return
     if address is None or address not in objects:
-        branch.loose.append((name, f"the link leads nowhere ({link.path})"))
+        branch.loose.append((name, f"the target of the link does not exist ({link.path})"))
         return
     found = objects[address]
     if isinstance(found, InsituError):
@@ -117,7 +119,7 @@ def _place(
         branch.datasets.append((name, found))
     elif isinstance(found, Group):
         if address in above:
-            branch.loose.append((name, "the link leads back to a group above it"))
+            branch.loose.append((name, "the link leads back to a parent group"))
             return
         child = Branch(branch.join(name), found)
         branch.children.append((name, child))
@@ -129,7 +131,9 @@ def _out(branch: Branch, name: str, place: Outside) -> None:
     if place.path:
         branch.outside.append((name, place))
     else:
-        branch.failed.append((name, UnsupportedError(f"a {place.file}", structure="link")))
+        branch.failed.append(
+            (name, UnsupportedError(f"links of this kind are not supported: {place.file}", structure="link"))
+        )
 
 
 def find_object(path: str, start: Group, root: Group, objects: Objects) -> int | Outside | None:
@@ -172,7 +176,7 @@ class Paths:
     def path(self, address: int) -> str:
         """The path of an object, from the root of the file; of several, the one that a walk through the file meets first."""
         found = self._all().get(address)
-        return f"(an object at {address} that no path leads to)" if found is None else found
+        return f"(object at address {address}, which has no path)" if found is None else found
 
     def lacks(self, tree: Branch) -> bool:
         """Whether an attribute points at something that is not below the tree."""

@@ -189,7 +189,7 @@ def _describe(file: File, dataset: Dataset, parts: dict[int, Message], indexed: 
         # References into heaps are of no use without the file: they are read from where they stand in the header.
         place, inside = parts[LAYOUT].place, dataset.layout
         if place < 0:
-            file.unsupported("values of varying length in a shared layout message")
+            file.unsupported("variable-length values in a shared layout message are not supported")
         dataset.layout = ContiguousLayout(place + inside.at if inside.data else None, len(inside.data))
     if FILTERS in parts:
         dataset.filters = remembered(parse_filters, parts[FILTERS].body)
@@ -255,7 +255,7 @@ def _values(file: File, messages: list[Message]) -> Walk[tuple[dict[str, Any], l
             else:
                 del values[attribute.name]
                 if attribute.name not in BOOKKEEPING:
-                    problems[attribute.name] = attribute.problem or "a reference to nothing"
+                    problems[attribute.name] = attribute.problem or "references of this kind are not supported"
     if heaped:
         found = yield from read_heap_values(file, [record for _, _, records in heaped for record in records])
         at = 0
@@ -268,7 +268,7 @@ def _values(file: File, messages: list[Message]) -> Walk[tuple[dict[str, Any], l
             if values[name] is NOTHING:
                 del values[name]
                 if name not in BOOKKEEPING:
-                    problems[name] = "a reference to nothing"
+                    problems[name] = "references of this kind are not supported"
     return values, scales, problems
 
 

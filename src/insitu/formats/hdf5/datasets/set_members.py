@@ -76,7 +76,7 @@ def _beside_heap(joined: Joined, file: File) -> File:
     """The file as those see it who read values of varying length from one member: addresses begin elsewhere there."""
     if joined.heap is None:
         raise UnsupportedError(
-            "values of varying length in a family of files: their heaps may lie in any of them",
+            "variable-length values are not supported in a family of files: their heaps may lie in any member",
             hint="Join its members into one file, in their order (`cat x_*.h5 > x.h5`, or h5repart)",
         )
     moved = copy.copy(file)
@@ -87,7 +87,7 @@ def _beside_heap(joined: Joined, file: File) -> File:
 def _check(joined: Joined, heaped: bool, sources: list[Any]) -> None:
     if heaped and any(source != joined.heap.source.describe() for source in sources if source and joined.heap):
         raise UnsupportedError(
-            "values of varying length whose references and heaps are in different files of a set",
+            "variable-length values are not supported if their references and heaps are in different files of a set",
             hint="Repack the set into one file with h5repack",
         )
 
@@ -103,7 +103,7 @@ def _spread(joined: Joined, table: ChunkTable) -> Columns:
         inline = bytearray(table.inline)
     else:
         if total > CELLS_LIMIT:
-            raise UnsupportedError(f"a grid of {table.shape} chunks, most of them never written, in a set of files")
+            raise UnsupportedError(f"a sparse grid of {table.shape} chunks is not supported in a set of files")
         found = table.locate(list(np.indices(table.shape).reshape(len(table.shape), -1)))
         source, offset, length = found.source, found.offset, found.length
         mask = np.broadcast_to(found.filter_mask, (total,)).reshape(table.shape)
@@ -118,7 +118,9 @@ def _spread(joined: Joined, table: ChunkTable) -> Columns:
     lengths = np.array([m.length for m in joined.members], np.int64)
     seams = np.flatnonzero(stored & (inside + length > lengths[member]))
     if int(length[seams].sum()) > INLINE_LIMIT:
-        raise UnsupportedError("chunks at the seams of a set of files that are too large to be kept")
+        raise UnsupportedError(
+            f"chunks that lie in two files of a set are not supported above {INLINE_LIMIT} bytes in total"
+        )
     source = np.where(stored, member, source)
     for cell in seams.tolist():
         data = b"".join(joined.read_many([(int(place[cell]), int(length[cell]))]))

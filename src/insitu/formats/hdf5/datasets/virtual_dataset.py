@@ -52,7 +52,7 @@ def settle(neighbours: Neighbours, window: Window, dataset: Dataset) -> None:
         if axis is None:
             continue
         if axis >= len(shape):
-            raise FormatError("a selection along more axes than there are", structure="virtual dataset")
+            raise FormatError("a selection has more axes than the virtual dataset", structure="virtual dataset")
         end = 0
         for here, _, _ in _sources(neighbours, window, mapping):
             line = here.lines[axis]
@@ -78,22 +78,24 @@ def _sources(
     line = here.lines[axis]
     if mapping.numbered:
         if line.block is None:
-            raise FormatError("numbered sources for one block", structure="virtual dataset")
+            raise FormatError("sources are numbered, but the mapping has one block only", structure="virtual dataset")
         for number in range(BLOCKS_LIMIT):
             source = _source(neighbours, window, *mapping.names(number))
             if source is None:
                 return
             block = Line(line.start + number * line.stride, line.block, 1, line.block)
             yield _along(here, axis, block), there, source
-        raise UnsupportedError(f"more than {BLOCKS_LIMIT} numbered sources", structure="virtual dataset")
+        raise UnsupportedError(
+            f"a mapping with more than {BLOCKS_LIMIT} numbered sources is not supported", structure="virtual dataset"
+        )
     of = there.endless_axis
     if of is None:
-        raise FormatError("a mapping without an end of a source with one", structure="virtual dataset")
+        raise FormatError("an unlimited mapping has a limited source selection", structure="virtual dataset")
     source = _source(neighbours, window, *mapping.names(0))
     if source is None:
         return
     if of >= source.ndim:
-        raise FormatError("a selection along more axes than the source has", structure="virtual dataset")
+        raise FormatError("a selection has more axes than its source", structure="virtual dataset")
     count = there.lines[of].within(source.shape[of])
     yield _along(here, axis, line.clipped(count)), _along(there, of, there.lines[of].clipped(count)), source
 
@@ -126,7 +128,7 @@ def _nested(neighbours: Neighbours, opened: Opened, dataset: Dataset) -> Virtual
     above: list[tuple[str, int]] = neighbours.memory.setdefault("above", [])
     origin = (opened.window.url, dataset.address)
     if origin in above or len(above) > NESTED_LIMIT:
-        raise FormatError("virtual datasets that are made of each other", structure="virtual dataset")
+        raise FormatError("the virtual datasets are made of each other", structure="virtual dataset")
     above.append(origin)
     try:
         if isinstance(dataset.layout, VirtualLayout):
@@ -134,7 +136,7 @@ def _nested(neighbours: Neighbours, opened: Opened, dataset: Dataset) -> Virtual
         shape = dataset.space.shape
         dims = tuple(f"axis_{axis}" for axis in range(len(shape) + len(dataset.datatype.shape)))
         if dataset.space.null:
-            raise FormatError("a source without elements", structure="virtual dataset")
+            raise FormatError("a source of the virtual dataset has a null dataspace", structure="virtual dataset")
         return array_of(neighbours, opened.window, opened.file, dataset, shape, dims, {})
     finally:
         above.pop()
@@ -159,7 +161,10 @@ def array_of(
         return virtual_array(file, window.source.describe(), dataset, shape, dims, attributes)
     encoding = encoding_of(file, dataset)
     if dataset.fill.state == "per element":
-        raise UnsupportedError("a virtual dataset with such a fill value", structure="fill value")
+        raise UnsupportedError(
+            "a virtual dataset whose fill value differs from element to element is not supported",
+            structure="fill value",
+        )
     extra = dataset.datatype.shape
     whole = (*shape, *extra)
     fill = encoding.fill_value()
@@ -182,15 +187,21 @@ def _check(source: VirtualArray, dataset: Dataset, dtype: np.dtype[Any], fill: A
     """Raise where a source would read otherwise here than the library has it."""
     extra = dataset.datatype.shape
     if source.shape[source.ndim - len(extra) :] != extra or len(extra) >= source.ndim + 1:
-        raise UnsupportedError("a source whose elements are arrays of another shape", structure="virtual dataset")
+        raise UnsupportedError(
+            "a source has elements of another array shape, which is not supported", structure="virtual dataset"
+        )
     own, want = source.dtype.newbyteorder("="), dtype.newbyteorder("=")
     if own != want and not (own.kind in "iufc" and want.kind in "iufc" and np.can_cast(own, want, "safe")):
-        raise UnsupportedError(f"a source of {own} in a virtual dataset of {want}", structure="virtual dataset")
+        raise UnsupportedError(
+            f"a source of dtype {own} in a virtual dataset of dtype {want} is not supported",
+            structure="virtual dataset",
+        )
     if source.details.is_virtual and sum(int(np.prod(tile.shape)) for tile in source.tiles) != source.size:
         other = source.fill_value
         if not _alike(other, fill):
             raise UnsupportedError(
-                "a source that is virtual itself, with gaps and another fill value", structure="virtual dataset"
+                "a source that is virtual, has gaps and another fill value is not supported",
+                structure="virtual dataset",
             )
 
 

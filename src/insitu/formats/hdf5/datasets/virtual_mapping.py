@@ -66,11 +66,16 @@ def parse_mappings(file: File, data: bytes, address: int) -> tuple[Mapping, ...]
         The object of the heap.
     """
     if not data or data[0] > 1:
-        raise UnsupportedError(f"mappings of version {data[:1].hex() or 'nothing'}", structure="virtual dataset")
+        raise UnsupportedError(
+            f"virtual dataset mappings of version {data[:1].hex() or '(none)'} are not supported",
+            structure="virtual dataset",
+        )
     width = file.length_size
     count = int.from_bytes(data[1 : 1 + width], "little")
     if count * MAPPING_BYTES > len(data):
-        raise FormatError(f"{count} mappings in {len(data)} bytes", structure="virtual dataset")
+        raise FormatError(
+            f"the list announces {count} mappings, but has {len(data)} bytes", structure="virtual dataset"
+        )
     at = 1 + width
     mappings: list[Mapping] = []
     for _ in range(count):
@@ -107,5 +112,5 @@ def _earlier(mappings: list[Mapping], number: int) -> Mapping:
 def _text(data: bytes, at: int) -> tuple[str, int]:
     end = data.find(b"\0", at)
     if end < 0:
-        raise FormatError("a name of a source does not end", structure="virtual dataset")
+        raise FormatError("the name of a source has no terminating NUL", structure="virtual dataset")
     return data[at:end].decode("utf-8", "surrogateescape"), end + 1

@@ -69,15 +69,18 @@ def _check(picked: Picked, shape: tuple[int, ...], whose: str) -> None:
     for axis, length in enumerate(shape):
         if picked.kind == "lines":
             if len(picked.lines) != len(shape):
-                raise FormatError(f"a selection along {len(picked.lines)} axes of {whose}, which has {len(shape)}")
+                raise FormatError(f"a selection has {len(picked.lines)} axes, but {whose} has {len(shape)}")
             line = picked.lines[axis]
             end = line.reach(line.length)
         else:
             if any(len(first) != len(shape) for first, _ in picked.boxes):
-                raise FormatError(f"a selection along other axes than {whose} has")
+                raise FormatError(f"a selection has another number of axes than {whose}")
             end = max((behind[axis] for _, behind in picked.boxes), default=0)
         if end > length:
-            raise FormatError(f"a selection up to {end} on an axis of {length} of {whose}", structure="virtual dataset")
+            raise FormatError(
+                f"a selection reaches up to {end}, but the axis of {whose} has {length} elements",
+                structure="virtual dataset",
+            )
 
 
 def _boxes(here: tuple[Line, ...], there: tuple[Line, ...], source: VirtualArray, extra: int) -> Iterator[Piece]:
@@ -90,7 +93,9 @@ def _boxes(here: tuple[Line, ...], there: tuple[Line, ...], source: VirtualArray
             at += length
         runs.append(found)
     if int(np.prod([len(found) for found in runs], dtype=object)) > RUNS_LIMIT:
-        raise UnsupportedError(f"a mapping of more than {RUNS_LIMIT} boxes", structure="virtual dataset")
+        raise UnsupportedError(
+            f"a mapping of more than {RUNS_LIMIT} boxes is not supported", structure="virtual dataset"
+        )
     long = [axis for axis, line in enumerate(there) if line.length > 1]
     for combination in itertools.product(*runs):
         parts = iter(
@@ -123,10 +128,14 @@ def _paired(here: Picked, there: Picked, source: VirtualArray, rank: int, from_r
     of, of_lengths = there.rows(from_rank)
     to_ends, of_ends = np.cumsum(to_lengths), np.cumsum(of_lengths)
     if not len(to_ends) or not len(of_ends) or to_ends[-1] != of_ends[-1]:
-        raise FormatError("a mapping of selections of different numbers of elements", structure="virtual dataset")
+        raise FormatError(
+            "the two selections of a mapping have different numbers of elements", structure="virtual dataset"
+        )
     ends = np.union1d(to_ends, of_ends)
     if len(ends) > RUNS_LIMIT:
-        raise UnsupportedError(f"a mapping of {len(ends)} runs", structure="virtual dataset")
+        raise UnsupportedError(
+            f"a mapping of {len(ends)} runs is not supported (at most {RUNS_LIMIT})", structure="virtual dataset"
+        )
     begins = np.concatenate([[0], ends[:-1]])
     to_run, of_run = np.searchsorted(to_ends, begins, "right"), np.searchsorted(of_ends, begins, "right")
     for begin, end, i, j in zip(begins.tolist(), ends.tolist(), to_run.tolist(), of_run.tolist(), strict=True):
@@ -167,7 +176,9 @@ def _apart(pieces: list[Piece]) -> list[Piece]:
         for box in covering:
             parts = [rest for part in parts for rest in _without(part, box, rank)]
             if len(parts) > RUNS_LIMIT:
-                raise UnsupportedError("mappings that lie on each other in too many ways", structure="virtual dataset")
+                raise UnsupportedError(
+                    "mappings that overlap in too many ways are not supported", structure="virtual dataset"
+                )
         kept += parts
     return kept
 

@@ -78,7 +78,7 @@ def _family(neighbours: Neighbours, window: Window, problem: OneOfASetError | Cu
             members.append(Member(number * size, min(found.size, size), found.source))
             if found.size < size and number < count - 1:
                 raise FormatError(
-                    f"a member of a family of {found.size} bytes, where {size} are needed",
+                    f"a member of the family has {found.size} bytes, but {size} are needed: it is truncated",
                     url=found.url,
                     offset=found.size,
                     structure="family of files",
@@ -86,7 +86,7 @@ def _family(neighbours: Neighbours, window: Window, problem: OneOfASetError | Cu
         if len(members) == count:
             return Joined(members, None, window.storage_options)
     if missing:
-        problem.message += f"; {missing!r} is not beside it"
+        problem.message += f"; {missing!r} was not found next to it"
     raise problem
 
 
@@ -120,7 +120,7 @@ def _multi(neighbours: Neighbours, window: Window, problem: OneOfASetError | Cut
     texts = [name.decode("utf-8", "surrogateescape") for name in names[: len(unique)]]
     here = re.fullmatch(re.escape(texts[0]).replace("%s", "(.*)"), _name(window.url), re.DOTALL)
     if here is None or starts[0] != 0 or len(set(starts)) != len(starts):
-        problem.message += f"; it is called {_name(window.url)!r}, not {texts[0]!r}"
+        problem.message += f"; its name is {_name(window.url)!r}, but the set expects {texts[0]!r}"
         raise problem
     stem = here.group(1) if here.groups() else ""
     found: dict[int, tuple[int, Window]] = {unique[0]: (0, window)}
@@ -128,7 +128,7 @@ def _multi(neighbours: Neighbours, window: Window, problem: OneOfASetError | Cut
         name = text.replace("%s", stem)
         there = neighbours.open_beside(window, name)
         if there is None:
-            problem.message += f"; {name!r} is not beside it"
+            problem.message += f"; {name!r} was not found next to it"
             raise problem
         found[kind] = start, there
     ends = sorted(starts)[1:]

@@ -86,7 +86,7 @@ class Joined:
             some = min(end - at, member.length - inside)
             if inside < 0 or some <= 0:
                 raise FormatError(
-                    "these bytes are in no file of the set",
+                    "an address lies in no file of the set",
                     url=member.source.url,
                     offset=inside,
                     structure="set of files",

@@ -122,7 +122,7 @@ def _sizes(body: bytes) -> tuple[int, int, int, int]:
     check_length(body, 8, "attribute message")
     version = body[0]
     if version not in (1, 2, 3):
-        raise FormatError(f"attribute message of version {version}", structure="attribute")
+        raise FormatError(f"the attribute message has version {version}, only 1 to 3 are known", structure="attribute")
     begin = 9 if version == 3 else 8
     return begin, body[2] | body[3] << 8, body[4] | body[5] << 8, body[6] | body[7] << 8
 
@@ -139,12 +139,16 @@ def _parse(body: bytes, length_size: int, datatype: bytes | None, space: bytes |
     # What comes before the data is often known, even where the data (an address) is not.
     name, kind, extent, problem = remembered(_parse_head, body[:at_data], length_size, datatype, space)
     if at_data > len(body):
-        raise FormatError(f"attribute {name!r} is cut off", structure="attribute")
+        raise FormatError(
+            f"the attribute {name!r} is cut off: its value is longer than its message", structure="attribute"
+        )
     if kind is None:
         return Attribute(name, None, extent, b"", problem=problem)
     length = extent.count * kind.size
     if at_data + length > len(body):
-        raise FormatError(f"attribute {name!r} is cut off", structure="attribute")
+        raise FormatError(
+            f"the attribute {name!r} is cut off: its value is longer than its message", structure="attribute"
+        )
     data = body[at_data : at_data + length]
     return Attribute(name, kind, extent, data, plain_value(name, kind, extent, data))
 
@@ -208,7 +212,11 @@ def read_heap_values(file: File, records: list[HeapRecord]) -> Walk[list[bytes]]
             file.fail(f"has no object {record.number}", record.address, "global heap collection")
         total += len(value)
         if total > file.most_values:
-            file.fail("holds objects that are used again and again", record.address, "global heap collection")
+            file.fail(
+                "holds objects that are used again and again: the references are damaged",
+                record.address,
+                "global heap collection",
+            )
         values.append(value)
     return values
 

@@ -74,9 +74,7 @@ def read_chunk_tree(file: File, address: int, chunk: tuple[int, ...], rows: Chun
         picked = table[valid].reshape(-1).view(entry)
         places = rows.places(picked["first"], chunk)
         if places is None:
-            file.fail(
-                "has a chunk that does not begin at a multiple of the chunk shape", int(some[0]), "chunk B-tree node"
-            )
+            file.fail("has a chunk that is not aligned to the chunk shape", int(some[0]), "chunk B-tree node")
         whole = rows.add(places, picked["address"].astype(np.uint64), picked["size"], picked["mask"], "chunk B-tree")
         # The library looks between the keys on either side of a chunk, and would not find one behind a wrong key. That the keys of
         # chunks within the grid come in order is seen when they are put there; those that are left out are seen here.
@@ -205,7 +203,7 @@ def _descend(
         total += len(children)
         # Every node is its own piece of the file: else the tree is a knot.
         if total * size > file.size or len(np.unique(children)) != len(children):
-            file.fail("has children that are not its own", int(addresses[0]), name)
+            file.fail("has children that overlap, or refers to one twice", int(addresses[0]), name)
         addresses, level = children, level - 1
         if level == 0 and not leaves:
             return addresses, None, bounds

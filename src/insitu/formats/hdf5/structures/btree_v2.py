@@ -125,7 +125,7 @@ def read_tree(
     while True:
         seen += len(nodes)
         if seen * header.node_size > file.size + header.node_size or len({a for a, _ in nodes}) != len(nodes):
-            file.fail("has children that are not its own", address, "B-tree")
+            file.fail("has children that overlap, or refers to one twice", address, "B-tree")
         batch = max(1, LEAF_BATCH // header.node_size) if level == 0 else len(nodes)
         below: list[tuple[int, int]] = []
         for start in range(0, len(nodes), batch):
@@ -149,7 +149,7 @@ def read_tree(
 def _whole(file: File, header: _Header, address: int, out: list[T], found: int) -> list[T]:
     """What was found, if it is as much as the header says: the library would stop there."""
     if found != header.records:
-        file.fail(f"has {found} records, and says that it has {header.records}", address, "B-tree")
+        file.fail(f"has {found} records, but its header announces {header.records}", address, "B-tree")
     return out
 
 
@@ -167,11 +167,15 @@ def _header(file: File, data: bytes, address: int, kinds: tuple[int, ...]) -> _H
     total = int.from_bytes(data[18 + file.offset_size : -4], "little")
     header = _Header(kind, node_size, record_size, depth, root, count, total)
     if header.kind not in kinds:
-        file.fail(f"is of type {header.kind}, not {kinds}", address, "B-tree header")
+        file.fail(f"has record type {header.kind}, expected {kinds}", address, "B-tree header")
     if header.record_size < _LEAST_RECORD.get(header.kind, 1):
         file.fail(f"has records of {header.record_size} bytes", address, "B-tree header")
     if not header.record_size or header.node_size < _OVERHEAD + header.record_size or header.depth > 64:
-        file.fail(f"has nodes of {header.node_size} bytes, {header.depth} deep", address, "B-tree header")
+        file.fail(
+            f"has nodes of {header.node_size} bytes and a depth of {header.depth}, which is impossible",
+            address,
+            "B-tree header",
+        )
     return header
 
 
@@ -202,7 +206,7 @@ def _records(file: File, header: _Header, nodes: list[tuple[int, int]], blocks: 
     signature, size = b"BTIN" if level else b"BTLF", header.record_size
     most = max(count for _, count in nodes)
     if 6 + most * size + 4 > header.node_size:
-        file.fail(f"has {most} records", nodes[0][0], "B-tree node")
+        file.fail(f"has {most} records, more than fit into it", nodes[0][0], "B-tree node")
     for (place, count), block in zip(nodes, blocks, strict=True):
         if block[:4] != signature or block[5] != header.kind:
             file.fail("is not a node of its tree", place, "B-tree node")
@@ -227,7 +231,7 @@ def _children(
     step = width + widths[0] + widths[1]
     end = at + (count + 1) * step + 4
     if end > len(block):
-        file.fail(f"has {count} records", place, "B-tree node")
+        file.fail(f"has {count} records, more than fit into it", place, "B-tree node")
     verify(file, block[:end], place, "B-tree node")
     children = []
     for _ in range(count + 1):

@@ -25,7 +25,7 @@ def read_cache_image(file: File, body: bytes) -> Walk[None]:
     address = int.from_bytes(body[1 : 1 + width], "little")
     size = int.from_bytes(body[1 + width : 1 + width + long], "little")
     if body[0] != 0:
-        file.fail("is of an unknown version", address, "cache image")
+        file.fail(f"has an unknown version ({body[0]})", address, "cache image")
     if address == file.undefined or not size:
         return
     (data,) = yield [file.range(address, size, "cache image")]

@@ -97,7 +97,7 @@ class ChunkRows:
         else:
             bad = int(np.argmax(address))
         place = tuple(int(i) for i in index[bad])
-        file.fail(f"has chunk {place} outside the file", min(int(address[bad]), file.size), structure)
+        file.fail(f"places chunk {place} outside the file", min(int(address[bad]), file.size), structure)
 
     def columns(
         self,

@@ -50,9 +50,11 @@ def parse_dataspace(body: bytes, length_size: int) -> Dataspace:
     elif version == 2:
         at, null = 4, body[3] == 2
     else:
-        raise FormatError(f"dataspace message of version {version}", structure="dataspace")
+        raise FormatError(f"the dataspace message has version {version}, only 1 and 2 are known", structure="dataspace")
     if rank > RANK_LIMIT:
-        raise FormatError(f"dataspace of {rank} dimensions", structure="dataspace")
+        raise FormatError(
+            f"the dataspace has {rank} dimensions, at most {RANK_LIMIT} are possible", structure="dataspace"
+        )
     shape = _lengths(body, at, rank, length_size)
     limits: tuple[int | None, ...] = shape
     if flags & 1:
@@ -60,7 +62,7 @@ def parse_dataspace(body: bytes, length_size: int) -> Dataspace:
         found = _lengths(body, at + rank * length_size, rank, length_size)
         limits = tuple(None if limit == unlimited else limit for limit in found)
     if any(length >= 1 << 62 for length in shape) or math.prod(n for n in shape if n) >= 1 << 63:
-        raise FormatError(f"dataspace of {shape} elements", structure="dataspace")
+        raise FormatError(f"the dataspace has an impossible shape: {shape}", structure="dataspace")
     return Dataspace(shape, limits, null)
 
 

@@ -159,7 +159,7 @@ def _data_blocks(file: File, header: _Header, blocks: list[_DataBlock], out: Ele
             place = block.address + prefix + 4 + number * (header.page * header.size + 4)
             runs.append((block.first + number * header.page, header.page, place, 0))
     if len({run[2] for run in runs}) != len(runs):
-        file.fail("names one data block twice", header.index_block, "extensible array")
+        file.fail("refers to one data block twice", header.index_block, "extensible array")
     start = 0
     while start < len(runs):
         end, total = start, 0

@@ -65,7 +65,9 @@ class File:
         """The absolute byte range of a structure, checked to lie in the file."""
         offset = address + self.base
         if address >= self.undefined or length < 0 or offset + length > self.size:
-            self.fail(f"lies outside the file ({length} bytes of {self.size})", address, structure)
+            self.fail(
+                f"lies outside the file: {length} bytes at {offset}, but the file has {self.size}", address, structure
+            )
         return offset, length
 
     def range_up_to(self, address: int, length: int, least: int, structure: str) -> tuple[int, int]:

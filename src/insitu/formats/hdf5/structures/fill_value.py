@@ -55,7 +55,9 @@ def parse_fill(body: bytes) -> Fill:
     elif version == 3:
         defined, undefined, at = bool(body[1] & 0x20), bool(body[1] & 0x10), 2
     else:
-        raise FormatError(f"fill value message of version {version}", structure="fill value")
+        raise FormatError(
+            f"the fill value message has version {version}, only 1 to 3 are known", structure="fill value"
+        )
     if undefined:
         return Fill(None, "undefined")
     size = int.from_bytes(body[at : at + 4], "little") if defined else 0
@@ -78,7 +80,9 @@ def read_odd_fill(file: File, datatype: Datatype, fill: Fill) -> Walk[Fill]:
     if not any(value):
         return Fill(None, fill.state)
     if len(value) != datatype.size:
-        raise FormatError(f"a fill value of {len(value)} bytes for elements of {datatype.size}", structure="fill value")
+        raise FormatError(
+            f"the fill value has {len(value)} bytes, but elements have {datatype.size}", structure="fill value"
+        )
     if datatype.heaped and not in_parts(datatype):
         parts = yield from read_heap_values(file, heap_records(file, value))
     elif datatype.heaped or datatype.has_nested_variable_length:

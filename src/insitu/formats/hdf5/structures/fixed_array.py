@@ -40,7 +40,7 @@ def read_fixed_array(file: File, address: int, expected: int) -> Walk[Elements]:
     count = int.from_bytes(head[8 : 8 + file.length_size], "little")
     block = int.from_bytes(head[8 + file.length_size : 8 + file.length_size + width], "little")
     if count != expected or size < width or count * size > file.size * 64:
-        file.fail(f"has {count} elements of {size} bytes for {expected} chunks", address, "fixed array")
+        file.fail(f"has {count} elements of {size} bytes, but {expected} chunks are expected", address, "fixed array")
     if block == file.undefined:
         return []
     page = 1 << page_bits

@@ -148,7 +148,7 @@ def _told_apart(
             short = id_length <= 17
             tiny.append((number, key[1 : 2 + (key[0] & 15)] if short else key[2 : 3 + ((key[0] & 15) << 8 | key[1])]))
         else:
-            raise FormatError(f"a heap id of kind {key[0]:#x}", structure="fractal heap")
+            raise FormatError(f"a heap id has the unknown kind {key[0]:#x}", structure="fractal heap")
     return tuple(managed), tuple(huge), tuple(tiny)
 
 
@@ -181,7 +181,7 @@ def _header(file: File, data: bytes, address: int) -> _Heap:
         root_mask = int.from_bytes(data[end + length : end + length + 4], "little")
         end += length + 4
         if end + filter_length + 4 > len(data):
-            file.fail("has a longer filter pipeline than fits", address, "fractal heap")
+            file.fail("has a filter pipeline that is longer than its header", address, "fractal heap")
         filters = remembered(parse_filters, data[end : end + filter_length])
         end += filter_length
     verify(file, data[: end + 4], address, "fractal heap")
@@ -212,7 +212,7 @@ def _header(file: File, data: bytes, address: int) -> _Heap:
 def _read_managed(file: File, heap: _Heap, wanted: _Wanted, out: list[bytes]) -> Walk[None]:
     """Objects in direct blocks: down from the root, all blocks of a level at once."""
     if heap.root == file.undefined:
-        file.fail("has no blocks, but ids", heap.address, "fractal heap")
+        file.fail("has no blocks, but objects are looked up in it", heap.address, "fractal heap")
     if heap.root_rows:
         blocks = {_Block(heap.root, 0, 0, heap.root_rows, _indirect_size(file, heap, heap.root_rows), 0): wanted}
     else:
@@ -229,7 +229,7 @@ def _read_managed(file: File, heap: _Heap, wanted: _Wanted, out: list[bytes]) ->
                 blocks |= _children(file, heap, block, data, inside)
             else:
                 _cut(file, heap, block, data, inside, out)
-    file.fail("has indirect blocks without end", heap.address, "fractal heap")
+    file.fail("has indirect blocks that are nested too deep", heap.address, "fractal heap")
 
 
 def _indirect_size(file: File, heap: _Heap, rows: int) -> int:
@@ -258,7 +258,7 @@ def _sorted_in(first: int, width: int, rows: int, begin: int, wanted: _Wanted) -
         within = item[0] - begin
         row = bisect_right(starts, within) - 1
         if not 0 <= row < rows:
-            raise FormatError("an id leads outside of its heap", structure="fractal heap indirect block")
+            raise FormatError("a heap id points outside of its heap", structure="fractal heap indirect block")
         number = row * width + (within - starts[row]) // (first << max(0, row - 1))
         inside.setdefault(number, []).append(item)
     return tuple((number, tuple(items)) for number, items in inside.items())
@@ -349,7 +349,7 @@ def _unfiltered(file: File, heap: _Heap, data: bytes, mask: int, size: int) -> b
         if mask >> position & 1:
             continue
         if item.number != 1:
-            file.unsupported(f"a heap of metadata compressed by filter {item.number} ({item.name})")
+            file.unsupported(f"metadata heaps compressed by filter {item.number} ({item.name}) are not supported")
         if not 0 < size < INFLATED_LIMIT:
             file.fail(f"is said to inflate to {size} bytes", heap.address, "fractal heap block")
         try:

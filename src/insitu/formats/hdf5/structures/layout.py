@@ -81,7 +81,9 @@ def parse_layout(body: bytes, offset_size: int, length_size: int) -> Layout:
     if version in (1, 2):
         return _parse_v1(body, offset_size)
     if version not in (3, 4, 5):
-        raise FormatError(f"data layout message of version {version}", structure="data layout")
+        raise FormatError(
+            f"the data layout message has version {version}, only 1 to 5 are known", structure="data layout"
+        )
     kind = body[1]
     if kind == 0:
         return CompactLayout(take_bytes(body, 4, _uint(body, 2, 2), _MESSAGE), 4)
@@ -92,7 +94,7 @@ def parse_layout(body: bytes, offset_size: int, length_size: int) -> Layout:
         return _chunked_v3(body, offset_size) if version == 3 else _chunked_v4(body, offset_size, length_size)
     if kind == 3:
         return VirtualLayout(_uint(body, 2, offset_size), _uint(body, 2 + offset_size, 4))
-    raise UnsupportedError(f"data layout of class {kind}", structure="data layout")
+    raise UnsupportedError(f"data layouts of class {kind} are not supported", structure="data layout")
 
 
 def _parse_v1(body: bytes, offset_size: int) -> Layout:
@@ -112,7 +114,7 @@ def _parse_v1(body: bytes, offset_size: int) -> Layout:
         return ContiguousLayout(address, None)
     if kind == 2:
         return _chunked(dims, "btree_v1", address)
-    raise FormatError(f"data layout of class {kind}", structure="data layout")
+    raise FormatError(f"the data layout has the unknown class {kind}", structure="data layout")
 
 
 def _chunked_v3(body: bytes, offset_size: int) -> ChunkedLayout:
@@ -125,13 +127,16 @@ def _chunked_v4(body: bytes, offset_size: int, length_size: int) -> ChunkedLayou
     check_length(body, 5, _MESSAGE)
     flags, rank, width = body[2], body[3], body[4]
     if not 1 <= width <= 8 or flags & ~3:
-        raise FormatError(f"chunk sizes of {width} bytes, flags {flags:#x}", structure="data layout")
+        raise FormatError(
+            f"the data layout has chunk sizes of {width} bytes and flags {flags:#x}, which is impossible",
+            structure="data layout",
+        )
     dims = tuple(_uint(body, 5 + width * i, width) for i in range(rank))
     at = 5 + width * rank
     number = _uint(body, at, 1)
     index = _INDEXES.get(number)
     if index is None:
-        raise FormatError(f"chunk index of type {number}", structure="data layout")
+        raise FormatError(f"the chunk index has the unknown type {number}", structure="data layout")
     at += 1
     size, mask = None, 0
     if index == "single" and flags & 2:
@@ -153,9 +158,9 @@ def _chunked(
 ) -> ChunkedLayout:
     """The last of the dimensions is the size of an element. Before version 5 chunks have less than 4 GiB."""
     if not 2 <= len(dims) <= 33 or 0 in dims:
-        raise FormatError(f"chunks of {dims}", structure="data layout")
+        raise FormatError(f"the chunks have an impossible shape: {dims}", structure="data layout")
     if math.prod(dims) >= most:
-        raise FormatError(f"chunks of {math.prod(dims)} bytes, more than HDF5 allows", structure="data layout")
+        raise FormatError(f"the chunks have {math.prod(dims)} bytes, more than HDF5 allows", structure="data layout")
     return ChunkedLayout(dims[:-1], dims[-1], index, address, bare_edges, size, mask)
 
 

@@ -34,7 +34,7 @@ def read_symbol_table(file: File, body: bytes) -> Walk[list[Link]]:
     for place, node in nodes:
         count = int.from_bytes(node[6:8], "little")
         if node[:4] != b"SNOD" or 8 + count * size > len(node):
-            file.fail("is not one", place, "symbol table node")
+            file.fail("has no signature, or is too short", place, "symbol table node")
         for at in range(8, 8 + count * size, size):
             links.append(_link(file, node[at : at + size], names, place))
     return links
@@ -60,7 +60,7 @@ def _symbol_nodes(file: File, address: int) -> Walk[list[tuple[int, bytes]]]:
     places = yield from read_group_tree(file, address)
     size = 8 + 2 * file.group_leaf_k * (file.length_size + file.offset_size + 24)
     if len(set(places)) != len(places) or len(places) * size > file.size:
-        file.fail("leads to one symbol table node twice", address, "group B-tree")
+        file.fail("refers to one symbol table node twice", address, "group B-tree")
     blocks = yield [file.range(place, size, "symbol table node") for place in places]
     return list(zip(places, blocks, strict=True))
 

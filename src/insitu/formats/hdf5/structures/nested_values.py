@@ -34,7 +34,9 @@ def read_elements(file: File, attribute: Attribute) -> Walk[npt.NDArray[Any]]:
     assert datatype is not None
     element = element_of(described(datatype), 8 + file.offset_size)
     if len(attribute.data) % element.size:
-        file.fail(f"{attribute.name!r} has elements of {datatype.size} bytes", 0, "attribute")
+        file.fail(
+            f"{attribute.name!r} has elements of {datatype.size} bytes, which does not fit its datatype", 0, "attribute"
+        )
     stored = np.frombuffer(attribute.data, np.uint8).reshape(-1, element.size)
     heaps: dict[int, dict[int, bytes]] = {}
     for _ in range(DEPTH_LIMIT):
@@ -46,7 +48,7 @@ def read_elements(file: File, attribute: Attribute) -> Walk[npt.NDArray[Any]]:
         found = yield Side([heap_walk(file, address) for address in wanted])
         heaps.update(zip(wanted, found, strict=True))
     else:
-        file.fail(f"{attribute.name!r} is nested without end", 0, "attribute")
+        file.fail(f"{attribute.name!r} is nested more than {DEPTH_LIMIT} levels deep", 0, "attribute")
     return values
 
 

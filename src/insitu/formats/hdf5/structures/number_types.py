@@ -35,10 +35,12 @@ def fixed_point(size: int, bits: int, properties: bytes, *, signed: bool) -> tup
     offset = int.from_bytes(properties[:2], "little")
     precision = int.from_bytes(properties[2:4], "little")
     if precision == 0 or offset + precision > 8 * size:
-        raise FormatError(f"integers of {precision} bits from bit {offset} of {size} bytes", structure="datatype")
+        raise FormatError(
+            f"integers of {precision} bits from bit {offset} do not fit into {size} bytes", structure="datatype"
+        )
     whole = offset == 0 and precision == 8 * size
     if size > 8:
-        raise UnsupportedError(f"integers of {precision} bits from bit {offset} of {size} bytes", structure="datatype")
+        raise UnsupportedError(f"integers of {precision} bits in {size} bytes are not supported", structure="datatype")
     width = next(width for width in (1, 2, 4, 8) if width >= size)
     dtype = np.dtype(f"{'>' if bits & 1 else '<'}{'i' if signed else 'u'}{width}")
     if whole and width == size:
@@ -59,7 +61,9 @@ def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[An
         int.from_bytes(properties[8:12], "little"),
     )
     if offset + form[1] > 8 * size:
-        raise FormatError(f"floats of {form[1]} bits from bit {offset} of {size} bytes", structure="datatype")
+        raise FormatError(
+            f"floats of {form[1]} bits from bit {offset} do not fit into {size} bytes", structure="datatype"
+        )
     order = bits & 1 | bits >> 5 & 2
     name = _IEEE.get(form)
     # Bits 4-5: mantissa normalisation, 2 (implied leading 1) for IEEE; bits 8-15: where the sign is.
@@ -90,12 +94,12 @@ def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[An
     dtype = _smallest(size, form[3], form[5], form[6])
     if order == 2 or dtype is None or (size > 8 and (form[1:], sign) != (_EXTENDED[1:], 79)):
         raise UnsupportedError(
-            f"floating-point numbers of {size} bytes with {form[3]} exponent and {form[5]} mantissa bits",
+            f"floats of {size} bytes with {form[3]} exponent and {form[5]} mantissa bits are not supported",
             structure="datatype",
         )
     if order == 3:
         if size % 2:
-            raise FormatError(f"floats of {size} bytes in VAX byte order", structure="datatype")
+            raise FormatError(f"floats of {size} bytes cannot be in VAX byte order", structure="datatype")
         told["vax"] = True
     _check(told, size)
     return dtype.newbyteorder(">" if order else "<"), tuple(told.items())
@@ -118,4 +122,7 @@ def _check(told: dict[str, Any], size: int) -> None:
     """Raise for fields that are not in the number."""
     for place, count in (told["exponent"], told["mantissa"], (told["sign"], 1)):
         if not count or place + count > 8 * size:
-            raise FormatError(f"{count} bits from bit {place} of a float of {size} bytes", structure="datatype")
+            raise FormatError(
+                f"a field of {count} bits from bit {place} does not fit into a float of {size} bytes",
+                structure="datatype",
+            )

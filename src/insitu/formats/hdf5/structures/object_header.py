@@ -48,14 +48,14 @@ def read_object_header(file: File, address: int) -> Walk[list[Message]]:
         waiting = _parse_v1(file, data, 16, 16 + length, address, messages)
         tracked, second = False, False
     else:
-        file.fail("has neither a version 1 nor a version 2 beginning", address, "object header")
+        file.fail("has neither the signature of version 2 nor version 1", address, "object header")
     seen: set[int] = set()
     while waiting:
         places = waiting
         waiting = []
         for place, _ in places:
             if place in seen or len(seen) > CONTINUATION_LIMIT:
-                file.fail("continues in a circle", place, "object header continuation")
+                file.fail("refers back to itself", place, "object header continuation")
             seen.add(place)
         blocks = yield [file.range(place, size, "object header continuation") for place, size in places]
         for (place, _), block in zip(places, blocks, strict=True):
@@ -128,7 +128,7 @@ def _parse_v1(
 
 
 def _refuse(file: File, kind: int) -> NoReturn:
-    file.unsupported(f"object header message {kind:#x} is not known, and says it must be")
+    file.unsupported(f"object header message {kind:#x} is unknown, and the file requires readers to know it")
 
 
 def _continuation(file: File, body: bytes) -> tuple[int, int]:

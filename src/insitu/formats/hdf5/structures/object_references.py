@@ -90,7 +90,7 @@ def read_pointing(file: File, attribute: Attribute) -> Walk[Pointing]:
         nonlocal count
         count += 1
         if count > REFERENCES_LIMIT:
-            file.unsupported(f"an attribute of more than {REFERENCES_LIMIT} references")
+            file.unsupported(f"attributes of more than {REFERENCES_LIMIT} references are not supported")
         if note == "region" and len(raw) == file.offset_size + 4:
             regions.setdefault(raw, Pointer(None))
         return None
@@ -158,12 +158,12 @@ def _points(data: bytes, at: int) -> str:
     width = 4 if version == 1 else data[at] if at < len(data) else 0
     at += 8 if version == 1 else 1
     if version not in (1, 2) or width not in (2, 4, 8):
-        raise FormatError(f"selection of points of version {version}", structure="selection")
+        raise FormatError(f"the selection of points has the unknown version {version}", structure="selection")
     rank = int.from_bytes(data[at : at + 4], "little")
     count = int.from_bytes(data[at + 4 : at + 4 + width], "little")
     at += 4 + width
     if not 1 <= rank <= RANK_LIMIT:
-        raise FormatError(f"a selection along {rank} axes", structure="selection")
+        raise FormatError(f"the selection has {rank} axes, at most {RANK_LIMIT} are possible", structure="selection")
     check_length(data, at + rank * count * width, "selection")
     table = np.frombuffer(data, f"<u{width}", rank * count, at).reshape(count, rank).tolist()
     return _few([f"({', '.join(map(str, point))})" for point in table], ", ")

@@ -38,7 +38,10 @@ def parse_filters(body: bytes) -> tuple[Filter, ...]:
     check_length(body, 2, _MESSAGE)
     version, count = body[0], body[1]
     if version not in (1, 2) or count > FILTER_LIMIT:
-        raise FormatError(f"filter pipeline of version {version} with {count} filters", structure="filter pipeline")
+        raise FormatError(
+            f"the filter pipeline has version {version} and {count} filters, which is impossible",
+            structure="filter pipeline",
+        )
     at = 8 if version == 1 else 2
     filters = []
     for _ in range(count):

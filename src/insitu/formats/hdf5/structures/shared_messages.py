@@ -52,7 +52,7 @@ def read_shared(file: File, kind: int, body: bytes, depth: int = 0) -> Walk[byte
         found = yield from shared_in_heap(file, kind, (body[at : at + 8],))
         return found[0]
     if at + width > len(body) or depth > DEPTH_LIMIT:
-        file.fail("leads nowhere", 0, "shared message")
+        file.fail("has no valid target", 0, "shared message")
     address = int.from_bytes(body[at : at + width], "little")
     messages = yield Once(("object header", address), lambda: read_object_header(file, address))
     for message in messages:
@@ -61,13 +61,13 @@ def read_shared(file: File, kind: int, body: bytes, depth: int = 0) -> Walk[byte
                 return (yield from read_shared(file, kind, message.body, depth + 1))
             whole: bytes = message.body
             return whole
-    file.fail(f"leads to an object without a message of type {kind:#x}", address, "shared message")
+    file.fail(f"points to an object without a message of type {kind:#x}", address, "shared message")
 
 
 def shared_in_heap(file: File, kind: int, ids: tuple[bytes, ...]) -> Walk[list[bytes]]:
     """Messages in the heap that the shared message table has for a message type."""
     if file.shared_table is None:
-        file.fail("is in a heap, but the file has no table of them", 0, "shared message")
+        file.fail("is in a heap, but the file has no shared message table", 0, "shared message")
     address = file.shared_table
     heaps = yield Once(("shared message table", address), lambda: _read_table(file, address))
     heap = next((place for types, place in heaps if types >> kind & 1), None)

@@ -54,7 +54,9 @@ class Line:
             return Line(self.start, max(elements, 1), 1 if elements else 0, elements)
         whole, rest = divmod(elements, self.block)
         if rest and whole:
-            raise UnsupportedError("an unlimited mapping that ends within a block", structure="virtual dataset")
+            raise UnsupportedError(
+                "unlimited mappings that end within a block are not supported", structure="virtual dataset"
+            )
         return Line(self.start, self.stride, whole, self.block) if not rest else Line(self.start, rest, 1, rest)
 
     def within(self, extent: int) -> int:
@@ -82,7 +84,9 @@ class Line:
         if self.block == self.stride or self.count <= 1:
             return [(self.start, self.length)] if self.length else []
         if self.count > RUNS_LIMIT:
-            raise UnsupportedError(f"a selection of {self.count} runs", structure="selection")
+            raise UnsupportedError(
+                f"selections of {self.count} runs are not supported (at most {RUNS_LIMIT})", structure="selection"
+            )
         return [(self.start + i * self.stride, self.block) for i in range(self.count)]
 
     def part(self, first: int, length: int) -> slice | npt.NDArray[np.int64]:
@@ -123,13 +127,17 @@ class Picked:
             parts = [[(at, at + length) for at, length in line.runs()] for line in self.lines]
             total = int(np.prod([len(part) for part in parts], dtype=object))
             if total > RUNS_LIMIT:
-                raise UnsupportedError(f"a selection of {total} boxes", structure="selection")
+                raise UnsupportedError(
+                    f"selections of {total} boxes are not supported (at most {RUNS_LIMIT})", structure="selection"
+                )
             boxes = [(tuple(s for s, _ in box), tuple(e for _, e in box)) for box in itertools.product(*parts)]
         else:
             boxes = list(self.boxes)
         total = sum(int(np.prod([e - s for s, e in zip(a[:-1], b[:-1], strict=True)], dtype=object)) for a, b in boxes)
         if total > RUNS_LIMIT:
-            raise UnsupportedError(f"a selection of {total} rows", structure="selection")
+            raise UnsupportedError(
+                f"selections of {total} rows are not supported (at most {RUNS_LIMIT})", structure="selection"
+            )
         corners: list[npt.NDArray[np.int64]] = [np.zeros((0, rank), np.int64)]
         lengths: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
         for first, behind in boxes:
@@ -150,7 +158,7 @@ def parse_selection(data: bytes, at: int) -> tuple[Picked, int]:
     if kind in (0, 3):
         return Picked("all" if kind == 3 else "none"), at + 16
     if kind != 2:
-        raise UnsupportedError("a selection of points", structure="selection")
+        raise UnsupportedError("selections of points are not supported here", structure="selection")
     at += 8
     check_length(data, at + 2, "selection")
     regular, width = False, 4
@@ -161,18 +169,20 @@ def parse_selection(data: bytes, at: int) -> tuple[Picked, int]:
     elif version == 3:
         regular, width, at = bool(data[at] & 1), data[at + 1], at + 2
     else:
-        raise FormatError(f"hyperslab selection of version {version}", structure="selection")
+        raise FormatError(f"the hyperslab selection has the unknown version {version}", structure="selection")
     if width not in (2, 4, 8):
-        raise FormatError(f"hyperslab selection with numbers of {width} bytes", structure="selection")
+        raise FormatError(
+            f"the hyperslab selection has numbers of {width} bytes, only 2, 4 and 8 are possible", structure="selection"
+        )
     rank = _uint(data, at, 4)
     at += 4
     if not 1 <= rank <= RANK_LIMIT:
-        raise FormatError(f"a selection along {rank} axes", structure="selection")
+        raise FormatError(f"the selection has {rank} axes, at most {RANK_LIMIT} are possible", structure="selection")
     if regular:
         numbers = _numbers(data, at, 4 * rank, width)
         lines = tuple(_line(numbers[4 * axis : 4 * axis + 4], (1 << 8 * width) - 1) for axis in range(rank))
         if sum(line.is_endless for line in lines) > 1:
-            raise FormatError("a selection without end along two axes", structure="selection")
+            raise FormatError("the selection is unlimited along two axes, only one is possible", structure="selection")
         return Picked("lines", lines), at + 4 * rank * width
     count = _uint(data, at, width)
     at += width
@@ -182,7 +192,7 @@ def parse_selection(data: bytes, at: int) -> tuple[Picked, int]:
         first = tuple(numbers[2 * rank * box : 2 * rank * box + rank])
         behind = tuple(n + 1 for n in numbers[2 * rank * box + rank : 2 * rank * (box + 1)])
         if any(a >= b for a, b in zip(first, behind, strict=True)):
-            raise FormatError("a selection that ends before it begins", structure="selection")
+            raise FormatError("the selection ends before it begins", structure="selection")
         boxes.append((first, behind))
     end = at + 2 * rank * count * width
     if count == 1:
@@ -194,7 +204,10 @@ def parse_selection(data: bytes, at: int) -> tuple[Picked, int]:
 def _line(numbers: list[int], endless: int) -> Line:
     start, stride, count, block = numbers
     if not stride or (count > 1 and block > stride and block != endless) or start == endless:
-        raise FormatError(f"a selection of {count} blocks of {block}, {stride} apart", structure="selection")
+        raise FormatError(
+            f"the selection has {count} blocks of {block} elements with a stride of {stride}, which is impossible",
+            structure="selection",
+        )
     return Line(start, stride, None if count == endless else count, None if block == endless else block)
 
 
