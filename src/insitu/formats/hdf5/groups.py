@@ -60,7 +60,9 @@ class Builder:
         self.problems, self.wanted, self.named = problems, wanted, named
 
     def build(self, top: Branch, nodes: dict[int, Node], above: Above, scan: Scan) -> VirtualGroup:
-        """The whole tree; deepest groups first, without recursion (but for other files).
+        """Return the virtual group of the whole tree.
+
+        Deepest groups come first, without recursion, except into other files.
 
         Parameters
         ----------
@@ -141,7 +143,9 @@ class Builder:
         return made if dataset.space.null else self._fit_to_dimensions(made, variable)
 
     def _type_name(self, datatype: Datatype) -> str | None:
-        """The name of the committed datatype that is equal to a dataset's, as netCDF finds it; None if none was met."""
+        """Return the name of the committed datatype that equals that of a dataset, if there is
+        one.
+        """
         for address, body in self.file.named_types.items():
             named = remembered(parse_datatype, body)
             if (named.kind, named.dtype, named.names) == (datatype.kind, datatype.dtype, datatype.names):
@@ -150,9 +154,11 @@ class Builder:
         return None
 
     def _fit_to_dimensions(self, array: VirtualArray, variable: Variable) -> VirtualArray:
-        """The array in the lengths of its dimensions: a scale may be attached to a dataset of another length.
+        """Return the array in the lengths of its dimensions.
 
-        What is too short is filled up with the dataset's fill value, as h5netcdf does it; what is too long is cut, as netCDF-C does it.
+        A scale may be attached to a dataset of another length.
+        Missing elements have the fill value of the dataset, as in h5netcdf. Surplus elements are
+        cut off, as in netCDF-C.
         """
         lengths = [dimension.length for dimension in variable.dims if dimension is not None]
         shape = (*lengths, *array.shape[len(lengths) :])
@@ -219,12 +225,12 @@ class Builder:
 
 
 def below(path: str, link: str) -> bool:
-    """Whether a path is a link's, or leads through it."""
+    """Whether a path is that of a link, or leads through it."""
     return path == link or path.startswith(f"{link}/")
 
 
 def _apart(array: VirtualArray, name: str, arrays: dict[str, VirtualArray]) -> VirtualArray:
-    """An array of another file, whose dimensions must not be taken for those of the same name here."""
+    """Return an array of another file with dimensions that cannot be confused with local ones."""
     lengths = {dim: length for other in arrays.values() for dim, length in zip(other.dims, other.shape, strict=True)}
     dims = tuple(
         f"{name}_{dim}" if lengths.get(dim, length) != length else dim

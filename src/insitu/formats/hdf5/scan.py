@@ -60,7 +60,10 @@ def scan_hdf5(
 
 
 def _scan(neighbours: Neighbours, place: Place, problems: Problems, above: tuple[tuple[str, int], ...]) -> VirtualGroup:
-    """Scan a part of a file; `above`: the groups of other files that link to it, so that no circle of links has no end."""
+    """Scan a part of a file.
+
+    `above` holds the groups of other files that link to it, so that cycles of links end.
+    """
     window = place.window
     file = File(window.url, window.size, peek=window.peek, joined=as_joined_file(window.source) is not None)
     walk = _read(file, place.group, place.names, lambda objects: _settle(neighbours, window, objects))
@@ -135,7 +138,8 @@ def _read(file: File, path: str, names: set[str] | None, settled: Callable[[Obje
     nodes = _dimensions(tree)
     paths = Paths(tree, "/".join(parts))
     if top is not root and (_needs_rest(tree, nodes) or paths.lacks(tree)):
-        # Names or lengths of dimensions come from outside of the subtree: read the headers of the whole file.
+        # Names or lengths of dimensions come from outside of the subtree: read the headers of the
+        # whole file.
         yield from _grow(file, objects, [g for g in objects.values() if isinstance(g, Group)], False)
         settled(objects)
         whole = build_tree(root, root, objects)
@@ -224,7 +228,7 @@ def _dimensions(tree: Branch) -> dict[int, Node]:
 
 
 def _needs_rest(tree: Branch, nodes: dict[int, Node]) -> bool:
-    """Whether the rest of the file decides on dimensions of a variable, or on where a link leads."""
+    """Whether dimensions or link targets are decided by the rest of the file."""
     return any(branch.loose for branch in tree.walk()) or any(
         dimension is None or dimension.address is None
         for node in nodes.values()
@@ -266,7 +270,7 @@ def _wanted(tree: Branch, nodes: dict[int, Node], names: set[str], parts: list[s
     if missing:
         there = [branch.join(variable.name) for branch in tree.walk() for variable in nodes[id(branch)].variables]
         more = f" and {len(there) - 12} more" if len(there) > 12 else ""
-        hint = f"The variables are: {', '.join(there[:12]) or 'none'}{more}"
+        hint = f"There are: {', '.join(there[:12]) or 'none'}{more}"
         raise VariableError(f"there is no variable {', '.join(map(repr, sorted(missing)))}", hint=hint)
     for variable in list(chosen.values()):
         for dimension in variable.dims:

@@ -18,8 +18,8 @@ from insitu.sources.protocol import ByteSource
 
 __all__ = ["Window"]
 
-# Head and first rounding in bytes. A local read costs microseconds, so little is read on suspicion; a remote one
-# costs as much as some hundred KiB.
+# Head and first rounding in bytes. A local read costs microseconds, so little is read on suspicion;
+# a remote one costs as much as some hundred KiB.
 LOCAL_HEAD, REMOTE_HEAD = 128 << 10, 128 << 10
 LOCAL_ROUND, REMOTE_ROUND = 8 << 10, 128 << 10
 ROUND_LIMIT = 1 << 20
@@ -101,7 +101,7 @@ class Window:
         return self._remote
 
     def peek(self, offset: int, length: int) -> bytes | None:
-        """The bytes of a range if they are in memory."""
+        """Return the bytes of a range if they are in memory, else None."""
         end = offset + length
         if end <= len(self._head):
             return self._head[offset:end]
@@ -112,7 +112,7 @@ class Window:
         return self._spans[at][offset - start : end - start]
 
     def at_hand(self, ranges: Ranges) -> list[bytes] | None:
-        """The bytes of the ranges if all of them are in memory."""
+        """Return the bytes of the ranges if all of them are in memory, else None."""
         head, known = self._head, len(self._head)
         out = []
         for offset, length in ranges:
@@ -128,7 +128,7 @@ class Window:
         return out
 
     def fetch(self, requests: list[Ranges]) -> list[list[bytes]]:
-        """The bytes of all ranges of all requests, in one batch of reads."""
+        """Return the bytes of all ranges of all requests, read in one batch."""
         check_deadline()
         near = sorted({r for request in requests if not isinstance(request, Exact) for r in request})
         spans = self._round_out([r for r in near if self.at_hand([r]) is None])
@@ -158,7 +158,7 @@ class Window:
         return out
 
     def overlay(self, patches: list[tuple[int, bytes]]) -> None:
-        """Show these bytes at their offsets instead of the file's."""
+        """Replace the bytes of the file at some offsets."""
         if self._patches:
             return  # they lie there already: the file was begun before
         self._patches = patches
@@ -177,7 +177,7 @@ class Window:
         return bytes(changed)
 
     def _round_out(self, missing: Ranges) -> list[tuple[int, int]]:
-        """Spans (start, end) that cover the missing ranges, rounded out, in order and apart from each other."""
+        """Return sorted, disjoint spans (start, end) that cover the missing ranges, rounded out."""
         if not missing:
             return []
         allowed = min(self._round, max(0, ROUND_TOTAL - self._rounded) // len(missing))
@@ -195,7 +195,8 @@ class Window:
     def _keep(self, spans: list[tuple[int, int]], blocks: list[bytes]) -> None:
         for (start, end), block in zip(spans, blocks, strict=True):
             at = bisect_left(self._starts, start)
-            # Spans never begin inside a newer one, so the last start before a range is the one to look at.
+            # Spans never begin inside a newer one, so the last start before a range is the one to
+            # look at.
             while at < len(self._starts) and self._starts[at] < end:
                 old_end, old = self._ends.pop(at), self._spans.pop(at)
                 old_start = self._starts.pop(at)

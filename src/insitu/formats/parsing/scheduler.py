@@ -12,7 +12,8 @@ A walk yields one of
 - `Exact([(offset, length), ...])`: ranges to be fetched as they are (nodes of chunk indexes, which
   are scattered in the data);
 - `Side([walk, ...])`: other walks, to run concurrently; it is sent the list of their results;
-- `Once(key, make)`: a walk whose result several others need (a heap, a committed type); it runs once
+- `Once(key, make)`: a walk whose result several others need (a heap, a committed type); it runs
+once
   per file;
 - `Overlay([(offset, data), ...])`: bytes that replace those of the file.
 """
@@ -36,11 +37,12 @@ Walk = Generator[Any, Any, T]
 
 
 DAMAGE = (struct.error, IndexError, OverflowError, ValueError, TypeError, UnicodeDecodeError)
-"""What parsing raises when a field points past its structure, or holds a number that nothing can be."""
+"""What parsing raises when a field points past its structure, or holds a number that nothing can
+be."""
 
 
 def damaged(problem: Exception, **place: Any) -> InsituError:
-    """The error of ours for a structure that could not be parsed, with its place."""
+    """Return the `FormatError` for a structure that could not be parsed, with its context."""
     if isinstance(problem, FormatError):
         return problem.located(**place)
     if isinstance(problem, InsituError):
@@ -59,7 +61,10 @@ class Exact(list[tuple[int, int]]):
 
 
 class Side:
-    """Walks to run beside each other; with `keep`, a walk that fails gives its error as its result."""
+    """Walks to run concurrently.
+
+    With `keep`, the result of a walk that fails is its error.
+    """
 
     __slots__ = ("keep", "walks")
 
@@ -95,13 +100,13 @@ class Reads(Protocol):
         """The file, for messages."""
 
     def at_hand(self, ranges: Ranges) -> list[bytes] | None:
-        """The bytes of the ranges if all of them are in memory."""
+        """Return the bytes of the ranges if all of them are in memory, else None."""
 
     def fetch(self, requests: list[Ranges]) -> list[list[bytes]]:
-        """The bytes of all ranges of all requests, in one batch."""
+        """Return the bytes of all ranges of all requests, read in one batch."""
 
     def overlay(self, patches: list[tuple[int, bytes]]) -> None:
-        """Show these bytes at their offsets instead of the file's."""
+        """Replace the bytes of the file at some offsets."""
 
 
 class _Task:
@@ -114,7 +119,8 @@ class _Task:
     error: InsituError | None
 
     def __init__(self, walk: Walk[Any]) -> None:
-        # What is not set here is set when it is needed: a file has a hundred walks, most of them short.
+        # What is not set here is set when it is needed: a file has a hundred walks, most of them
+        # short.
         self.walk = walk
         self.waiting: list[tuple[_Task, int]] = []
         self.done = False
@@ -124,7 +130,7 @@ class _Task:
 
 
 def run(walk: Walk[T], reads: Reads, damage: tuple[type[Exception], ...] = DAMAGE) -> T:
-    """Run a walk, and all that it starts, to its end.
+    """Run a walk, and all that it starts, and return its result.
 
     Parameters
     ----------
@@ -133,8 +139,8 @@ def run(walk: Walk[T], reads: Reads, damage: tuple[type[Exception], ...] = DAMAG
     reads
         Where the bytes come from.
     damage
-        Exceptions of a walk that mean a damaged file. Parsers that check all bounds themselves give none: any
-        exception but ours is then a defect of the parser, and is raised as it is.
+        Exceptions of a walk that mean a damaged file. Parsers that check all bounds themselves give
+        none: any exception but ours is then a defect of the parser, and is raised as it is.
     """
     root = _Task(walk)
     driver = _Driver(reads, damage)
@@ -161,7 +167,7 @@ def run(walk: Walk[T], reads: Reads, damage: tuple[type[Exception], ...] = DAMAG
 def _affordable(
     waiting_for_bytes: list[tuple[_Task, Ranges]],
 ) -> tuple[list[tuple[_Task, Ranges]], list[tuple[_Task, Ranges]]]:
-    """As many requests as may be in memory at once (at least one), and the rest."""
+    """Split requests into those that fit into one batch (at least one), and the rest."""
     total = 0
     for number, (_, ranges) in enumerate(waiting_for_bytes):
         total += sum([length for _, length in ranges])
@@ -171,7 +177,7 @@ def _affordable(
 
 
 class _Driver:
-    """Who lets the walks go on."""
+    """Runs walks and collects the ranges that they wait for."""
 
     __slots__ = ("damage", "reads", "ready", "shared", "waiting_for_bytes")
 
@@ -182,7 +188,7 @@ class _Driver:
         self.shared: dict[Hashable, _Task] = {}
 
     def drain(self) -> None:
-        """Let all go on that can."""
+        """Run all walks that can continue without new bytes."""
         ready = self.ready
         while ready:
             check_deadline()
@@ -221,7 +227,10 @@ class _Driver:
                 return request
 
     def _wait(self, task: _Task, request: Any) -> None:
-        """Start what a walk waits for. What ends at once, as most does whose bytes are at hand, takes no turn of its own."""
+        """Start what a walk waits for.
+
+        What ends at once, as most walks do whose bytes are in memory, takes no turn of its own.
+        """
         if isinstance(request, list):
             self.waiting_for_bytes.append((task, request))
             return

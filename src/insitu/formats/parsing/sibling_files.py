@@ -35,7 +35,7 @@ class OpensBeside(Protocol):
     """A source that opens others with its own credentials."""
 
     def beside(self, url: str) -> ByteSource:
-        """The source at another URL of the same store."""
+        """Return the source at another URL of the same store."""
 
 
 class Neighbours:
@@ -56,7 +56,7 @@ class Neighbours:
         self._stack.close()
 
     def open_beside(self, window: Window, name: str) -> Window | None:
-        """The file of a name, seen from another; None: there is none.
+        """Return the file that another one names, or None if it does not exist.
 
         Parameters
         ----------
@@ -76,7 +76,7 @@ class Neighbours:
         return None
 
     def prepare(self, window: Window, names: Iterable[str]) -> None:
-        """Open many files at once that are far away: one after the other costs a round trip each."""
+        """Open many remote files at once: one after the other costs a round trip each."""
         if window.local:
             return
         places = [places_beside(window.url, name) for name in dict.fromkeys(names)]
@@ -85,7 +85,7 @@ class Neighbours:
             gather(lambda url, _: self._open(window, url), wanted)
 
     def replace(self, window: Window) -> None:
-        """Take another view of a file: the set that it is a part of."""
+        """Use another view of a file: the set that it is a part of."""
         self._opened[window.url] = window
 
     def _open(self, window: Window, url: str) -> Window | AccessError | None:
@@ -110,7 +110,7 @@ class Neighbours:
 
 
 def places_beside(url: str, name: str) -> list[str]:
-    """Where a file may be that another names, in the order in which HDF5 looks.
+    """Return the URLs at which a named file may be, in the order in which HDF5 looks.
 
     Examples
     --------
@@ -130,7 +130,8 @@ def places_beside(url: str, name: str) -> list[str]:
             return []
         absolute = name.startswith("/")
         leaf = posixpath.basename(name) if absolute else name
-        # Keys of objects are not quoted (and may hold "?" and "#"); those that are no text cannot be.
+        # Keys of objects are not quoted (and may hold "?" and "#"); those that are no text cannot
+        # be.
         if parts.scheme in ("http", "https"):
             leaf = quote(leaf, errors="surrogateescape")
             path = posixpath.normpath(posixpath.join(posixpath.dirname(parts.path) or "/", leaf))

@@ -19,7 +19,7 @@ NAME = "hdf5_text"
 
 
 def hdf5_text(configuration: Configuration, form: Form) -> Step:
-    """Prepare from `texts`: offset, size and padding of each text in an element."""
+    """Prepare the codec from `texts`: offset, size and padding of each text in an element."""
     if form.dtype is None or not form.exact:
         raise CodecError("hdf5_text needs elements of a known fixed size", codec=NAME)
     itemsize = form.dtype.itemsize
@@ -39,7 +39,7 @@ def hdf5_text(configuration: Configuration, form: Form) -> Step:
 
 
 def end_texts(text: NDArray[np.uint8], padding: str) -> None:
-    """Set to NUL what lies behind the end of texts, one in each row."""
+    """Set everything behind the end of texts to NUL; each row holds one text."""
     if padding == "space-padded":
         over = np.logical_and.accumulate(text[:, ::-1] == ord(" "), axis=1)[:, ::-1]
     else:

@@ -11,13 +11,15 @@ from insitu.errors import FormatError
 __all__ = ["COLLECTION_GUESS", "HEADER_SIZE", "collection_size", "parse_collection"]
 
 HEADER_SIZE = 16
-"""Bytes of a collection's header, and of an object's, whatever the width of lengths: both are padded to eight."""
+"""Bytes of a collection's header, and of an object's, whatever the width of lengths: both are
+padded to eight."""
 COLLECTION_GUESS = 4096
-"""Bytes of nearly every collection: the library's smallest, made larger only for a larger object."""
+"""Bytes of nearly every collection: the library's smallest, made larger only for a larger
+object."""
 
 
 def collection_size(header: bytes, length_size: int = 8) -> int:
-    """The length in bytes of a collection.
+    """Return the length of a collection in bytes.
 
     Parameters
     ----------
@@ -42,7 +44,7 @@ def collection_size(header: bytes, length_size: int = 8) -> int:
 
 
 def parse_collection(data: bytes, length_size: int = 8) -> dict[int, bytes]:
-    """The objects of a collection, by number.
+    """Return the objects of a collection by number.
 
     Parameters
     ----------

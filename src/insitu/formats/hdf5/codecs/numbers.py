@@ -42,15 +42,16 @@ def hdf5_number(configuration: Configuration, form: Form) -> Step:
 
 
 def converted(data: Any, layout: Mapping[str, Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    r"""The numbers of a run of bytes.
+    r"""Return the numbers that are stored in `data`, as NumPy has them.
 
     Parameters
     ----------
     data
         The bytes.
     layout
-        `size` in bytes, `big` (endian) or `vax` (if it is so), `offset` and `precision` in bits; of an integer `signed`; of a float the bits of `sign`, `exponent`
-        and `mantissa` (place and number of bits each), the `bias` of the exponent, and whether a leading one is `implied`.
+        `size` in bytes, `big` (endian) or `vax` (if it is so), `offset` and `precision` in bits; of
+        an integer `signed`; of a float the bits of `sign`, `exponent` and `mantissa` (place and
+        number of bits each), the `bias` of the exponent, and whether a leading one is `implied`.
     dtype
         What they become.
 
@@ -113,7 +114,11 @@ def _float(whole: NDArray[np.uint64], layout: Mapping[str, Any], dtype: np.dtype
 
 
 def _extended(rows: NDArray[np.uint8], layout: Mapping[str, Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The 80 bits of an x87 number: in another number of bytes than here, or as the quadruple of a machine that has no such numbers."""
+    """Decode 80-bit x87 numbers.
+
+    They are stored in another number of bytes than here, or become quadruple precision on a machine
+    without such numbers.
+    """
     form = (layout.get("sign"), list(layout.get("exponent", ())), list(layout.get("mantissa", ())), layout.get("bias"))
     native = np.dtype(np.longdouble)
     digits = np.finfo(native).nmant

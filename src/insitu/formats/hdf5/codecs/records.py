@@ -53,13 +53,13 @@ class Element:
 
 
 def element_of(told: Mapping[str, Any], reference: int, depth: int = 0) -> Element:
-    """The tree of a type from its description.
+    """Build the tree of a type from its description.
 
     Parameters
     ----------
     told
-        `kind` with `dtype` and `padding` (plain), `dtype` and `layout` (number), `base` and `dims` (sequence), or `size` and `members`
-        (compound).
+        `kind` with `dtype` and `padding` (plain), `dtype` and `layout` (number), `base` and `dims`
+        (sequence), or `size` and `members` (compound).
     reference
         Bytes of a reference into a heap.
     """
@@ -93,7 +93,7 @@ def element_of(told: Mapping[str, Any], reference: int, depth: int = 0) -> Eleme
 
 
 def taken_apart(element: Element, stored: NDArray[np.uint8], heaps: Heaps) -> NDArray[Any]:
-    """The values of elements.
+    """Return the values of elements.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def hdf5_record(configuration: Configuration, form: Form) -> Step:
 
 
 def elements(data: Any, configuration: Configuration) -> NDArray[Any]:
-    """The elements of a run of bytes without heaps."""
+    """Return the elements in `data`, which refer to no heaps."""
     element = element_of(configuration["type"], 0)
     return taken_apart(element, np.frombuffer(data, np.uint8).reshape(-1, element.size), _no_heaps)
 

@@ -24,7 +24,8 @@ __all__ = ["NAME", "Records"]
 NAME = "hdf5_vlen"
 USED_AGAIN = 16
 LARGEST_COLLECTION = 1 << 32
-"""A reference counts its bytes in four, so a larger collection is damage, and not worth the memory."""
+"""A reference counts its bytes in four, so a larger collection is damage, and not worth the
+memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,10 @@ class Records:
 
     @classmethod
     def of(cls, configuration: Configuration) -> Records:
-        """Prepare from the codec's configuration: `kind`, `base`, `charset`, `offset_size`; `length_size`, `base_address` if unusual.
+        """Prepare from the codec's configuration.
 
-        The kind `record` has a `type` instead: see `element_of`.
+        Its keys are `kind`, `base`, `charset`, `offset_size`, and `length_size` and `base_address`
+        if they are unusual. The kind `record` has a `type` instead: see `element_of`.
         """
         offset_size = int(configuration.get("offset_size", 8))
         if offset_size not in (2, 4, 8):
@@ -142,7 +144,8 @@ class Records:
 
     def _value(self, data: bytes) -> Any:
         if self.text:
-            # Some writers count the closing zero; the library shows a C string, which ends at the first one.
+            # Some writers count the closing zero; the library shows a C string, which ends at the
+            # first one.
             return data.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
         return np.frombuffer(data, self.base).copy()
 
@@ -174,7 +177,11 @@ class Records:
 
 
 def _most_values(heaps: dict[int, dict[int, bytes]]) -> int:
-    """Bytes of values that can be in heaps: no object belongs to two elements. A few times as much, as a chunk can be wanted more than once."""
+    """Return the most bytes of values that references into these heaps can amount to.
+
+    No object belongs to two elements, but a chunk may be read more than once, so this is a multiple
+    of what the heaps hold.
+    """
     return USED_AGAIN * sum(sum(map(len, heap.values())) for heap in heaps.values()) + (1 << 20)
 
 

@@ -72,7 +72,7 @@ class Variable:
 
     @property
     def rank(self) -> int:
-        """Axes of the dataspace; those of an array datatype are not netCDF's."""
+        """Number of axes of the dataspace; axes of an array datatype do not count in netCDF."""
         return len(self.dataset.space.shape)
 
 
@@ -88,7 +88,7 @@ class Node:
 
 
 def shown_attributes(attributes: dict[str, Any], named: Callable[[int], str]) -> dict[str, Any]:
-    """Without those that netCDF-4 keeps for itself, and with paths in place of references.
+    """Return attributes without those that netCDF-4 hides, with paths in place of references.
 
     Parameters
     ----------
@@ -105,7 +105,11 @@ def shown_attributes(attributes: dict[str, Any], named: Callable[[int], str]) ->
 
 
 def variable_name(name: str) -> str:
-    """The name of a variable; one that shares its name with a dimension it does not belong to is stored under another."""
+    """Return the netCDF name of a dataset.
+
+    A variable that shares its name with a dimension it does not belong to is stored under another
+    name.
+    """
     return name.removeprefix(NOT_COORDINATE) or name
 
 
@@ -190,8 +194,9 @@ def _match(root: Node, file: _File) -> None:
         node = todo.pop()
         order.append(node)
         todo += node.children
-    # `order` visits a group before its children, and its children last to first: reversed it is netCDF-C's order.
-    # Variables of types that netCDF has no name for are unseen by it, so they must not change the numbers: they come last.
+    # `order` visits a group before its children, and its children last to first: reversed it is
+    # netCDF-C's order. Variables of types that netCDF has no name for are unseen by it, so they
+    # must not change the numbers: they come last.
     for known in (True, False):
         for node in reversed(order):
             for variable in node.variables:

@@ -28,7 +28,7 @@ class KnownTypes:
         self._keys: set[Key] = set()
 
     def takes(self, datatype: Datatype, committed: bool) -> bool:
-        """Whether netCDF takes a variable of a type.
+        """Whether netCDF accepts a variable of a type.
 
         Parameters
         ----------
@@ -59,7 +59,10 @@ class KnownTypes:
 
 
 def _is_atomic(datatype: Datatype) -> bool:
-    """Whether a type, or that of its elements, is a number or a text (h5py's bool is an enumeration, its complex numbers are compounds)."""
+    """Whether a type, or the type of its elements, is a number or a text.
+
+    The bool of h5py is an enumeration, its complex numbers are compounds.
+    """
     if datatype.kind == "number":
         return datatype.dtype.kind not in "bc" and datatype.note != "bits"
     return datatype.kind in ("string", "text")

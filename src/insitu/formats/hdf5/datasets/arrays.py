@@ -50,7 +50,7 @@ def virtual_array(
     dims: tuple[str, ...],
     attributes: dict[str, Any],
 ) -> VirtualArray:
-    """The virtual array of a dataset.
+    """Return the virtual array of a dataset.
 
     Parameters
     ----------
@@ -59,7 +59,8 @@ def virtual_array(
     dataset
         What the file says of it.
     shape
-        Its shape; larger than the dataset's own where an unlimited dimension is longer than the dataset.
+        Its shape; larger than the dataset's own where an unlimited dimension is longer than the
+        dataset.
     dims
         Names, also for the axes that an array datatype adds.
     attributes
@@ -94,7 +95,10 @@ def _has_gaps(table: ChunkTable) -> bool:
 
 
 def _filled(dataset: Dataset, table: ChunkTable, count: int, shift: int) -> ChunkTable:
-    """A table whose gaps are filled by a chunk of its own: a fill value that differs from element to element of an array type."""
+    """Return a table whose gaps are filled by an inline chunk.
+
+    Used if the fill value differs from element to element of an array type.
+    """
     data, total = dataset.fill.value, math.prod(table.shape)
     if data is None or len(data) * count > INLINE_LIMIT or total > CELLS_LIMIT:
         raise UnsupportedError(
@@ -125,7 +129,7 @@ def _axis(length: int, size: int) -> Axis:
 
 
 def details_of(dataset: Dataset, shape: tuple[int, ...]) -> ArrayDetails:
-    """Return what the file says beside attributes."""
+    """Return what the file stores about a dataset beside its attributes."""
     datatype, layout = dataset.datatype, dataset.layout
     notes: dict[str, Any] = {}
     if datatype.kind == "time":
@@ -154,7 +158,7 @@ def details_of(dataset: Dataset, shape: tuple[int, ...]) -> ArrayDetails:
 
 
 def encoding_of(file: File, dataset: Dataset) -> Encoding:
-    """How the chunks of a dataset are encoded."""
+    """Return the encoding of the chunks of a dataset."""
     if dataset.datatype.heaped or dataset.datatype.has_nested_variable_length:
         codecs = tuple(codec_of(item, dataset.datatype.size) for item in dataset.filters)
         return Encoding(dataset.datatype.dtype, (_heap_codec(file, dataset.datatype), *codecs), fill=dataset.fill.value)
@@ -162,7 +166,8 @@ def encoding_of(file: File, dataset: Dataset) -> Encoding:
     return _plain_encoding(dataset.datatype, dataset.filters, fill)
 
 
-# Variables of an archive have few encodings among them. A datatype is found by its identity: it is remembered itself.
+# Variables of an archive have few encodings among them. A datatype is found by its identity: it is
+# remembered itself.
 @lru_cache(maxsize=1024)
 def _plain_encoding(datatype: Datatype, filters: tuple[Filter, ...], fill: bytes | None) -> Encoding:
     codecs = tuple(codec_of(item, datatype.size) for item in filters)
@@ -251,11 +256,13 @@ def _chunk_table(source: Source, dataset: Dataset, grid: tuple[int, ...], shift:
     if shift:
         mask = mask << shift  # codecs of our own come before the filters, and are never skipped
     if len(offset) == math.prod(grid) and _in_order(index, grid):
-        # The usual file: nothing has to be moved, and of many small variables that is much of the work.
+        # The usual file: nothing has to be moved, and of many small variables that is much of the
+        # work.
         masks = mask if isinstance(mask, int) else mask.reshape(grid)
         return Columns.stored(grid, source, offset.reshape(grid), length.reshape(grid), masks)
     if _is_sorted(dataset) and not ascending(index):
-        # The library would look in the wrong branch and give the fill value; the right place is unknown.
+        # The library would look in the wrong branch and give the fill value; the right place is
+        # unknown.
         raise FormatError(
             "the chunk index is damaged: its keys are out of order, or one occurs twice", structure="chunk index"
         )
@@ -273,7 +280,10 @@ def _written(table: Columns | Sparse) -> int:
 
 
 def _is_sorted(dataset: Dataset) -> bool:
-    """Whether the chunk index gives its keys in order (a v2 B-tree has some in its inner nodes, which come first)."""
+    """Whether the chunk index gives its keys in order.
+
+    A version 2 B-tree does not: records of its inner nodes come first.
+    """
     return isinstance(dataset.layout, ChunkedLayout) and dataset.layout.index == "btree_v1"
 
 

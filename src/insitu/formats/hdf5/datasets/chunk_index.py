@@ -31,12 +31,12 @@ BATCH = 1 << 16
 
 
 def chunk_grid(shape: tuple[int, ...], chunk: tuple[int, ...]) -> tuple[int, ...]:
-    """How many chunks along each axis."""
+    """Return the number of chunks along each axis."""
     return tuple(-(-length // size) for length, size in zip(shape, chunk, strict=True))
 
 
 def read_chunks(file: File, layout: ChunkedLayout, space: Dataspace, filters: int) -> Walk[ChunkRows]:
-    """All written chunks of a dataset.
+    """Return all written chunks of a dataset.
 
     Parameters
     ----------
@@ -94,7 +94,10 @@ def _single(file: File, layout: ChunkedLayout, rows: ChunkRows, address: int) ->
 
 
 def _largest(layout: ChunkedLayout, space: Dataspace) -> tuple[int, ...]:
-    """The grid of the largest extent, by which elements are numbered; an unlimited axis counts as it is."""
+    """Return the chunk grid of the maximum shape, by which elements are numbered.
+
+    An unlimited axis counts with its current length.
+    """
     limits = tuple(
         length if limit is None else max(length, limit) for length, limit in zip(space.shape, space.limits, strict=True)
     )
@@ -121,9 +124,11 @@ def _tree(file: File, layout: ChunkedLayout, rows: ChunkRows, address: int) -> W
             file.fail(f"has records of {table.shape[1]} bytes", address, "chunk B-tree")
         records = table.view(_record(width, rest, rank)).reshape(-1)
         places = rows.places(records["place"], (1,) * rank)
-        # Narrow numbers compare faster; those beyond the grid are all alike there, so that they must be looked at as they are.
+        # Narrow numbers compare faster; those beyond the grid are all alike there, so that they
+        # must be looked at as they are.
         if places is not None and not _climbing(places) and not _climbing(records["place"]):
-            # The library would look in the wrong branch and give the fill value; the right place is unknown.
+            # The library would look in the wrong branch and give the fill value; the right place is
+            # unknown.
             file.fail("has records out of order, or one twice", address, "chunk B-tree")
         _add(file, layout, rows, places, records, "chunk B-tree")
 
@@ -131,7 +136,7 @@ def _tree(file: File, layout: ChunkedLayout, rows: ChunkRows, address: int) -> W
 
 
 def _climbing(places: npt.NDArray[Any]) -> bool:
-    """Whether records that stand side by side, in nodes of one level, come in lexicographic order, each once."""
+    """Whether records of nodes of one level are in lexicographic order, without duplicates."""
     later, earlier = places[1:], places[:-1]
     decided = np.zeros(len(later), bool)
     for axis in range(places.shape[1]):
@@ -143,7 +148,10 @@ def _climbing(places: npt.NDArray[Any]) -> bool:
 
 @lru_cache(maxsize=64)
 def _record(width: int, rest: int, rank: int) -> np.dtype[Any]:
-    """What all indexes hold of a chunk: an address, with filters the stored size and the mask, and its place in some."""
+    """Return the dtype of a record of a chunk index.
+
+    An address; with filters the stored size and the mask; in some indexes the place in the grid.
+    """
     fields: dict[str, tuple[Any, int]] = {"address": (f"<u{width}", 0)}
     if rest:
         # The size has rest - 4 bytes: read 4 or 8, and cut off what belongs to the next field.
@@ -189,7 +197,10 @@ def _numbered(
     elements: Elements,
     unlimited: int | None,
 ) -> None:
-    """Rows of elements that are numbered in C order of the largest grid; an unlimited axis is counted slowest."""
+    """Add elements that are numbered in C order of the largest grid.
+
+    The unlimited axis, if there is one, varies slowest.
+    """
     grid = _largest(layout, space)
     order = list(range(len(grid)))
     if unlimited:

@@ -53,7 +53,7 @@ def external_array(
     dims: tuple[str, ...],
     attributes: dict[str, Any],
 ) -> VirtualArray:
-    """The virtual array of a dataset whose data lies in other files; see `virtual_array`."""
+    """Return the virtual array of a dataset whose data lies in other files; see `virtual_array`."""
     encoding = encoding_of(file, dataset)
     if encoding.dtype.hasobject or dataset.filters:
         raise UnsupportedError(
@@ -82,7 +82,7 @@ def array_of_runs(
     details: ArrayDetails,
     size: int,
 ) -> VirtualArray:
-    """The virtual array whose bytes are those of some runs, one after the other.
+    """Return the virtual array whose bytes are those of some runs, one after the other.
 
     Parameters
     ----------
@@ -125,7 +125,10 @@ def _cut(runs: list[Run], whole: tuple[int, ...], encoding: Encoding, size: int)
 
 
 def aligned(parts: list[Part], size: int) -> list[Run]:
-    """Parts as runs of whole elements of some size; an element that lies in several files is read, and a run of its own."""
+    """Return parts as runs of whole elements.
+
+    An element that lies in several files is read now, and becomes a run of its own.
+    """
     runs: list[Run] = []
     owed = b""
     for source, begin, length in parts:

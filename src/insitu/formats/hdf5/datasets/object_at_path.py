@@ -49,7 +49,7 @@ class Opened:
 
 
 def begin(file: File) -> Walk[Superblock]:
-    """Read what comes before the objects."""
+    """Read the superblock and its extension."""
     file.base = yield from find_signature(file.size)
     superblock: Superblock = yield from read_superblock(file)
     if superblock.extension is not None:
@@ -58,7 +58,7 @@ def begin(file: File) -> Walk[Superblock]:
 
 
 def open_at(neighbours: Neighbours, window: Window, path: str) -> tuple[Opened, Dataset | Group, str] | None:
-    """The object at a path, with the file that it is in, and its path there; None: there is none.
+    """Return the object at a path, its file and its path there; None if there is none.
 
     Parameters
     ----------
@@ -101,12 +101,12 @@ def _begun(window: Window) -> Opened:
 
 
 def outside_of(link: tuple[str, str], rest: list[str]) -> Outside:
-    """Where an external link leads, with the names that still follow (last first)."""
+    """Return the target of an external link, with the names that follow it (last first)."""
     return Outside(link[0], "/".join([link[1].rstrip("/"), *reversed(rest)]))
 
 
 def find_at(opened: Opened, path: str) -> Walk[Dataset | Group | Outside | None]:
-    """Read the groups on a path of a file, and the object at its end."""
+    """Read the groups on a path of a file, and return the object at its end."""
     objects, root = opened.objects, opened.superblock.root
     names = [name for name in reversed(path.split("/")) if name not in ("", ".")]
     here = root

@@ -1,4 +1,5 @@
-"""Tree of the groups and datasets of a file, with soft links resolved, and the paths of its objects.
+"""Tree of the groups and datasets of a file, with soft links resolved, and the paths of its
+objects.
 
 Hard links name addresses, soft links name paths. Links that lead to a parent group, to nothing or
 to another file are kept apart.
@@ -41,11 +42,11 @@ class Branch:
     """Names of links to other files, and where they lead."""
 
     def join(self, name: str) -> str:
-        """The path of something in this group."""
+        """Return the path of a member of this group."""
         return f"{self.path}/{name}" if self.path else name
 
     def walk(self) -> Iterator[Branch]:
-        """Itself and all groups below it."""
+        """Iterate over this group and all groups below it."""
         todo = [self]
         while todo:
             branch = todo.pop()
@@ -54,7 +55,7 @@ class Branch:
 
 
 def build_tree(root: Group, top: Group, objects: Objects) -> Branch:
-    """The tree below a group.
+    """Return the tree below a group.
 
     Parameters
     ----------
@@ -67,7 +68,8 @@ def build_tree(root: Group, top: Group, objects: Objects) -> Branch:
     """
     tree = Branch("", top)
     todo: list[tuple[Branch, tuple[int, ...]]] = [(tree, (top.address,))]
-    # Groups that link to each other crosswise have exponentially many paths; real files a few per object.
+    # Groups that link to each other crosswise have exponentially many paths; real files a few per
+    # object.
     count, limit = 0, 10_000 + 8 * len(objects)
     while todo:
         branch, above = todo.pop()
@@ -127,7 +129,10 @@ def _place(
 
 
 def _out(branch: Branch, name: str, place: Outside) -> None:
-    """A link out of the file; those that a program defined for itself lead nowhere that others know."""
+    """Add a link to another file.
+
+    User-defined links fail: only the program that defined them can follow them.
+    """
     if place.path:
         branch.outside.append((name, place))
     else:
@@ -137,7 +142,10 @@ def _out(branch: Branch, name: str, place: Outside) -> None:
 
 
 def find_object(path: str, start: Group, root: Group, objects: Objects) -> int | Outside | None:
-    """The address of the object at a path, or its place in another file; None: there is none, or it was not read."""
+    """Return the address of the object at a path, or its place in another file.
+
+    None if there is none, or if it was not read.
+    """
     here = root.address if path.startswith("/") else start.address
     # Names still to go, last first; soft links on the way put theirs on top.
     names = [name for name in reversed(path.split("/")) if name not in ("", ".")]
@@ -174,12 +182,15 @@ class Paths:
         self._found: dict[int, str] | None = None
 
     def path(self, address: int) -> str:
-        """The path of an object, from the root of the file; of several, the one that a walk through the file meets first."""
+        """Return the path of an object from the root of the file.
+
+        If there are several, the one that a walk through the file meets first.
+        """
         found = self._all().get(address)
         return f"(object at address {address}, which has no path)" if found is None else found
 
     def lacks(self, tree: Branch) -> bool:
-        """Whether an attribute points at something that is not below the tree."""
+        """Whether an attribute refers to an object that is not below the tree."""
         wanted: set[int] = set()
         for branch in tree.walk():
             for attributes in (branch.group.attributes, *(dataset.attributes for _, dataset in branch.datasets)):

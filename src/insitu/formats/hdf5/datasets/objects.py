@@ -186,7 +186,8 @@ def _describe(file: File, dataset: Dataset, parts: dict[int, Message], indexed: 
     if isinstance(dataset.layout, CompactLayout) and (
         dataset.datatype.heaped or dataset.datatype.has_nested_variable_length
     ):
-        # References into heaps are of no use without the file: they are read from where they stand in the header.
+        # References into heaps are of no use without the file: they are read from where they stand
+        # in the header.
         place, inside = parts[LAYOUT].place, dataset.layout
         if place < 0:
             file.unsupported("variable-length values in a shared layout message are not supported")
@@ -219,7 +220,7 @@ def _mappings(file: File, layout: VirtualLayout) -> Walk[tuple[Mapping, ...]]:
 
 
 def read_index(file: File, dataset: Dataset) -> Walk[None]:
-    """Find the chunks of a dataset, if it has any."""
+    """Read the chunk index of a dataset, if it has one."""
     if isinstance(dataset.layout, ChunkedLayout) and dataset.chunks is None:
         dataset.chunks = yield from read_chunks(file, dataset.layout, dataset.space, len(dataset.filters))
 
@@ -273,7 +274,10 @@ def _values(file: File, messages: list[Message]) -> Walk[tuple[dict[str, Any], l
 
 
 def _addresses(file: File, value: bytes, datatype: Datatype) -> list[int]:
-    """The addresses in a sequence of object references, which may be wider than addresses are in this file."""
+    """Return the addresses in a sequence of object references.
+
+    References may be wider than the addresses of this file.
+    """
     width = file.offset_size
     step = datatype.base.size if datatype.base is not None and datatype.base.size else width
     return [int.from_bytes(value[at : at + width], "little") for at in range(0, len(value) - width + 1, step)]

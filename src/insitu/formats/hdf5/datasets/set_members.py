@@ -38,7 +38,7 @@ def member_array(
     dims: tuple[str, ...],
     attributes: dict[str, Any],
 ) -> VirtualArray:
-    """The virtual array of a dataset of a set; see `virtual_array`."""
+    """Return the virtual array of a dataset in a set of files; see `virtual_array`."""
     layout = dataset.layout
     heaped = dataset.datatype.heaped or dataset.datatype.has_nested_variable_length
     seen = _beside_heap(joined, file) if heaped else file
@@ -73,7 +73,7 @@ def member_array(
 
 
 def _beside_heap(joined: Joined, file: File) -> File:
-    """The file as those see it who read values of varying length from one member: addresses begin elsewhere there."""
+    """Return the file with addresses relative to the member that holds its global heaps."""
     if joined.heap is None:
         raise UnsupportedError(
             "variable-length values are not supported in a family of files: their heaps may lie in any member",

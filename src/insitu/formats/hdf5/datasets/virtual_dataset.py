@@ -37,7 +37,7 @@ EXTENT_LIMIT = 1 << 62
 
 
 def settle(neighbours: Neighbours, window: Window, dataset: Dataset) -> None:
-    """Set the extent of a virtual dataset that is as long as its sources are now."""
+    """Set the shape of an unlimited virtual dataset from the current shapes of its sources."""
     space = dataset.space
     shape = list(space.shape)
     found: dict[int, int] = {}
@@ -151,7 +151,7 @@ def array_of(
     dims: tuple[str, ...],
     attributes: dict[str, Any],
 ) -> VirtualArray:
-    """The virtual array of any dataset; see `virtual_array`."""
+    """Return the virtual array of any dataset; see `virtual_array`."""
     if dataset.segments and not dataset.space.null:
         return external_array(neighbours, window, file, dataset, shape, dims, attributes)
     if not isinstance(dataset.layout, VirtualLayout) or dataset.space.null:

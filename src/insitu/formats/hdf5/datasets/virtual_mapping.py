@@ -20,7 +20,8 @@ __all__ = ["Mapping", "parse_mappings"]
 
 _LIST = "list of virtual dataset mappings"
 MAPPING_BYTES = 33  # of the shortest one: hardly a name, two selections of 16 bytes
-# Flags of version 1 (HDF5 2.0): the name is that of an earlier mapping, whose number stands in its place; or there is none.
+# Flags of version 1 (HDF5 2.0): the name is that of an earlier mapping, whose number stands in its
+# place; or there is none.
 FILE_AS_BEFORE, DATASET_AS_BEFORE, SAME_FILE = 1, 2, 4
 
 
@@ -45,7 +46,7 @@ class Mapping:
         )
 
     def names(self, block: int) -> tuple[str, str]:
-        """File and dataset, of a block if they are numbered."""
+        """Return the names of file and dataset, for a block if they are numbered."""
 
         def substitute(text: str) -> str:
             if not self.numbered:

@@ -29,13 +29,13 @@ class Piece:
     origin: tuple[int, ...]
 
     def box(self) -> npt.NDArray[np.int64]:
-        """Its corners: (2, dimensions), without the axes that a datatype adds."""
+        """Return its corners: (2, dimensions), without the axes that a datatype adds."""
         near = np.array(self.origin, np.int64)
         return np.stack([near, near + np.array(self.array.shape[: len(near)], np.int64)])
 
 
 def place(here: Picked, there: Picked, source: VirtualArray, shape: tuple[int, ...], extra: int) -> Iterator[Piece]:
-    """The pieces of one mapping.
+    """Return the placed arrays of one mapping.
 
     Parameters
     ----------
@@ -149,7 +149,10 @@ def _paired(here: Picked, there: Picked, source: VirtualArray, rank: int, from_r
 
 
 def assemble(pieces: list[Piece], rank: int) -> tuple[tuple[Tile, ...], npt.NDArray[np.int64]]:
-    """The tiles of pieces and their corners; where pieces lie on each other, the later one is seen."""
+    """Return the tiles of placed arrays, and their origins.
+
+    Where arrays overlap, the later one counts.
+    """
     pieces = _apart(pieces)
     tiles: list[Tile] = []
     origins: list[npt.NDArray[np.int64]] = [np.zeros((0, rank), np.int64)]

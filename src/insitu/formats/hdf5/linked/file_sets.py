@@ -28,12 +28,13 @@ BATCH = 64
 """Members that are opened at once."""
 LARGEST_BLOCK = 4096
 KINDS = 6
-"""Of metadata and data, which a multi set may keep apart: superblock, B-trees, data, global heaps, local heaps, object headers."""
+"""Of metadata and data, which a multi set may keep apart: superblock, B-trees, data, global heaps,
+local heaps, object headers."""
 GLOBAL_HEAPS = 3
 
 
 def join(neighbours: Neighbours, window: Window, problem: OneOfASetError | CutShortError) -> Window:
-    """The whole set as one file; the problem is raised where that cannot be had.
+    """Return the whole set as one file; raise the problem if that is impossible.
 
     Parameters
     ----------
@@ -102,13 +103,19 @@ class _Names(NamedTuple):
 
 
 def _numbered(name: str) -> Iterator[_Names]:
-    """The ways to count a name up that has a zero in it; the last number of a name is the likeliest."""
+    """Iterate over the ways to count up a name with a zero in it, the likeliest first.
+
+    The last number of a name is the likeliest.
+    """
     for found in reversed(list(re.finditer(r"(?<!\d)0+(?!\d)", name))):
         yield _Names(name[: found.start()], found.end() - found.start(), name[found.end() :])
 
 
 def _multi(neighbours: Neighbours, window: Window, problem: OneOfASetError | CutShortError) -> Joined:
-    """A multi or split set: for each kind of content a file, with the address that it begins at, and its name."""
+    """Join a multi or split set.
+
+    Each kind of content has a file with a name and a first address.
+    """
     told = _information(window, problem.of)
     kinds = list(told[:KINDS])
     unique = list(dict.fromkeys(kind for kind in kinds if 1 <= kind <= KINDS))

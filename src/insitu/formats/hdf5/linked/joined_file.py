@@ -64,20 +64,20 @@ class Joined:
 
     @property
     def url(self) -> str:
-        """The first member's."""
+        """URL of the first member."""
         return self.members[0].source.url
 
     def size(self) -> int:
-        """Where the last one ends."""
+        """Return the address behind the last member."""
         last = self.members[-1]
         return last.start + last.length
 
     def describe(self) -> Source:
-        """The first member's."""
+        """Return the description of the first member."""
         return self.members[0].source.describe()
 
     def runs(self, offset: int, length: int) -> list[Run]:
-        """In which files a range lies; what is in none of them is damage."""
+        """Return the members that hold a range; raise `FormatError` if none does."""
         runs: list[Run] = []
         at, end = offset, offset + length
         while at < end:
@@ -96,11 +96,15 @@ class Joined:
         return runs
 
     def read(self, offset: int, length: int) -> bytes:
-        """One range; fewer bytes where the set ends."""
+        """Read one range; fewer bytes are returned where the set ends."""
         return self.read_many([(offset, max(0, min(length, self.size() - offset)))])[0]
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Many ranges. Behind the end of a file that another does not follow at once come zeros: some read a little further than they must."""
+        """Read many ranges.
+
+        Zeros follow the end of a member that is not followed by another at once: some callers read
+        a little further than they must.
+        """
         wanted = [self._clip_to_members(*place) for place in ranges]
         found: dict[int, list[bytes]] = {}
         for number, member in enumerate(self.members):
@@ -119,14 +123,14 @@ class Joined:
         return self.runs(offset, max(0, end - offset) if gap else length)
 
     def beside(self, url: str) -> ByteSource:
-        """The source at another URL, as the first member opens it."""
+        """Open another URL the way the first member does."""
         first = self.members[0].source
         beside = getattr(first, "beside", None)
         found: ByteSource = open_source(url, self.storage_options) if beside is None else beside(url)
         return found
 
     def close(self) -> None:
-        """Nothing: the members belong to others."""
+        """Do nothing: the members belong to their openers."""
 
     def __enter__(self) -> Self:
         return self

@@ -26,7 +26,7 @@ NOTHING: Any = object()
 
 
 def plain_value(name: str, datatype: Datatype, space: Dataspace, data: bytes) -> Any:
-    """The value of an attribute whose elements are all there, or `NOTHING`.
+    """Return the value of an attribute that refers to no heap, or `NOTHING`.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def plain_value(name: str, datatype: Datatype, space: Dataspace, data: bytes) ->
 
 
 def ended(data: bytes, datatype: Datatype) -> bytes:
-    """Records whose texts end where they say that they end."""
+    """Return records with everything behind the end of their texts set to NUL."""
     rows = np.frombuffer(data, np.uint8).reshape(-1, datatype.dtype.itemsize).copy()
     for start, length, padding in datatype.texts:
         end_texts(rows[:, start : start + length], padding)
@@ -75,7 +75,8 @@ def _fixed_text(name: str, datatype: Datatype, space: Dataspace, data: bytes) ->
     if not space.shape and not datatype.shape:
         if name == "_FillValue":
             return data  # of characters; netCDF4 gives bytes for this one name
-        # A text ends where HDF5 says that it ends, as h5py has it; netCDF would show what lies behind. It drops inner NULs.
+        # A text ends where HDF5 says that it ends, as h5py has it; netCDF would show what lies
+        # behind. It drops inner NULs.
         if datatype.padding == "null-terminated":
             data = data.split(b"\0", 1)[0]
         elif datatype.padding == "space-padded":
@@ -88,7 +89,7 @@ def _fixed_text(name: str, datatype: Datatype, space: Dataspace, data: bytes) ->
 
 
 def heaped_value(datatype: Datatype, heap: list[bytes]) -> Any:
-    """The value of an attribute whose elements lie in a heap, or `NOTHING`.
+    """Return the value of an attribute whose elements lie in a heap, or `NOTHING`.
 
     Parameters
     ----------

@@ -28,7 +28,8 @@ from insitu.formats.parsing.scheduler import Once, Side, Walk
 
 __all__ = ["Attribute", "HeapRecord", "heap_records", "heap_walk", "read_attributes", "read_heap_values"]
 
-# Written by the dimension scale library for its own use; nobody asks for them, and they are new bytes in each file.
+# Written by the dimension scale library for its own use; nobody asks for them, and they are new
+# bytes in each file.
 _UNUSED = frozenset({b"REFERENCE_LIST"})
 
 
@@ -56,7 +57,7 @@ class HeapRecord(NamedTuple):
 
 
 def read_attributes(file: File, messages: list[Message]) -> Walk[list[Attribute]]:
-    """All attributes of an object, in the order of their creation where that is kept."""
+    """Return all attributes of an object, in creation order if that is tracked."""
     found: list[tuple[int, Attribute]] = []
     # Shared and dense ones are resolved first; what is left is parsed without another read.
     bodies: list[tuple[int, bytes]] = []
@@ -88,7 +89,10 @@ def read_attributes(file: File, messages: list[Message]) -> Walk[list[Attribute]
 
 
 def _dense(file: File, body: bytes) -> Walk[list[tuple[int, bytes]]]:
-    """Attributes in a fractal heap, by the B-tree of their names (record type 8: id, flags, creation order, hash)."""
+    """Return the attributes in a fractal heap, by the B-tree of their names.
+
+    Record type 8: id, flags, creation order, hash.
+    """
     width = file.offset_size
     at = 2 + (2 if take_uint(body, 1, 1, "attribute info message") & 1 else 0)
     heap = take_uint(body, at, width, "attribute info message")
@@ -110,7 +114,7 @@ def _dense(file: File, body: bytes) -> Walk[list[tuple[int, bytes]]]:
 
 @lru_cache(maxsize=1024)
 def _told_apart(records: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[bytes, ...], tuple[int, ...]]:
-    """The ids in the object's own heap, those in the heap of shared messages, and the creation order of all."""
+    """Return the ids in the object's own heap, those of shared messages, and the order of all."""
     own = [record for record in records if not record[8] & 2]
     shared = [record for record in records if record[8] & 2]
     orders = tuple(int.from_bytes(record[9:13], "little") for record in own + shared)
@@ -183,7 +187,7 @@ def _with_shared_parts(file: File, body: bytes) -> Walk[Attribute]:
 
 
 def heap_records(file: File, data: bytes) -> list[HeapRecord]:
-    """The records of values of varying length: number of elements, collection address, object number."""
+    """Return references into heaps: number of elements, collection address, object number."""
     width = file.offset_size
     size = 8 + width
     return [
@@ -197,7 +201,7 @@ def heap_records(file: File, data: bytes) -> list[HeapRecord]:
 
 
 def read_heap_values(file: File, records: list[HeapRecord]) -> Walk[list[bytes]]:
-    """The bytes that records stand for; empty ones have none."""
+    """Return the bytes that references stand for; empty ones have none."""
     nowhere = (0, file.undefined)
     addresses = list({r.address: None for r in records if r.length and r.address not in nowhere})
     walks = [heap_walk(file, a) for a in addresses]
@@ -222,7 +226,7 @@ def read_heap_values(file: File, records: list[HeapRecord]) -> Walk[list[bytes]]
 
 
 def heap_walk(file: File, address: int) -> Once:
-    """The walk over the global heap collection at an address, shared by all who want it."""
+    """Return the shared walk that reads the global heap collection at an address."""
     return Once(("global heap", address), _Collection(file, address))
 
 

@@ -42,7 +42,7 @@ class _Header(NamedTuple):
 
 
 def read_records(file: File, address: int, kinds: tuple[int, ...]) -> Walk[tuple[bytes, ...]]:
-    """All records, as bytes: for the small trees that name links and attributes.
+    """Return all records as bytes: for the small trees that name links and attributes.
 
     Parameters
     ----------
@@ -59,7 +59,10 @@ def read_records(file: File, address: int, kinds: tuple[int, ...]) -> Walk[tuple
 
 
 def near_records(file: File, address: int, kinds: tuple[int, ...]) -> tuple[bytes, ...] | None:
-    """The records of a tree of one leaf that is in memory, as those of a few attributes mostly are; else None."""
+    """Return the records of a tree of one leaf if it is in memory, else None.
+
+    The trees of a few attributes usually are.
+    """
     data = file.peek(*file.range(address, 22 + file.offset_size + file.length_size, "B-tree header"))
     if data is None:
         return None
@@ -96,7 +99,7 @@ def read_tree(
     *,
     exact: bool,
 ) -> Walk[list[T]]:
-    """What `decode` makes of all records, batch by batch.
+    """Return what `decode` returns for all records, batch by batch.
 
     Parameters
     ----------
@@ -130,7 +133,8 @@ def read_tree(
         below: list[tuple[int, int]] = []
         for start in range(0, len(nodes), batch):
             some = nodes[start : start + batch]
-            # The root's size may reach over the end of a damaged file only: nodes are always allocated in full.
+            # The root's size may reach over the end of a damaged file only: nodes are always
+            # allocated in full.
             ranges = [file.range(place, header.node_size, "B-tree node") for place, _ in some]
             blocks = yield Exact(ranges) if exact else ranges
             table = _records(file, header, some, blocks, level)
@@ -180,9 +184,10 @@ def _header(file: File, data: bytes, address: int, kinds: tuple[int, ...]) -> _H
 
 
 def _widths(file: File, header: _Header) -> tuple[list[int], list[int]]:
-    """For the children of each level (0: leaves): bytes of their record counts, and of their subtree totals.
+    """Return the bytes of record counts and of subtree totals, for the children of each level.
 
-    Both are just wide enough for the greatest number that can occur (III.A.2, "Number of Records").
+    Level 0 are leaves. Both are just wide enough for the greatest number that can occur (III.A.2,
+    "Number of Records").
     """
     room = (header.node_size - _OVERHEAD) // header.record_size
     count_width = _width_of(room)
@@ -225,7 +230,7 @@ def _records(file: File, header: _Header, nodes: list[tuple[int, int]], blocks: 
 def _children(
     file: File, header: _Header, block: bytes, place: int, count: int, level: int, widths: tuple[int, int]
 ) -> list[tuple[int, int]]:
-    """The children of an inner node, behind its records: address, number of records, records in the subtree."""
+    """Return the children of an inner node: address and number of records."""
     width = file.offset_size
     at = 6 + count * header.record_size
     step = width + widths[0] + widths[1]

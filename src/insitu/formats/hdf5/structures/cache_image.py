@@ -19,7 +19,7 @@ GLOBAL_HEAP = b"GCOL"
 
 
 def read_cache_image(file: File, body: bytes) -> Walk[None]:
-    """Read the image that a message of the superblock extension names: version, address, length."""
+    """Read the cache image that a message of the superblock extension names."""
     width, long = file.offset_size, file.length_size
     check_length(body, 1 + width + long, "cache image message")
     address = int.from_bytes(body[1 : 1 + width], "little")

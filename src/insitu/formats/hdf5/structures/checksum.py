@@ -15,13 +15,13 @@ __all__ = ["lookup3", "verify"]
 
 
 def lookup3(data: bytes) -> int:
-    """The checksum of some bytes."""
+    """Return the checksum of some bytes."""
     found: int = jenkins_lookup3(data, 0)
     return found
 
 
 def verify(file: File, data: bytes, address: int, structure: str) -> None:
-    """Raise if the last four bytes are not the checksum of those before."""
+    """Raise `FormatError` if the last four bytes are not the checksum of those before."""
     stored = int.from_bytes(data[-4:], "little")
     if len(data) < 4 or lookup3(data[:-4]) != stored:
         file.fail("does not match its checksum: the file is damaged", address, structure)

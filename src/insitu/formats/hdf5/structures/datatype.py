@@ -33,7 +33,8 @@ class Datatype:
     """The type of the elements of a dataset or an attribute."""
 
     kind: str
-    """number, string, compound, opaque, enum, reference, time, sequence (variable length), text (variable length)."""
+    """number, string, compound, opaque, enum, reference, time, sequence (variable length), text
+    (variable length)."""
     size: int
     """Bytes of one element in the file."""
     dtype: np.dtype[Any]
@@ -51,31 +52,35 @@ class Datatype:
     texts: tuple[tuple[int, int, str], ...] = ()
     """Offset, size and padding of the texts in an element whose end must be looked for."""
     note: str = ""
-    """The tag of an opaque type; the kind of a reference (object, region, attribute); "bits" for a bit field."""
+    """The tag of an opaque type; the kind of a reference (object, region, attribute); "bits" for a
+    bit field."""
 
     number: Layout | None = None
     """Of numbers that NumPy does not have: which bits are their value."""
     members: tuple[tuple[str, int, tuple[int, ...], Datatype], ...] = ()
-    """Of a compound type: name, offset, dimensions and type of the members; only where one is of varying length, or a number that NumPy
-    does not have."""
+    """Of a compound type: name, offset, dimensions and type of the members; only where one is of
+    varying length, or a number that NumPy does not have."""
     parts: tuple[tuple[str, int, tuple[int, ...], Datatype], ...] = ()
     """The same, of every compound type."""
 
     @property
     def has_references(self) -> bool:
-        """Whether elements are references to objects, or hold some."""
+        """Whether elements are references to objects, or contain some."""
         if self.base is not None:
             return self.base.has_references
         return self.kind == "reference" or any(member.has_references for _, _, _, member in self.parts)
 
     @property
     def heaped(self) -> bool:
-        """Whether elements are references to a global heap."""
+        """Whether elements are references into a global heap."""
         return self.kind in ("sequence", "text")
 
     @property
     def has_nested_variable_length(self) -> bool:
-        """Whether such references are inside of elements: members of a compound, or elements of a sequence."""
+        """Whether elements contain references into a global heap.
+
+        In members of a compound, or in elements of a sequence.
+        """
         if self.base is not None:
             return self.base.heaped or self.base.has_nested_variable_length
         return any(member.heaped or member.has_nested_variable_length for _, _, _, member in self.members)
@@ -118,7 +123,8 @@ def _parse(body: bytes, at: int, depth: int) -> tuple[Datatype, int]:
         dtype, number = fixed_point(size, bits, body[at : at + 4], signed=kind == 0 and bool(bits & 8))
         return Datatype("number", size, dtype, number=number, note="bits" if kind == 4 else ""), at + 4
     if kind == 1:
-        # Before version 3, only one bit tells the byte order: what is written there as VAX's is read as big-endian.
+        # Before version 3, only one bit tells the byte order: what is written there as VAX's is
+        # read as big-endian.
         dtype, number = floating_point(size, bits if version >= 3 else bits & ~0x40, body[at : at + 12])
         return Datatype("number", size, dtype, number=number), at + 12
     if kind == 2:
@@ -148,7 +154,10 @@ def _refuse(what: str) -> NoReturn:
 
 
 def _time(body: bytes, at: int, size: int, bits: int) -> tuple[Datatype, int]:
-    """Seconds since 1970, a signed number. The library writes such values and has no way to convert them."""
+    """Parse a time type: seconds since 1970, a signed number.
+
+    The library writes such values and cannot convert them.
+    """
     if size not in (4, 8) or int.from_bytes(body[at : at + 2], "little") != 8 * size:
         _refuse(f"times of {size} bytes are not supported")
     return Datatype("time", size, np.dtype(f"{'>' if bits & 1 else '<'}i{size}")), at + 2

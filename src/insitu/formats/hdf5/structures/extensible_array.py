@@ -56,7 +56,7 @@ class _DataBlock:
 
 
 def read_extensible_array(file: File, address: int) -> Walk[Elements]:
-    """The elements of an extensible array.
+    """Return the elements of an extensible array.
 
     Parameters
     ----------
@@ -68,7 +68,8 @@ def read_extensible_array(file: File, address: int) -> Walk[Elements]:
     header = _header(file, head, address)
     if header.index_block == file.undefined:
         return []
-    # Super blocks 0, 1, ... hold 1, 1, 2, 2, 4, 4, ... data blocks of 1, 2, 2, 4, 4, ... times the least elements.
+    # Super blocks 0, 1, ... hold 1, 1, 2, 2, 4, 4, ... data blocks of 1, 2, 2, 4, 4, ... times the
+    # least elements.
     total = 1 + header.bits - (header.least.bit_length() - 1)
     inner = 2 * (header.pointers.bit_length() - 1)
     supers = max(0, total - inner)
@@ -135,7 +136,8 @@ def _super_blocks(file: File, header: _Header, outer: list[tuple[int, int, int]]
         if data[:4] != b"EASB":
             file.fail("has no signature", place, "extensible array super block")
         verify(file, data, place, "extensible array super block")
-        # One bit a page, those of all data blocks without a gap, though there is room for whole bytes for each.
+        # One bit a page, those of all data blocks without a gap, though there is room for whole
+        # bytes for each.
         bits = np.unpackbits(np.frombuffer(data, np.uint8, count * bitmap, begin))
         pages = room // header.page
         addresses = np.frombuffer(data, f"<u{width}", count, begin + count * bitmap).tolist()

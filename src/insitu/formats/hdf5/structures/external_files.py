@@ -24,7 +24,7 @@ class Segment(NamedTuple):
 
 
 def read_segments(file: File, body: bytes) -> Walk[tuple[Segment, ...]]:
-    """The segments of an external data files message."""
+    """Return the segments of an external data files message."""
     width, length = file.offset_size, file.length_size
     count = int.from_bytes(body[6:8], "little")
     at = 8 + width

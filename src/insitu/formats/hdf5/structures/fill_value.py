@@ -34,8 +34,8 @@ class Fill:
     value: bytes | None
     """One element, as stored; None: zeros."""
     state: str
-    """user, default (zeros), undefined (whatever was there; read as zeros), or untold (a value that the model has no word for: only
-    datasets without gaps can be taken)."""
+    """user, default (zeros), undefined (whatever was there; read as zeros), or per element (a value that
+    differs from element to element of an array type: only datasets without gaps can be read)."""
 
 
 def parse_old_fill(body: bytes) -> Fill:
@@ -65,7 +65,7 @@ def parse_fill(body: bytes) -> Fill:
 
 
 def read_odd_fill(file: File, datatype: Datatype, fill: Fill) -> Walk[Fill]:
-    """The fill value of a type of varying length, or of an array type.
+    """Return the fill value of a variable-length type or an array type.
 
     Parameters
     ----------
@@ -99,7 +99,10 @@ def read_odd_fill(file: File, datatype: Datatype, fill: Fill) -> Walk[Fill]:
 
 
 def _written_out(value: Any, told: Mapping[str, Any]) -> bytes:
-    """A value as `insitu.model.Encoding` has it: member after member, what varies in length behind its length."""
+    """Serialise a value for `insitu.model.Encoding`: member after member.
+
+    A variable-length member is preceded by its length.
+    """
     if told["kind"] == "text":
         data = str(value).encode("utf-8", "surrogateescape")
         return len(data).to_bytes(4, "little") + data

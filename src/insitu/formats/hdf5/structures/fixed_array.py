@@ -22,7 +22,7 @@ Elements = list[tuple[int, npt.NDArray[np.uint8]]]
 
 
 def read_fixed_array(file: File, address: int, expected: int) -> Walk[Elements]:
-    """The elements of a fixed array.
+    """Return the elements of a fixed array.
 
     Parameters
     ----------

@@ -29,7 +29,8 @@ ROWS_LIMIT = 128
 INFLATED_LIMIT = 1 << 40
 
 _Wanted = tuple[tuple[int, int, int], ...]
-"""Objects in blocks: where in the heap's address space they begin, their length, and which of the ids asked for it is."""
+"""Objects in blocks: where in the heap's address space they begin, their length, and which of the
+ids asked for it is."""
 
 
 class _Heap(NamedTuple):
@@ -78,7 +79,7 @@ class _Block(NamedTuple):
 
 
 def read_heap_objects(file: File, address: int, ids: tuple[bytes, ...]) -> Walk[list[bytes]]:
-    """The objects with these ids.
+    """Return the objects with these ids.
 
     Parameters
     ----------
@@ -106,7 +107,10 @@ def read_heap_objects(file: File, address: int, ids: tuple[bytes, ...]) -> Walk[
 
 
 def near_heap_objects(file: File, address: int, ids: tuple[bytes, ...]) -> list[bytes] | None:
-    """The objects with these ids, if all of the heap is one block that is in memory, as it is of a few attributes; else None."""
+    """Return the objects with these ids if the heap is one block in memory, else None.
+
+    The heap of a few attributes usually is.
+    """
     if not ids:
         return []
     place = file.range_up_to(address, 256, 26 + 12 * file.length_size + 3 * file.offset_size, "fractal heap")
@@ -131,7 +135,10 @@ def near_heap_objects(file: File, address: int, ids: tuple[bytes, ...]) -> list[
 def _told_apart(
     ids: tuple[bytes, ...], id_length: int, offset_bytes: int, length_bytes: int
 ) -> tuple[_Wanted, tuple[int, ...], tuple[tuple[int, bytes], ...]]:
-    """Which ids are of objects in blocks, of huge objects, and of objects so tiny that the id holds them."""
+    """Split ids into those of objects in blocks, of huge objects, and of tiny ones.
+
+    A tiny object is stored in its id.
+    """
     managed: list[tuple[int, int, int]] = []
     huge: list[int] = []
     tiny: list[tuple[int, bytes]] = []
@@ -154,8 +161,11 @@ def _told_apart(
 
 @lru_cache(maxsize=8)
 def _form(width: int, length: int) -> struct.Struct:
-    """Signature, version, id length, filter length, flags, largest managed; next huge id, huge tree, free space and its manager, eight
-    statistics; width of the table, first and largest block, bits, rows of the root to begin with, root, its rows.
+    """Return the layout of the heap header.
+
+    Signature, version, id length, filter length, flags, largest managed; next huge id, huge tree,
+    free space and its manager, eight statistics; width of the table, first and largest block, bits,
+    rows of the root to begin with, root, its rows.
     """
     address, size = _LETTERS[width], _LETTERS[length]
     return struct.Struct(f"<4sBHHBI {size}{address}{size}{address}8{size} H{size}{size}HH{address}H")
@@ -240,7 +250,10 @@ def _indirect_size(file: File, heap: _Heap, rows: int) -> int:
 
 
 def _children(file: File, heap: _Heap, block: _Block, data: bytes, wanted: _Wanted) -> dict[_Block, _Wanted]:
-    """The blocks below an indirect block (III.F, "Fractal Heap Indirect Block") that hold what is wanted."""
+    """Return the blocks below an indirect block that hold wanted objects.
+
+    III.F, "Fractal Heap Indirect Block".
+    """
     if data[:4] != b"FHIB":
         file.fail("has no signature", block.address, "fractal heap indirect block")
     verify(file, data, block.address, "fractal heap indirect block")
@@ -313,7 +326,10 @@ def _cut(file: File, heap: _Heap, block: _Block, data: bytes, wanted: _Wanted, o
 
 
 def _read_huge(file: File, heap: _Heap, wanted: list[tuple[int, bytes]], out: list[bytes]) -> Walk[None]:
-    """Objects too large for a block lie by themselves; the id says where, or the key to a B-tree that does."""
+    """Read objects that are too large for a block.
+
+    The id holds the address, or the key to a B-tree that does.
+    """
     width, length = file.offset_size, file.length_size
     more = 4 + length if heap.filters else 0  # filter mask, size before filters
     direct = heap.id_length - 1 >= width + length + more

@@ -70,7 +70,8 @@ Layout = CompactLayout | ContiguousLayout | VirtualLayout | ChunkedLayout
 
 _MESSAGE = "data layout message"
 _INDEXES = {1: "single", 2: "implicit", 3: "fixed_array", 4: "extensible_array", 5: "btree_v2"}
-# Bytes of creation parameters before the index address: fixed array, extensible array, B-tree (IV.A.2.i).
+# Bytes of creation parameters before the index address: fixed array, extensible array, B-tree
+# (IV.A.2.i).
 _PARAMETERS = {"single": 0, "implicit": 0, "fixed_array": 1, "extensible_array": 5, "btree_v2": 6}
 
 
@@ -98,7 +99,10 @@ def parse_layout(body: bytes, offset_size: int, length_size: int) -> Layout:
 
 
 def _parse_v1(body: bytes, offset_size: int) -> Layout:
-    """Versions 1 and 2: the address comes before the dimensions, the data of a compact dataset after them."""
+    """Parse versions 1 and 2.
+
+    The address comes before the dimensions, compact data after them.
+    """
     check_length(body, 8, _MESSAGE)
     rank, kind = body[1], body[2]
     at = 8
@@ -156,7 +160,10 @@ def _chunked(
     mask: int = 0,
     most: int = 1 << 32,
 ) -> ChunkedLayout:
-    """The last of the dimensions is the size of an element. Before version 5 chunks have less than 4 GiB."""
+    """Return the layout; the last dimension is the size of an element.
+
+    Before version 5, chunks have less than 4 GiB.
+    """
     if not 2 <= len(dims) <= 33 or 0 in dims:
         raise FormatError(f"the chunks have an impossible shape: {dims}", structure="data layout")
     if math.prod(dims) >= most:

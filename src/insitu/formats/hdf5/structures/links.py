@@ -34,7 +34,7 @@ class Link(NamedTuple):
 
 
 def read_links(file: File, messages: list[Message]) -> Walk[tuple[list[Link], bool]]:
-    """The links of a new-style group, and whether their creation order is known."""
+    """Return the links of a new-style group, and whether their creation order is tracked."""
     width = file.offset_size
     links = [parse_link(m.body, width) for m in messages if m.kind == LINK]
     tracked = False

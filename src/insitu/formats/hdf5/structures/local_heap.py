@@ -15,7 +15,7 @@ __all__ = ["read_local_heap", "read_symbol_table"]
 
 
 def read_symbol_table(file: File, body: bytes) -> Walk[list[Link]]:
-    """The links of a group, by name.
+    """Return the links of an old-style group, by name.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def read_symbol_table(file: File, body: bytes) -> Walk[list[Link]]:
 
 
 def read_local_heap(file: File, address: int) -> Walk[bytes]:
-    """The data segment of a local heap (III.D)."""
+    """Return the data segment of a local heap (III.D)."""
     length, width = file.length_size, file.offset_size
     (data,) = yield [file.range(address, 8 + 2 * length + width, "local heap")]
     if data[:4] != b"HEAP":
@@ -66,7 +66,10 @@ def _symbol_nodes(file: File, address: int) -> Walk[list[tuple[int, bytes]]]:
 
 
 def _link(file: File, entry: bytes, names: bytes, place: int) -> Link:
-    """A symbol table entry (III.C): name, object header, and for soft links (cache type 2) their target."""
+    """Parse a symbol table entry (III.C).
+
+    Name, object header, and for soft links (cache type 2) their target.
+    """
     begin, end = file.length_size, file.length_size + file.offset_size
     name = _text(file, names, int.from_bytes(entry[:begin], "little"), place)
     if int.from_bytes(entry[end : end + 4], "little") == 2:

@@ -57,7 +57,8 @@ class Message(NamedTuple):
     kind: int
     """Its type number."""
     flags: int
-    """Bit 1: the body says where a shared message lies. Bit 7: who does not know it must not use the object."""
+    """Bit 1: the body says where a shared message lies. Bit 7: who does not know it must not use
+    the object."""
     body: bytes
     """What it says."""
     order: int

@@ -21,7 +21,7 @@ __all__ = ["read_deep_value", "read_elements"]
 
 
 def read_deep_value(file: File, attribute: Attribute) -> Walk[Any]:
-    """The value of an attribute, in native byte order."""
+    """Return the value of an attribute, in native byte order."""
     values = yield from read_elements(file, attribute)
     assert attribute.datatype is not None
     shape = attribute.space.shape + attribute.datatype.shape
@@ -29,7 +29,7 @@ def read_deep_value(file: File, attribute: Attribute) -> Walk[Any]:
 
 
 def read_elements(file: File, attribute: Attribute) -> Walk[npt.NDArray[Any]]:
-    """The elements of an attribute, one after the other."""
+    """Return the elements of an attribute as a one-dimensional array."""
     datatype = attribute.datatype
     assert datatype is not None
     element = element_of(described(datatype), 8 + file.offset_size)
@@ -53,7 +53,10 @@ def read_elements(file: File, attribute: Attribute) -> Walk[npt.NDArray[Any]]:
 
 
 class _Lookup:
-    """Finds objects in the heaps that were read, and notes which were not: their objects are empty until then."""
+    """Finds objects in the heaps that were read, and collects those that were not.
+
+    Objects of missing heaps are empty until they are read.
+    """
 
     __slots__ = ("file", "heaps", "missing", "total")
 

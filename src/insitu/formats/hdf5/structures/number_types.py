@@ -29,7 +29,7 @@ _QUADRUPLE = (16, 128, 112, 15, 0, 112, 16383)
 
 
 def fixed_point(size: int, bits: int, properties: bytes, *, signed: bool) -> tuple[np.dtype[Any], Layout | None]:
-    """The dtype of an integer or bit field, and its bits where it does not fill its bytes."""
+    """Return the dtype of an integer or bit field, and its bits if it does not fill its bytes."""
     if len(properties) < 4:
         raise FormatError("the datatype message is cut off", structure="datatype")
     offset = int.from_bytes(properties[:2], "little")
@@ -50,7 +50,7 @@ def fixed_point(size: int, bits: int, properties: bytes, *, signed: bool) -> tup
 
 
 def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[Any], Layout | None]:
-    """The dtype of a floating-point number, and its bits where it is not an IEEE one."""
+    """Return the dtype of a float, and its bits if it is not an IEEE one."""
     if len(properties) < 12:
         raise FormatError("the datatype message is cut off", structure="datatype")
     offset = int.from_bytes(properties[:2], "little")
@@ -66,7 +66,8 @@ def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[An
         )
     order = bits & 1 | bits >> 5 & 2
     name = _IEEE.get(form)
-    # Bits 4-5: mantissa normalisation, 2 (implied leading 1) for IEEE; bits 8-15: where the sign is.
+    # Bits 4-5: mantissa normalisation, 2 (implied leading 1) for IEEE; bits 8-15: where the sign
+    # is.
     implied, sign = bits >> 4 & 3, bits >> 8 & 0xFF
     if name and offset == 0 and order in (0, 1) and implied == 2 and sign == 8 * size - 1:
         return np.dtype(f"{'>' if order else '<'}{name}"), None
@@ -76,7 +77,8 @@ def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[An
     own = (form == _EXTENDED and here.nmant == 63) or (form == _QUADRUPLE and here.nmant == 112)
     if own and native.itemsize == 16 and order == 0 and offset == 0 and np.little_endian:
         return native, None
-    # The quadruple of ARM machines fills its 16 bytes, so that NumPy can turn them round (the 80 bits of x87 do not).
+    # The quadruple of ARM machines fills its 16 bytes, so that NumPy can turn them round (the 80
+    # bits of x87 do not).
     quadruple = own and form == _QUADRUPLE and implied == 2 and sign == 127
     if quadruple and native.itemsize == 16 and order == 1 and offset == 0 and np.little_endian:
         return native.newbyteorder(">"), None

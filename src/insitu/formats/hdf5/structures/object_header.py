@@ -21,7 +21,7 @@ CONTINUATION_LIMIT = 100_000
 
 
 def read_object_header(file: File, address: int) -> Walk[list[Message]]:
-    """All messages of the object header at an address, continuation blocks included."""
+    """Return all messages of an object header, continuation blocks included."""
     first = file.range_up_to(address, SPECULATIVE, 16, "object header")
     data = file.peek(*first)
     if data is None:
@@ -38,7 +38,8 @@ def read_object_header(file: File, address: int) -> Walk[list[Message]]:
         verify(file, whole, address, "object header")
         waiting = _parse_v2(file, whole, start, start + length - 4, tracked, address, messages)
         if not waiting and not any(m.kind == LAYOUT and _may_be_compact(m.body) for m in messages):
-            # Files of one archive often have the same headers, addresses included. (Of compact data the place may matter.)
+            # Files of one archive often have the same headers, addresses included. (Of compact data
+            # the place may matter.)
             remember((read_object_header, whole), len(whole), tuple(messages))
         second = True
     elif data[0] == 1:
@@ -74,7 +75,10 @@ def _may_be_compact(layout: bytes) -> bool:
 
 
 def _prefix_v2(file: File, data: bytes, address: int) -> tuple[bool, int, int]:
-    """Whether creation order is kept, where the messages begin, and their length with the checksum."""
+    """Return whether creation order is tracked, and start and length of the messages.
+
+    The length includes the checksum.
+    """
     if data[4] != 2:
         file.fail(f"has version {data[4]}", address, "object header")
     flags = data[5]

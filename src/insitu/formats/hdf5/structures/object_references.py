@@ -46,7 +46,7 @@ class Pointer:
     """What is selected of it; or, without an address, what there is to say."""
 
     def text(self, named: Named) -> str:
-        """As it is shown."""
+        """Return the reference as text."""
         return self.part if self.address is None else f"{named(self.address)}{self.part}"
 
 
@@ -60,11 +60,13 @@ class Pointing:
     scalar: bool
 
     def addresses(self) -> set[int]:
-        """Of the objects that are pointed at."""
+        """Return the addresses of the objects that are referred to."""
         return {one.address for one in _pointers(self.elements) if one.address is not None}
 
     def to_attribute(self, named: Named) -> Any:
-        """As attributes show it: one text or a list of them; records as they are, with texts in them.
+        """Return the value as attributes show it.
+
+        One text or a list of texts; records as they are, with texts in them.
 
         Parameters
         ----------
@@ -79,7 +81,7 @@ class Pointing:
 
 
 def read_pointing(file: File, attribute: Attribute) -> Walk[Pointing]:
-    """The value of an attribute whose type holds references."""
+    """Return the value of an attribute whose type contains references."""
     datatype = attribute.datatype
     assert datatype is not None
     elements = yield from read_elements(file, attribute)

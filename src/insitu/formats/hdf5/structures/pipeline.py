@@ -64,7 +64,7 @@ def parse_filters(body: bytes) -> tuple[Filter, ...]:
 
 @lru_cache(maxsize=1024)
 def codec_of(item: Filter, itemsize: int) -> Codec:
-    """The codec that a filter is.
+    """Return the codec of a filter.
 
     Parameters
     ----------
@@ -105,7 +105,8 @@ def _szip(values: tuple[int, ...], itemsize: int) -> dict[str, Any]:
 
 
 def _bitshuffle(values: tuple[int, ...], itemsize: int) -> dict[str, Any]:
-    # Filter 32008: version major, minor, element size, block size, compression (2: LZ4, 3: Zstandard).
+    # Filter 32008: version major, minor, element size, block size, compression (2: LZ4, 3:
+    # Zstandard).
     values = values + (0,) * (5 - len(values))
     return {
         "elementsize": values[2] or itemsize,

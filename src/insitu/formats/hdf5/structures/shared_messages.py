@@ -20,7 +20,7 @@ DEPTH_LIMIT = 8
 
 
 def unshared(file: File, message: Message) -> Walk[Message]:
-    """The message itself, wherever it is kept."""
+    """Return the message itself, wherever it is stored."""
     if not message.shared:
         return message
     body = yield from read_shared(file, message.kind, message.body)
@@ -28,7 +28,7 @@ def unshared(file: File, message: Message) -> Walk[Message]:
 
 
 def read_shared(file: File, kind: int, body: bytes, depth: int = 0) -> Walk[bytes]:
-    """The body of a shared message of some type.
+    """Return the body of a shared message of some type.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def read_shared(file: File, kind: int, body: bytes, depth: int = 0) -> Walk[byte
 
 
 def shared_in_heap(file: File, kind: int, ids: tuple[bytes, ...]) -> Walk[list[bytes]]:
-    """Messages in the heap that the shared message table has for a message type."""
+    """Return messages in the heap that the shared message table has for a message type."""
     if file.shared_table is None:
         file.fail("is in a heap, but the file has no shared message table", 0, "shared message")
     address = file.shared_table
@@ -77,10 +77,14 @@ def shared_in_heap(file: File, kind: int, ids: tuple[bytes, ...]) -> Walk[list[b
 
 
 def _read_table(file: File, address: int) -> Walk[list[tuple[int, int]]]:
-    """III.G, "Shared Object Header Message Table": for each index its message types (bits) and its heap."""
+    """Return the message types (bits) and the heap of each index.
+
+    III.G, "Shared Object Header Message Table".
+    """
     width = file.offset_size
     size = 14 + 2 * width
-    # The number of indexes stands in the superblock extension, next to the address; eight is the most there can be.
+    # The number of indexes stands in the superblock extension, next to the address; eight is the
+    # most there can be.
     (data,) = yield [file.range_up_to(address, 4 + 8 * size + 4, 8, "shared message table")]
     if data[:4] != b"SMTB":
         file.fail("has no signature", address, "shared message table")

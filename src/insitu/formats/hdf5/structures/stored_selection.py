@@ -21,7 +21,8 @@ from insitu.formats.parsing.fields import check_length, take_uint
 __all__ = ["RUNS_LIMIT", "Box", "Line", "Picked", "parse_selection"]
 
 RUNS_LIMIT = 1 << 16
-"""Most pieces that one selection may fall into: more are damage, or want another way than one cell each."""
+"""Most pieces that one selection may fall into: more are damage, or want another way than one cell
+each."""
 
 Box = tuple[tuple[int, ...], tuple[int, ...]]
 """First element, and one behind the last."""
@@ -38,18 +39,18 @@ class Line:
 
     @property
     def is_endless(self) -> bool:
-        """Whether it goes on as long as there is something."""
+        """Whether it is unlimited."""
         return self.count is None or self.block is None
 
     @property
     def length(self) -> int:
-        """Elements of a line that has an end."""
+        """Number of elements of a limited line."""
         assert self.count is not None
         assert self.block is not None
         return self.count * self.block
 
     def clipped(self, elements: int) -> Line:
-        """An endless line after so many elements, as one or more lines would be: whole blocks, and a rest that is cut."""
+        """Return an unlimited line limited to some elements: whole blocks, or a part of one."""
         if self.block is None or self.block == self.stride:
             return Line(self.start, max(elements, 1), 1 if elements else 0, elements)
         whole, rest = divmod(elements, self.block)
@@ -60,7 +61,7 @@ class Line:
         return Line(self.start, self.stride, whole, self.block) if not rest else Line(self.start, rest, 1, rest)
 
     def within(self, extent: int) -> int:
-        """How many elements of an endless line lie before `extent`."""
+        """Return how many elements of an unlimited line lie before `extent`."""
         if extent <= self.start:
             return 0
         if self.block is None:
@@ -69,7 +70,7 @@ class Line:
         return whole * self.block + min(rest, self.block)
 
     def reach(self, elements: int) -> int:
-        """The extent that so many elements need."""
+        """Return the extent that so many elements need."""
         if not elements:
             return 0
         if self.block is None or self.block == self.stride:
@@ -78,7 +79,7 @@ class Line:
         return self.start + (whole * self.stride + rest if rest else (whole - 1) * self.stride + self.block)
 
     def runs(self) -> list[tuple[int, int]]:
-        """First element and length of each run of neighbours."""
+        """Return first element and length of each run of adjacent elements."""
         assert self.count is not None
         assert self.block is not None
         if self.block == self.stride or self.count <= 1:
@@ -90,7 +91,7 @@ class Line:
         return [(self.start + i * self.stride, self.block) for i in range(self.count)]
 
     def part(self, first: int, length: int) -> slice | npt.NDArray[np.int64]:
-        """What to index with for `length` of its elements from the `first` on."""
+        """Return the index of `length` of its elements, from the `first` on."""
         assert self.block is not None
         if self.block == self.stride or first // self.block == (first + length - 1) // self.block:
             at = self.start + first // self.block * self.stride + first % self.block
@@ -114,15 +115,18 @@ class Picked:
 
     @property
     def endless_axis(self) -> int | None:
-        """The axis along which it has no end."""
+        """The axis along which it is unlimited, if there is one."""
         return next((axis for axis, line in enumerate(self.lines) if line.is_endless), None)
 
     def on(self, shape: tuple[int, ...]) -> Picked:
-        """The same with lines where it is "all" of a shape."""
+        """Return the selection with lines, if it is "all" of a shape."""
         return self if self.kind != "all" else Picked("lines", tuple(Line(0, max(n, 1), 1, n) for n in shape))
 
     def rows(self, rank: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The runs of neighbours along the last axis in the order of the elements: corners (n, rank) and lengths."""
+        """Return the runs of adjacent elements along the last axis: corners (n, rank) and lengths.
+
+        In the order of the elements.
+        """
         if self.kind == "lines":
             parts = [[(at, at + length) for at, length in line.runs()] for line in self.lines]
             total = int(np.prod([len(part) for part in parts], dtype=object))
@@ -153,7 +157,7 @@ class Picked:
 
 
 def parse_selection(data: bytes, at: int) -> tuple[Picked, int]:
-    """Parse a selection; where it ends, too."""
+    """Parse a selection; return it and the offset behind it."""
     kind, version = _uint(data, at, 4), _uint(data, at + 4, 4)
     if kind in (0, 3):
         return Picked("all" if kind == 3 else "none"), at + 16

@@ -71,7 +71,7 @@ class Superblock:
 
 
 def find_signature(size: int) -> Walk[int]:
-    """The offset of the signature: 0, or 512, 1024, 2048, ... behind a user block (II.A).
+    """Return the offset of the signature: 0, 512, 1024, 2048, ... (II.A).
 
     Parameters
     ----------
@@ -133,7 +133,9 @@ def _old(file: File, data: bytes, version: int, at: int) -> Superblock:
 
 
 def member_of_set(file: File, of: Of) -> None:
-    """Tell of a file that is one of a set, by the driver that wrote it. A family that was joined is a file like any other.
+    """Raise if the file is one of a set, by the driver that wrote it.
+
+    A family that was joined is a file like any other.
 
     Parameters
     ----------
@@ -168,12 +170,14 @@ def _new(file: File, data: bytes, version: int, at: int) -> Superblock:
 
 
 def _check(file: File, base: int, end: int, at: int) -> None:
-    # A user block that was put in front afterwards moves the signature but not the stored base address: the
-    # library then counts from where the signature is. The stored end counts from the beginning of the file.
+    # A user block that was put in front afterwards moves the signature but not the stored base
+    # address: the library then counts from where the signature is. The stored end counts from the
+    # beginning of the file.
     moved = at - base
     file.base = at
     if end + moved > file.size:
-        # Old families do not say that they are one: their first member looks like the beginning of a larger file, which it is.
+        # Old families do not say that they are one: their first member looks like the beginning of
+        # a larger file, which it is.
         family = re.search(r"(?<!\d)0+(?!\d)", posixpath.basename(file.url)) is not None
         problem = CutShortError(
             f"the file is truncated: it has {file.size} bytes, but its superblock announces {end + moved}",

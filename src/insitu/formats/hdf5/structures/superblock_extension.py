@@ -16,7 +16,7 @@ __all__ = ["read_extension"]
 
 
 def read_extension(file: File, address: int) -> Walk[None]:
-    """II.C: constants of the file that did not fit into the superblock."""
+    """Read the constants of the file that are not in the superblock (II.C)."""
     messages = yield from read_object_header(file, address)
     for message in messages:
         body = message.body

@@ -16,7 +16,10 @@ __all__ = ["described", "in_parts"]
 
 
 def in_parts(datatype: Datatype) -> bool:
-    """Whether elements cannot be taken as they lie there, nor as one reference or one number: they must be taken apart."""
+    """Whether elements must be decoded member by member.
+
+    Others are stored as they are, or are one reference or one number.
+    """
     base = datatype.base
     if base is not None:
         return (
@@ -29,7 +32,7 @@ def in_parts(datatype: Datatype) -> bool:
 
 
 def described(datatype: Datatype) -> dict[str, Any]:
-    """A type as the codecs want it; the axes that an array type adds are told beside it."""
+    """Return a type as the codecs need it, without the axes that an array type adds."""
     if datatype.kind == "text":
         return {"kind": "text"}
     if datatype.kind == "sequence":
