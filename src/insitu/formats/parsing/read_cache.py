@@ -18,16 +18,16 @@ from insitu.sources.protocol import ByteSource
 
 __all__ = ["Window"]
 
-# Head and first rounding in bytes. A local read costs microseconds, so little is read on suspicion;
-# a remote one costs as much as some hundred KiB.
+# First read and first rounding in bytes. A local read costs microseconds, so little is read ahead; a
+# remote one costs as much as some hundred KiB.
 LOCAL_HEAD, REMOTE_HEAD = 128 << 10, 128 << 10
 LOCAL_ROUND, REMOTE_ROUND = 8 << 10, 128 << 10
 ROUND_LIMIT = 1 << 20
-ROUND_TOTAL = 8 << 20  # what may be read on suspicion in all
+ROUND_TOTAL = 8 << 20  # bytes that may be read ahead in all
 
 
 class Window:
-    """The fetched spans of one file.
+    """Cache of the byte ranges of one file that were fetched.
 
     Parameters
     ----------

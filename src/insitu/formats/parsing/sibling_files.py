@@ -130,8 +130,8 @@ def places_beside(url: str, name: str) -> list[str]:
             return []
         absolute = name.startswith("/")
         leaf = posixpath.basename(name) if absolute else name
-        # Keys of objects are not quoted (and may hold "?" and "#"); those that are no text cannot
-        # be.
+        # Keys of objects are not quoted (and may hold "?" and "#"). A name that is not valid UTF-8
+        # cannot be a key.
         if parts.scheme in ("http", "https"):
             leaf = quote(leaf, errors="surrogateescape")
             path = posixpath.normpath(posixpath.join(posixpath.dirname(parts.path) or "/", leaf))
@@ -145,7 +145,7 @@ def places_beside(url: str, name: str) -> list[str]:
     if os.path.isabs(name):
         found = [name, os.path.join(here, os.path.basename(name))]
     else:
-        # The last: beside what a symbolic link leads to.
+        # The last: next to the target of a symbolic link.
         real = os.path.dirname(os.path.realpath(folder))
         found = [os.path.normpath(os.path.join(here, name)), os.path.abspath(name)]
         found.append(os.path.normpath(os.path.join(real, name)))

@@ -124,8 +124,8 @@ def _tree(file: File, layout: ChunkedLayout, rows: ChunkRows, address: int) -> W
             file.fail(f"has records of {table.shape[1]} bytes", address, "chunk B-tree")
         records = table.view(_record(width, rest, rank)).reshape(-1)
         places = rows.places(records["place"], (1,) * rank)
-        # Narrow numbers compare faster; those beyond the grid are all alike there, so that they
-        # must be looked at as they are.
+        # Narrow integers compare faster. Places beyond the grid are clipped to one number there, so
+        # the stored ones are compared if that fails.
         if places is not None and not _climbing(places) and not _climbing(records["place"]):
             # The library would look in the wrong branch and give the fill value; the right place is
             # unknown.

@@ -187,7 +187,7 @@ class Paths:
         If there are several, the one that a walk through the file meets first.
         """
         found = self._all().get(address)
-        return f"(object at address {address}, which has no path)" if found is None else found
+        return f"(an object at {address} that no path leads to)" if found is None else found
 
     def lacks(self, tree: Branch) -> bool:
         """Whether an attribute refers to an object that is not below the tree."""

@@ -186,8 +186,8 @@ def _describe(file: File, dataset: Dataset, parts: dict[int, Message], indexed: 
     if isinstance(dataset.layout, CompactLayout) and (
         dataset.datatype.heaped or dataset.datatype.has_nested_variable_length
     ):
-        # References into heaps are of no use without the file: they are read from where they stand
-        # in the header.
+        # References into heaps need the file, so they are read from the header instead of being
+        # stored inline.
         place, inside = parts[LAYOUT].place, dataset.layout
         if place < 0:
             file.unsupported("variable-length values in a shared layout message are not supported")

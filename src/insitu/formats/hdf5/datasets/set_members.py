@@ -109,7 +109,7 @@ def _spread(joined: Joined, table: ChunkTable) -> Columns:
         mask = np.broadcast_to(found.filter_mask, (total,)).reshape(table.shape)
         inline = bytearray()
     source, length = source.astype(np.int64), length.astype(np.int64)
-    # Addresses of a split set begin at 2^63 - 1: as signed numbers they have turned round.
+    # Addresses of a split set begin at 2^63 - 1: as signed numbers they overflow.
     place = offset.astype(np.int64).view(np.uint64)
     starts = np.array([member.start for member in joined.members], np.uint64)
     member = np.maximum(np.searchsorted(starts, place, side="right").astype(np.int64) - 1, 0)

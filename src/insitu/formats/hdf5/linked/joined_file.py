@@ -20,7 +20,7 @@ from insitu.sources.protocol import ByteSource, Range
 __all__ = ["Joined", "Member", "Run", "as_joined_file"]
 
 FURTHER = 2 << 20
-"""Bytes that may be asked for on suspicion."""
+"""Bytes that may be read behind the end of a member."""
 
 
 class Member(NamedTuple):
@@ -42,7 +42,7 @@ class Run(NamedTuple):
 
 
 class Joined:
-    """Several files as one source; closed by those who opened them.
+    """Several files as one byte source; their openers close them.
 
     Parameters
     ----------
