@@ -1,4 +1,4 @@
-"""Is metadata seen that the writer left in an image of its cache?"""
+"""Metadata in a cache image replaces the bytes of the file."""
 
 from __future__ import annotations
 

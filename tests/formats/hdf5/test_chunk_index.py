@@ -1,4 +1,4 @@
-"""Does every kind of chunk index give the chunks that h5py gives?"""
+"""Every kind of chunk index gives the chunks that h5py gives."""
 
 from __future__ import annotations
 

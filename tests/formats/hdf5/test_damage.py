@@ -1,4 +1,4 @@
-"""Does a damaged file give an error of ours, or the rest of it; never a hang, a crash or a gigabyte?"""
+"""A damaged file gives an error of ours, or its sound part: no hang, crash or memory blow-up."""
 
 from __future__ import annotations
 

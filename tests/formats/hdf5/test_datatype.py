@@ -1,4 +1,4 @@
-"""Is every datatype what h5py makes of it?"""
+"""Every datatype becomes the dtype that h5py gives."""
 
 from __future__ import annotations
 

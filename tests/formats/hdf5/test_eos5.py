@@ -1,4 +1,4 @@
-"""Do the fields of HDF-EOS5 files have their dimensions?"""
+"""Fields of HDF-EOS5 files have the dimensions that StructMetadata names."""
 
 from __future__ import annotations
 

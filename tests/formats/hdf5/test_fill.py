@@ -1,4 +1,4 @@
-"""What do places hold that were never written?"""
+"""Elements that were never written have the fill value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where does data lie that is not chunked?"""
+"""Contiguous and compact data is located."""
 
 from __future__ import annotations
 

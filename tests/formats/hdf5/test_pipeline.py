@@ -1,4 +1,4 @@
-"""Does every filter become the codec that undoes it?"""
+"""Every filter becomes the codec that undoes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a scan read little, in few round trips?"""
+"""A scan reads few bytes, in few round trips."""
 
 from __future__ import annotations
 

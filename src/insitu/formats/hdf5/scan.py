@@ -1,6 +1,7 @@
-"""What is in an HDF5 or netCDF-4 file, and where does every chunk lie?
+"""Scan an HDF5 or netCDF-4 file: its groups, variables, dimensions and the location of every chunk.
 
-Superblock, then all objects side by side, then netCDF-4's dimensions; what comes out is a tree of virtual arrays.
+The superblock is read first, then all objects in parallel, then netCDF-4 dimensions are assigned.
+The result is a tree of virtual arrays.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from functools import partial
 from insitu.errors import FormatError, GroupError, InsituError, UnsupportedError, VariableError
 from insitu.formats.hdf5.conventions.eos5 import INFORMATION, Structure, named_fields, read_structure
 from insitu.formats.hdf5.conventions.netcdf4 import Node, Variable, assign_dimensions
-from insitu.formats.hdf5.datasets.groups import Builder, Place, below
 from insitu.formats.hdf5.datasets.object_at_path import Outside, begin, outside_of
-from insitu.formats.hdf5.datasets.object_paths import Paths
-from insitu.formats.hdf5.datasets.object_tree import Branch, build_tree
+from insitu.formats.hdf5.datasets.object_tree import Branch, Paths, build_tree
 from insitu.formats.hdf5.datasets.objects import Dataset, Group, Objects, read_index, read_object
 from insitu.formats.hdf5.datasets.virtual_dataset import settle
+from insitu.formats.hdf5.groups import Builder, Place, below
 from insitu.formats.hdf5.linked.file_sets import join
+from insitu.formats.hdf5.linked.joined_file import as_joined_file
 from insitu.formats.hdf5.structures.file import File
 from insitu.formats.hdf5.structures.superblock import CutShortError, OneOfASetError
 from insitu.formats.parsing.read_cache import Window
@@ -59,18 +60,24 @@ def scan_hdf5(
 
 
 def _scan(neighbours: Neighbours, place: Place, problems: Problems, above: tuple[tuple[str, int], ...]) -> VirtualGroup:
-    """Scan a part of a file; `above`: the groups of other files that link to it, so that no circle of links has no end."""
+    """Scan a part of a file.
+
+    `above` holds the groups of other files that link to it, so that cycles of links end.
+    """
     window = place.window
-    file = File(window.url, window.size, near=window.near, joined=window.joined is not None)
+    file = File(window.url, window.size, peek=window.peek, joined=as_joined_file(window.source) is not None)
     walk = _read(file, place.group, place.names, lambda objects: _settle(neighbours, window, objects))
     try:
-        picked = run(walk, window)
+        picked = run(walk, window, damage=())
     except (OneOfASetError, CutShortError) as problem:
         return _scan(neighbours, place._replace(window=join(neighbours, window, problem)), problems, above)
     if isinstance(picked, Outside):
         there = neighbours.open_beside(window, picked.file)
         if there is None or len(above) > LINKS_LIMIT:
-            raise GroupError(f"no group {place.group!r}: it is in {picked.file}", url=window.url)
+            raise GroupError(
+                f"there is no group {place.group!r}: its link leads to {picked.file}, which cannot be opened",
+                url=window.url,
+            )
         prefix = place.group.strip("/") + "/"
         names = None if place.names is None else {name.removeprefix(prefix) for name in place.names}
         return _scan(neighbours, Place(there, picked.path, names), problems, (*above, (there.url, -1)))
@@ -87,7 +94,9 @@ def _scan(neighbours: Neighbours, place: Place, problems: Problems, above: tuple
 def _settle(neighbours: Neighbours, window: Window, objects: Objects) -> None:
     """Find out how long those virtual datasets are that grow with their sources."""
     for found in objects.values():
-        if isinstance(found, Dataset) and any(mapping.here.endless is not None for mapping in found.mappings):
+        if isinstance(found, Dataset) and any(
+            mapping.target_selection.endless_axis is not None for mapping in found.mappings
+        ):
             try:
                 settle(neighbours, window, found)
             except (FormatError, UnsupportedError) as problem:
@@ -129,7 +138,8 @@ def _read(file: File, path: str, names: set[str] | None, settled: Callable[[Obje
     nodes = _dimensions(tree)
     paths = Paths(tree, "/".join(parts))
     if top is not root and (_needs_rest(tree, nodes) or paths.lacks(tree)):
-        # Names or lengths of dimensions come from outside of the subtree: read the headers of the whole file.
+        # Names or lengths of dimensions come from outside of the subtree: read the headers of the
+        # whole file.
         yield from _grow(file, objects, [g for g in objects.values() if isinstance(g, Group)], False)
         settled(objects)
         whole = build_tree(root, root, objects)
@@ -158,7 +168,7 @@ def _group(objects: Objects, address: int) -> Group:
     if isinstance(found, InsituError):
         raise found
     if not isinstance(found, Group):
-        raise FormatError("the root object is not a group", offset=address, structure="root group")
+        raise FormatError("the file is damaged: its root object is not a group", offset=address, structure="root group")
     return found
 
 
@@ -188,7 +198,9 @@ def _locate(file: File, root: int, parts: list[str], objects: Objects) -> Walk[G
         if not isinstance(found, Group):
             there = ", ".join(link.name for link in here.links[:12]) or "nothing"
             raise GroupError(
-                f"no group {'/'.join(parts)!r}", url=file.url, hint=f"Where {name!r} should be there are: {there}"
+                f"there is no group {'/'.join(parts)!r}",
+                url=file.url,
+                hint=f"The group that should hold {name!r} has: {there}",
             )
         here = found
     return here
@@ -208,15 +220,15 @@ def _dimensions(tree: Branch) -> dict[int, Node]:
     for branch in tree.walk():
         node = nodes[id(branch)]
         for _, child in branch.children:
-            below = nodes[id(child)]
-            below.parent = node
-            node.children.append(below)
+            inner = nodes[id(child)]
+            inner.parent = node
+            node.children.append(inner)
     assign_dimensions(nodes[id(tree)])
     return nodes
 
 
 def _needs_rest(tree: Branch, nodes: dict[int, Node]) -> bool:
-    """Whether the rest of the file decides on dimensions of a variable, or on where a link leads."""
+    """Whether dimensions or link targets are decided by the rest of the file."""
     return any(branch.loose for branch in tree.walk()) or any(
         dimension is None or dimension.address is None
         for node in nodes.values()
@@ -259,7 +271,7 @@ def _wanted(tree: Branch, nodes: dict[int, Node], names: set[str], parts: list[s
         there = [branch.join(variable.name) for branch in tree.walk() for variable in nodes[id(branch)].variables]
         more = f" and {len(there) - 12} more" if len(there) > 12 else ""
         hint = f"There are: {', '.join(there[:12]) or 'none'}{more}"
-        raise VariableError(f"no variable {', '.join(map(repr, sorted(missing)))}", hint=hint)
+        raise VariableError(f"there is no variable {', '.join(map(repr, sorted(missing)))}", hint=hint)
     for variable in list(chosen.values()):
         for dimension in variable.dims:
             scale = by_scale.get(id(dimension))

@@ -1,1 +1,3 @@
-"""Shared by all parsers of formats: the range scheduler, the read cache, files beside a file."""
+"""Shared by the parsers of all formats: range scheduler, read cache, field access, sibling
+files.
+"""

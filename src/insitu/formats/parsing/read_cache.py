@@ -1,8 +1,9 @@
-"""Which bytes of the file are in memory already, and what is worth fetching beside those that are asked for?
+"""Cache of the byte ranges of a file that were read while it is scanned.
 
-The first request takes the head of the file, where metadata usually lies. Later requests for headers and heaps
-are rounded out, the more the more often they miss: metadata is written in runs. Nodes of chunk indexes lie scattered
-among the data, so `Exact` requests fetch exactly what they name, and are not kept.
+The first request reads the head of the file, where metadata usually lies. Later requests for
+headers and heaps are rounded out, and more so the more often they miss, because metadata is written
+in runs. Nodes of chunk indexes lie scattered among the data, so `Exact` requests fetch exactly what
+they name and are not cached.
 """
 
 from __future__ import annotations
@@ -12,22 +13,21 @@ from collections.abc import Mapping
 
 from insitu.cancellation import check_deadline
 from insitu.errors import FormatError, TruncatedError
-from insitu.formats.hdf5.linked.joined_file import Joined
 from insitu.formats.parsing.scheduler import Exact, Ranges
 from insitu.sources.protocol import ByteSource
 
 __all__ = ["Window"]
 
-# Head and first rounding in bytes. A local read costs microseconds, so little is read on suspicion; a remote one
-# costs as much as some hundred KiB.
+# First read and first rounding in bytes. A local read costs microseconds, so little is read ahead; a
+# remote one costs as much as some hundred KiB.
 LOCAL_HEAD, REMOTE_HEAD = 128 << 10, 128 << 10
 LOCAL_ROUND, REMOTE_ROUND = 8 << 10, 128 << 10
 ROUND_LIMIT = 1 << 20
-ROUND_TOTAL = 8 << 20  # what may be read on suspicion in all
+ROUND_TOTAL = 8 << 20  # bytes that may be read ahead in all
 
 
 class Window:
-    """The fetched spans of one file.
+    """Cache of the byte ranges of one file that were fetched.
 
     Parameters
     ----------
@@ -72,9 +72,9 @@ class Window:
         self.size = source.size()
         if len(self._head) < min(wanted, self.size):
             raise TruncatedError(
-                f"the object is said to have {self.size} bytes, but of its first {min(wanted, self.size)} only {len(self._head)} came",
+                f"the object has {self.size} bytes, but only {len(self._head)} of its first {min(wanted, self.size)} arrived",
                 url=self.url,
-                hint="It was cut short, or its server contradicts itself",
+                hint="It was truncated while it was read, or the server reports a wrong size. Try again",
             )
         self._round = REMOTE_ROUND if self._remote else LOCAL_ROUND
         self._rounded = 0
@@ -91,11 +91,6 @@ class Window:
         return not self._remote
 
     @property
-    def joined(self) -> Joined | None:
-        """The set of files that this is, if it is one."""
-        return self.source if isinstance(self.source, Joined) else None
-
-    @property
     def head(self) -> bytes:
         """The first bytes of the file."""
         return self._head
@@ -105,8 +100,8 @@ class Window:
         """Whether a request costs a round trip."""
         return self._remote
 
-    def near(self, offset: int, length: int) -> bytes | None:
-        """The bytes of a range if they are in memory."""
+    def peek(self, offset: int, length: int) -> bytes | None:
+        """Return the bytes of a range if they are in memory, else None."""
         end = offset + length
         if end <= len(self._head):
             return self._head[offset:end]
@@ -117,7 +112,7 @@ class Window:
         return self._spans[at][offset - start : end - start]
 
     def at_hand(self, ranges: Ranges) -> list[bytes] | None:
-        """The bytes of the ranges if all of them are in memory."""
+        """Return the bytes of the ranges if all of them are in memory, else None."""
         head, known = self._head, len(self._head)
         out = []
         for offset, length in ranges:
@@ -133,10 +128,10 @@ class Window:
         return out
 
     def fetch(self, requests: list[Ranges]) -> list[list[bytes]]:
-        """The bytes of all ranges of all requests, in one batch of reads."""
+        """Return the bytes of all ranges of all requests, read in one batch."""
         check_deadline()
         near = sorted({r for request in requests if not isinstance(request, Exact) for r in request})
-        spans = self._rounded_out([r for r in near if self.at_hand([r]) is None])
+        spans = self._round_out([r for r in near if self.at_hand([r]) is None])
         exact = [r for request in requests if isinstance(request, Exact) for r in request]
         wanted = [(start, end - start) for start, end in spans] + exact
         blocks = self.source.read_many(wanted)
@@ -144,9 +139,11 @@ class Window:
         for (offset, length), block in zip(wanted, blocks, strict=True):
             self.fetched += len(block)
             if len(block) != length:
-                raise FormatError(f"the file ends {length - len(block)} bytes too early", url=self.url, offset=offset)
+                raise FormatError(
+                    f"the file ends {length - len(block)} bytes too early: it is truncated", url=self.url, offset=offset
+                )
         if self._patches:
-            blocks = [self._patched(offset, block) for (offset, _), block in zip(wanted, blocks, strict=True)]
+            blocks = [self._apply_patches(offset, block) for (offset, _), block in zip(wanted, blocks, strict=True)]
         self._keep(spans, blocks[: len(spans)])
         rest = iter(blocks[len(spans) :])
         out = []
@@ -156,19 +153,21 @@ class Window:
             else:
                 served = self.at_hand(request)
                 if served is None:  # cannot be: all missing ranges were fetched
-                    raise FormatError("bytes that were fetched are not at hand", url=self.url)
+                    raise FormatError("bytes that were fetched are missing from the cache", url=self.url)
                 out.append(served)
         return out
 
     def overlay(self, patches: list[tuple[int, bytes]]) -> None:
-        """Show these bytes at their offsets instead of the file's."""
+        """Replace the bytes of the file at some offsets."""
         if self._patches:
             return  # they lie there already: the file was begun before
         self._patches = patches
-        self._head = self._patched(0, self._head)
-        self._spans = [self._patched(start, block) for start, block in zip(self._starts, self._spans, strict=True)]
+        self._head = self._apply_patches(0, self._head)
+        self._spans = [
+            self._apply_patches(start, block) for start, block in zip(self._starts, self._spans, strict=True)
+        ]
 
-    def _patched(self, offset: int, block: bytes) -> bytes:
+    def _apply_patches(self, offset: int, block: bytes) -> bytes:
         """A block of the file with what is laid over it."""
         changed = bytearray(block)
         for place, data in self._patches:
@@ -177,8 +176,8 @@ class Window:
                 changed[begin - offset : end - offset] = data[begin - place : end - place]
         return bytes(changed)
 
-    def _rounded_out(self, missing: Ranges) -> list[tuple[int, int]]:
-        """Spans (start, end) that cover the missing ranges, rounded out, in order and apart from each other."""
+    def _round_out(self, missing: Ranges) -> list[tuple[int, int]]:
+        """Return sorted, disjoint spans (start, end) that cover the missing ranges, rounded out."""
         if not missing:
             return []
         allowed = min(self._round, max(0, ROUND_TOTAL - self._rounded) // len(missing))
@@ -196,7 +195,8 @@ class Window:
     def _keep(self, spans: list[tuple[int, int]], blocks: list[bytes]) -> None:
         for (start, end), block in zip(spans, blocks, strict=True):
             at = bisect_left(self._starts, start)
-            # Spans never begin inside a newer one, so the last start before a range is the one to look at.
+            # Spans never begin inside a newer one, so the last start before a range is the one to
+            # look at.
             while at < len(self._starts) and self._starts[at] < end:
                 old_end, old = self._ends.pop(at), self._spans.pop(at)
                 old_start = self._starts.pop(at)

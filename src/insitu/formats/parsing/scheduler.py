@@ -1,17 +1,21 @@
-"""How are many objects of one file read in few round trips?
+"""Scheduler of byte range requests: many objects of one file are parsed in few round trips.
 
-Each structure is parsed by a generator, a *walk*: it yields the byte ranges it needs next and is sent their bytes.
-`run` drives all walks side by side. Whenever none of them can go on without new bytes, the ranges of all of them are
-fetched in one batch. So the depth of the file, not the number of its objects, sets the number of round trips, and
-nothing needs a lock.
+Each structure is parsed by a generator, called a *walk*: it yields the byte ranges that it needs
+next and is sent their bytes. `run` drives all walks concurrently, in one thread. When none of them
+can continue without new bytes, the ranges of all of them are fetched in one batch. So the depth of
+the file, not the number of its objects, sets the number of round trips, and nothing needs a lock.
 
 A walk yields one of
 
-- `[(offset, length), ...]`: absolute ranges whose neighbours are likely wanted next (headers, heaps);
-- `Exact([(offset, length), ...])`: ranges to be fetched as they are (nodes of chunk indexes, scattered in the data);
-- `Side([walk, ...])`: other walks, to run beside each other; it is sent the list of their results;
-- `Once(key, make)`: a walk that several others want (a heap, a committed type); it runs once per file;
-- `Overlay([(offset, data), ...])`: bytes to be seen instead of those of the file.
+- `[(offset, length), ...]`: absolute ranges whose neighbours are likely to be needed next (headers,
+  heaps);
+- `Exact([(offset, length), ...])`: ranges to be fetched as they are (nodes of chunk indexes, which
+  are scattered in the data);
+- `Side([walk, ...])`: other walks, to run concurrently; it is sent the list of their results;
+- `Once(key, make)`: a walk whose result several others need (a heap, a committed type); it runs
+once
+  per file;
+- `Overlay([(offset, data), ...])`: bytes that replace those of the file.
 """
 
 from __future__ import annotations
@@ -33,16 +37,17 @@ Walk = Generator[Any, Any, T]
 
 
 DAMAGE = (struct.error, IndexError, OverflowError, ValueError, TypeError, UnicodeDecodeError)
-"""What parsing raises when a field points past its structure, or holds a number that nothing can be."""
+"""What parsing raises when a field points past its structure, or holds a number that nothing can
+be."""
 
 
 def damaged(problem: Exception, **place: Any) -> InsituError:
-    """The error of ours for a structure that could not be parsed, with its place."""
+    """Return the `FormatError` for a structure that could not be parsed, with its context."""
     if isinstance(problem, FormatError):
         return problem.located(**place)
     if isinstance(problem, InsituError):
         return problem
-    told = FormatError(f"a structure of the file is damaged: {problem}", **place)
+    told = FormatError(f"the file is damaged: a structure cannot be parsed ({problem})", **place)
     told.__cause__ = problem
     return told
 
@@ -56,7 +61,10 @@ class Exact(list[tuple[int, int]]):
 
 
 class Side:
-    """Walks to run beside each other; with `keep`, a walk that fails gives its error as its result."""
+    """Walks to run concurrently.
+
+    With `keep`, the result of a walk that fails is its error.
+    """
 
     __slots__ = ("keep", "walks")
 
@@ -92,13 +100,13 @@ class Reads(Protocol):
         """The file, for messages."""
 
     def at_hand(self, ranges: Ranges) -> list[bytes] | None:
-        """The bytes of the ranges if all of them are in memory."""
+        """Return the bytes of the ranges if all of them are in memory, else None."""
 
     def fetch(self, requests: list[Ranges]) -> list[list[bytes]]:
-        """The bytes of all ranges of all requests, in one batch."""
+        """Return the bytes of all ranges of all requests, read in one batch."""
 
     def overlay(self, patches: list[tuple[int, bytes]]) -> None:
-        """Show these bytes at their offsets instead of the file's."""
+        """Replace the bytes of the file at some offsets."""
 
 
 class _Task:
@@ -111,7 +119,8 @@ class _Task:
     error: InsituError | None
 
     def __init__(self, walk: Walk[Any]) -> None:
-        # What is not set here is set when it is needed: a file has a hundred walks, most of them short.
+        # What is not set here is set when it is needed: a file has a hundred walks, most of them
+        # short.
         self.walk = walk
         self.waiting: list[tuple[_Task, int]] = []
         self.done = False
@@ -120,8 +129,8 @@ class _Task:
         """What it waits for, if that was not started yet."""
 
 
-def run(walk: Walk[T], reads: Reads) -> T:
-    """Run a walk, and all that it starts, to its end.
+def run(walk: Walk[T], reads: Reads, damage: tuple[type[Exception], ...] = DAMAGE) -> T:
+    """Run a walk, and all that it starts, and return its result.
 
     Parameters
     ----------
@@ -129,19 +138,26 @@ def run(walk: Walk[T], reads: Reads) -> T:
         The first walk.
     reads
         Where the bytes come from.
+    damage
+        Exceptions of a walk that mean a damaged file. Parsers that check all bounds themselves give
+        none: any exception but ours is then a defect of the parser, and is raised as it is.
     """
     root = _Task(walk)
-    driver = _Driver(reads)
+    driver = _Driver(reads, damage)
     driver.ready.append((root, None, None))
     while True:
         driver.drain()
-        if not driver.hungry:
+        if not driver.waiting_for_bytes:
             break
-        wanted, driver.hungry = _affordable(driver.hungry)
+        wanted, driver.waiting_for_bytes = _affordable(driver.waiting_for_bytes)
         fetched = reads.fetch([ranges for _, ranges in wanted])
         driver.ready.extend((task, blocks, None) for (task, _), blocks in zip(wanted, fetched, strict=True))
     if not root.done:
-        raise FormatError("structures of the file wait for each other", url=reads.url, structure="object graph")
+        raise FormatError(
+            "the file is damaged: its structures wait for each other (they refer to each other in a cycle)",
+            url=reads.url,
+            structure="object graph",
+        )
     if root.error is not None:
         raise damaged(root.error, offset=root.asked, structure="file")
     result: T = root.result
@@ -149,30 +165,30 @@ def run(walk: Walk[T], reads: Reads) -> T:
 
 
 def _affordable(
-    hungry: list[tuple[_Task, Ranges]],
+    waiting_for_bytes: list[tuple[_Task, Ranges]],
 ) -> tuple[list[tuple[_Task, Ranges]], list[tuple[_Task, Ranges]]]:
-    """As many requests as may be in memory at once (at least one), and the rest."""
+    """Split requests into those that fit into one batch (at least one), and the rest."""
     total = 0
-    for number, (_, ranges) in enumerate(hungry):
+    for number, (_, ranges) in enumerate(waiting_for_bytes):
         total += sum([length for _, length in ranges])
         if total > BATCH_LIMIT and number:
-            return hungry[:number], hungry[number:]
-    return hungry, []
+            return waiting_for_bytes[:number], waiting_for_bytes[number:]
+    return waiting_for_bytes, []
 
 
 class _Driver:
-    """Who lets the walks go on."""
+    """Runs walks and collects the ranges that they wait for."""
 
-    __slots__ = ("hungry", "reads", "ready", "shared")
+    __slots__ = ("damage", "reads", "ready", "shared", "waiting_for_bytes")
 
-    def __init__(self, reads: Reads) -> None:
-        self.reads = reads
+    def __init__(self, reads: Reads, damage: tuple[type[Exception], ...]) -> None:
+        self.reads, self.damage = reads, damage
         self.ready: deque[tuple[_Task, Any, InsituError | None]] = deque()
-        self.hungry: list[tuple[_Task, Ranges]] = []
+        self.waiting_for_bytes: list[tuple[_Task, Ranges]] = []
         self.shared: dict[Hashable, _Task] = {}
 
     def drain(self) -> None:
-        """Let all go on that can."""
+        """Run all walks that can continue without new bytes."""
         ready = self.ready
         while ready:
             check_deadline()
@@ -197,7 +213,7 @@ class _Driver:
                 if isinstance(problem, FormatError) and task.asked:
                     problem.located(offset=task.asked)  # what was read last, where the parser does not know its place
                 return self._finish(task, None, problem.located(url=reads.url))
-            except DAMAGE as problem:
+            except self.damage as problem:
                 name = cast("GeneratorType[Any, Any, Any]", walk).gi_code.co_name.strip("_").replace("_", " ")
                 told = damaged(problem, url=reads.url, offset=task.asked, structure=name)
                 return self._finish(task, None, told)
@@ -211,9 +227,12 @@ class _Driver:
                 return request
 
     def _wait(self, task: _Task, request: Any) -> None:
-        """Start what a walk waits for. What ends at once, as most does whose bytes are at hand, takes no turn of its own."""
+        """Start what a walk waits for.
+
+        What ends at once, as most walks do whose bytes are in memory, takes no turn of its own.
+        """
         if isinstance(request, list):
-            self.hungry.append((task, request))
+            self.waiting_for_bytes.append((task, request))
             return
         if isinstance(request, Overlay):
             self.reads.overlay(request.patches)
@@ -225,7 +244,7 @@ class _Driver:
         results = task.results = [None] * len(items)
         task.pending = len(items)
         for slot, item in enumerate(items):
-            child = self._started(item)
+            child = self._start(item)
             if child.done:
                 results[slot] = child.result if child.error is None else child.error
                 task.pending -= 1
@@ -234,7 +253,7 @@ class _Driver:
         if not task.pending:
             self._resume(task, alone)
 
-    def _started(self, item: Walk[Any] | Once) -> _Task:
+    def _start(self, item: Walk[Any] | Once) -> _Task:
         """The task of a walk, which has gone as far as it can; it ended, or waits for its turn."""
         if isinstance(item, Once):
             child = self.shared.get(item.key)
@@ -245,7 +264,7 @@ class _Driver:
             child = _Task(item)
         request = self._step(child, None, None)
         if isinstance(request, list):
-            self.hungry.append((child, request))
+            self.waiting_for_bytes.append((child, request))
         elif request is not None:
             # In its own turn: here it would be one call deeper for each group in a group.
             child.request = request

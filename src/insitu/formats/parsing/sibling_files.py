@@ -1,10 +1,12 @@
-"""Which other files does a file name, and how are they opened?
+"""Open the other files that a file names: external links, external storage, virtual datasets.
 
-External links, external storage and virtual datasets name files relative to the one they stand in. Each is opened once for a scan, from
-the same place as that one and with the same options: beside it on the disk, or by a URL joined to its own. A name never leads to another
-host, and never from a remote place to the disk here. Where a process reads from certain places only (`sources.gate`), so do its neighbours.
+Names are relative to the file that holds them. Each file is opened once per scan, with the same
+options, next to that file on the disk or by a URL joined to its own. A name never leads to another
+host, and never from a remote file to the local disk. The access policy of the process
+(`sources.gate`) applies to these files too.
 
-A file that is not there leaves its part to the fill value, as in the library; one that may not be read does not: that is an error.
+A file that does not exist leaves its part to the fill value, as in the HDF5 library. A file that
+may not be read is an error.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ class OpensBeside(Protocol):
     """A source that opens others with its own credentials."""
 
     def beside(self, url: str) -> ByteSource:
-        """The source at another URL of the same store."""
+        """Return the source at another URL of the same store."""
 
 
 class Neighbours:
@@ -54,7 +56,7 @@ class Neighbours:
         self._stack.close()
 
     def open_beside(self, window: Window, name: str) -> Window | None:
-        """The file of a name, seen from another; None: there is none.
+        """Return the file that another one names, or None if it does not exist.
 
         Parameters
         ----------
@@ -74,7 +76,7 @@ class Neighbours:
         return None
 
     def prepare(self, window: Window, names: Iterable[str]) -> None:
-        """Open many files at once that are far away: one after the other costs a round trip each."""
+        """Open many remote files at once: one after the other costs a round trip each."""
         if window.local:
             return
         places = [places_beside(window.url, name) for name in dict.fromkeys(names)]
@@ -83,12 +85,14 @@ class Neighbours:
             gather(lambda url, _: self._open(window, url), wanted)
 
     def replace(self, window: Window) -> None:
-        """Take another view of a file: the set that it is a part of."""
+        """Use another view of a file: the set that it is a part of."""
         self._opened[window.url] = window
 
     def _open(self, window: Window, url: str) -> Window | AccessError | None:
         if len(self._opened) >= FILES_LIMIT:
-            raise FormatError(f"more than {FILES_LIMIT} other files", url=window.url, structure="file names")
+            raise FormatError(
+                f"the file names more than {FILES_LIMIT} other files", url=window.url, structure="file names"
+            )
         found: Window | AccessError | None
         try:
             found = self._read(window, url)
@@ -106,7 +110,7 @@ class Neighbours:
 
 
 def places_beside(url: str, name: str) -> list[str]:
-    """Where a file may be that another names, in the order in which HDF5 looks.
+    """Return the URLs at which a named file may be, in the order in which HDF5 looks.
 
     Examples
     --------
@@ -126,7 +130,8 @@ def places_beside(url: str, name: str) -> list[str]:
             return []
         absolute = name.startswith("/")
         leaf = posixpath.basename(name) if absolute else name
-        # Keys of objects are not quoted (and may hold "?" and "#"); those that are no text cannot be.
+        # Keys of objects are not quoted (and may hold "?" and "#"). A name that is not valid UTF-8
+        # cannot be a key.
         if parts.scheme in ("http", "https"):
             leaf = quote(leaf, errors="surrogateescape")
             path = posixpath.normpath(posixpath.join(posixpath.dirname(parts.path) or "/", leaf))
@@ -140,7 +145,7 @@ def places_beside(url: str, name: str) -> list[str]:
     if os.path.isabs(name):
         found = [name, os.path.join(here, os.path.basename(name))]
     else:
-        # The last: beside what a symbolic link leads to.
+        # The last: next to the target of a symbolic link.
         real = os.path.dirname(os.path.realpath(folder))
         found = [os.path.normpath(os.path.join(here, name)), os.path.abspath(name)]
         found.append(os.path.normpath(os.path.join(real, name)))

@@ -1,1 +1,1 @@
-"""Codecs of HDF5's own types: values of varying length, records, numbers of odd widths."""
+"""Codecs of HDF5 datatypes: variable-length values, compound records, numbers of unusual widths."""

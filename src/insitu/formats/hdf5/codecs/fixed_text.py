@@ -1,7 +1,8 @@
-"""Where does a text of fixed length end?
+"""Codec `hdf5_text`: fixed-length HDF5 strings, padded the way NumPy pads them.
 
-HDF5 stores how its texts are padded. A null-terminated one ends at its first NUL, and what comes after may be anything; a space-padded one
-ends before its trailing blanks. NumPy's texts are padded with NULs, so the rest is set to those.
+HDF5 stores how its strings are padded. A null-terminated one ends at its first NUL, and any bytes
+may follow. A space-padded one ends before its trailing blanks. NumPy pads with NULs, so everything
+behind the end is set to NUL.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ NAME = "hdf5_text"
 
 
 def hdf5_text(configuration: Configuration, form: Form) -> Step:
-    """Prepare from `texts`: offset, size and padding of each text in an element."""
+    """Prepare the codec from `texts`: offset, size and padding of each text in an element."""
     if form.dtype is None or not form.exact:
-        raise CodecError("texts are parts of elements of fixed size", codec=NAME)
+        raise CodecError("hdf5_text needs elements of a known fixed size", codec=NAME)
     itemsize = form.dtype.itemsize
     texts = [(int(offset), int(size), str(padding)) for offset, size, padding in configuration["texts"]]
     if any(offset < 0 or size < 1 or offset + size > itemsize for offset, size, _ in texts):
-        raise CodecError(f"a text lies outside of its element of {itemsize} bytes", codec=NAME)
+        raise CodecError(f"a text of the configuration lies outside of its element of {itemsize} bytes", codec=NAME)
 
     def run(data: Data, out: Octets | None) -> Data:
         elements = np.empty(form.limit, np.uint8) if out is None else out
@@ -38,7 +39,7 @@ def hdf5_text(configuration: Configuration, form: Form) -> Step:
 
 
 def end_texts(text: NDArray[np.uint8], padding: str) -> None:
-    """Set to NUL what lies behind the end of texts, one in each row."""
+    """Set everything behind the end of texts to NUL; each row holds one text."""
     if padding == "space-padded":
         over = np.logical_and.accumulate(text[:, ::-1] == ord(" "), axis=1)[:, ::-1]
     else:

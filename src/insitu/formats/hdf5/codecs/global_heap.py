@@ -1,7 +1,7 @@
-"""Which objects are in a global heap collection?
+"""Parser of global heap collections, which hold the variable-length values of an HDF5 file.
 
-HDF5 keeps values of varying length (strings, sequences) in collections beside the data. Format specification 3.0, III.E: a header,
-then objects with a number each, padded to eight bytes. Pure: bytes in, objects out; used when data is read and for attributes.
+Format specification 3.0, III.E: a header, then numbered objects, padded to eight bytes. Pure
+functions from bytes to objects, used when data is read and for attributes.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from insitu.errors import FormatError
 __all__ = ["COLLECTION_GUESS", "HEADER_SIZE", "collection_size", "parse_collection"]
 
 HEADER_SIZE = 16
-"""Bytes of a collection's header, and of an object's, whatever the width of lengths: both are padded to eight."""
+"""Bytes of a collection's header, and of an object's, whatever the width of lengths: both are
+padded to eight."""
 COLLECTION_GUESS = 4096
-"""Bytes of nearly every collection: the library's smallest, made larger only for a larger object."""
+"""Bytes of nearly every collection: the library's smallest, made larger only for a larger
+object."""
 
 
 def collection_size(header: bytes, length_size: int = 8) -> int:
-    """The length in bytes of a collection.
+    """Return the length of a collection in bytes.
 
     Parameters
     ----------
@@ -35,12 +37,14 @@ def collection_size(header: bytes, length_size: int = 8) -> int:
         raise FormatError("these bytes are not a global heap collection", structure="global heap collection")
     size = int.from_bytes(header[8 : 8 + length_size], "little")
     if size < HEADER_SIZE:
-        raise FormatError(f"a global heap collection of {size} bytes", structure="global heap collection")
+        raise FormatError(
+            f"the global heap collection has an impossible size of {size} bytes", structure="global heap collection"
+        )
     return size
 
 
 def parse_collection(data: bytes, length_size: int = 8) -> dict[int, bytes]:
-    """The objects of a collection, by number.
+    """Return the objects of a collection by number.
 
     Parameters
     ----------
@@ -51,7 +55,7 @@ def parse_collection(data: bytes, length_size: int = 8) -> dict[int, bytes]:
     """
     end = collection_size(data, length_size)
     if len(data) < end:
-        raise FormatError("a global heap collection is cut off", structure="global heap collection")
+        raise FormatError("the global heap collection is cut off", structure="global heap collection")
     objects: dict[int, bytes] = {}
     at = HEADER_SIZE
     while at + HEADER_SIZE <= end:
@@ -61,7 +65,9 @@ def parse_collection(data: bytes, length_size: int = 8) -> dict[int, bytes]:
         size = int.from_bytes(data[at + 8 : at + 8 + length_size], "little")
         begin = at + HEADER_SIZE
         if begin + size > end:
-            raise FormatError(f"object {number} of a global heap is cut off", structure="global heap collection")
+            raise FormatError(
+                f"object {number} of the global heap collection is cut off", structure="global heap collection"
+            )
         objects[number] = data[begin : begin + size]
         at = begin + (size + 7) // 8 * 8
     return objects

@@ -1,7 +1,8 @@
-"""How do numbers that do not fill their bytes, or are no IEEE floats, become ones that NumPy has?
+"""Codec `hdf5_number`: integers that do not fill their bytes, and floats that are not IEEE 754.
 
-HDF5 stores of every number which bits are its value (12 of 16), and of a float where its sign, exponent and mantissa are. Such a number
-becomes the NumPy type that h5py gives for it: the next larger integer, the smallest float that holds all its values.
+HDF5 stores for every number which bits are its value (12 of 16), and for a float where its sign,
+exponent and mantissa are. Such a number becomes the NumPy type that h5py gives for it: the next
+larger integer, or the smallest float that holds all its values.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def hdf5_number(configuration: Configuration, form: Form) -> Step:
     """Prepare from the layout of a number: see `converted`."""
     dtype = form.dtype
     if dtype is None or not form.exact or dtype.kind not in "iuf":
-        raise CodecError("numbers are elements of fixed size", codec=NAME)
+        raise CodecError("hdf5_number needs numeric elements of a known fixed size", codec=NAME)
     size = int(configuration["size"])
     stored = Form(form.count * size, True, np.dtype(f"V{size}"), form.shape)
     converted(b"", configuration, dtype)
@@ -41,15 +42,16 @@ def hdf5_number(configuration: Configuration, form: Form) -> Step:
 
 
 def converted(data: Any, layout: Mapping[str, Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    r"""The numbers of a run of bytes.
+    r"""Return the numbers that are stored in `data`, as NumPy has them.
 
     Parameters
     ----------
     data
         The bytes.
     layout
-        `size` in bytes, `big` (endian) or `vax` (if it is so), `offset` and `precision` in bits; of an integer `signed`; of a float the bits of `sign`, `exponent`
-        and `mantissa` (place and number of bits each), the `bias` of the exponent, and whether a leading one is `implied`.
+        `size` in bytes, `big` (endian) or `vax` (if it is so), `offset` and `precision` in bits; of
+        an integer `signed`; of a float the bits of `sign`, `exponent` and `mantissa` (place and
+        number of bits each), the `bias` of the exponent, and whether a leading one is `implied`.
     dtype
         What they become.
 
@@ -61,11 +63,11 @@ def converted(data: Any, layout: Mapping[str, Any], dtype: np.dtype[Any]) -> NDA
     """
     size = int(layout["size"])
     if not 1 <= size <= 16:
-        raise CodecError(f"numbers of {size} bytes", codec=NAME)
+        raise CodecError(f"numbers of {size} bytes are not supported", codec=NAME)
     rows = np.frombuffer(data, np.uint8).reshape(-1, size)
     if layout.get("vax"):  # words of two bytes, the highest first
         if size % 2:
-            raise CodecError(f"numbers of {size} bytes in VAX byte order", codec=NAME)
+            raise CodecError(f"numbers of {size} bytes cannot be in VAX byte order", codec=NAME)
         rows = rows.reshape(-1, size // 2, 2)[:, ::-1].reshape(-1, size)
     elif layout["big"]:
         rows = rows[:, ::-1]
@@ -86,7 +88,7 @@ def converted(data: Any, layout: Mapping[str, Any], dtype: np.dtype[Any]) -> NDA
 
 def _bits(whole: NDArray[np.uint64], place: int, count: int) -> NDArray[np.uint64]:
     if not (place >= 0 and 0 < count <= 64 and place + count <= 64):
-        raise CodecError(f"{count} bits from bit {place} of a number", codec=NAME)
+        raise CodecError(f"a field of {count} bits from bit {place} does not fit into a number of 64 bits", codec=NAME)
     return (whole >> np.uint64(place)) & np.uint64((1 << count) - 1)
 
 
@@ -98,7 +100,7 @@ def _float(whole: NDArray[np.uint64], layout: Mapping[str, Any], dtype: np.dtype
     mantissa = _bits(whole, place, width)
     wide = np.longdouble if dtype.itemsize > 8 else np.float64
     if width > np.finfo(wide).nmant:
-        raise CodecError(f"a mantissa of {width} bits", codec=NAME)
+        raise CodecError(f"a mantissa of {width} bits is not supported", codec=NAME)
     negative = _bits(whole, int(layout["sign"]), 1).astype(bool)
     bias = int(layout["bias"])
     if layout["implied"]:
@@ -112,12 +114,18 @@ def _float(whole: NDArray[np.uint64], layout: Mapping[str, Any], dtype: np.dtype
 
 
 def _extended(rows: NDArray[np.uint8], layout: Mapping[str, Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The 80 bits of an x87 number: in another number of bytes than here, or as the quadruple of a machine that has no such numbers."""
+    """Decode 80-bit x87 numbers.
+
+    They are stored in another number of bytes than here, or become quadruple precision on a machine
+    without such numbers.
+    """
     form = (layout.get("sign"), list(layout.get("exponent", ())), list(layout.get("mantissa", ())), layout.get("bias"))
     native = np.dtype(np.longdouble)
     digits = np.finfo(native).nmant
     if form != (79, [64, 15], [0, 64], 16383) or dtype.newbyteorder("=") != native or digits not in (63, 112):
-        raise CodecError(f"numbers of {layout['size']} bytes", codec=NAME)
+        raise CodecError(
+            f"floats of {layout['size']} bytes with this layout are not supported on this machine", codec=NAME
+        )
     if digits == 112:
         mantissa = np.ascontiguousarray(rows[:, :8]).view("<u8").reshape(-1)
         top = np.ascontiguousarray(rows[:, 8:10]).view("<u2").reshape(-1).astype(np.int32)

@@ -1,7 +1,8 @@
-"""What is an element that holds values of varying length, or numbers that NumPy does not have, inside of others?
+"""Decoder of compounds, arrays and sequences with variable-length or unusual members.
 
-Members of compounds, arrays of texts, sequences of sequences: the description of such a type is a small tree. An element is taken apart along
-it, all elements of a batch together, and what lies in heaps is fetched level by level. Records without heaps are the codec `hdf5_record`.
+The description of such a type is a small tree. All elements of a batch are decoded along it
+together, and what lies in heaps is fetched level by level. The codec `hdf5_record` is the case
+without heaps.
 """
 
 from __future__ import annotations
@@ -52,23 +53,23 @@ class Element:
 
 
 def element_of(told: Mapping[str, Any], reference: int, depth: int = 0) -> Element:
-    """The tree of a type from its description.
+    """Build the tree of a type from its description.
 
     Parameters
     ----------
     told
-        `kind` with `dtype` and `padding` (plain), `dtype` and `layout` (number), `base` and `dims` (sequence), or `size` and `members`
-        (compound).
+        `kind` with `dtype` and `padding` (plain), `dtype` and `layout` (number), `base` and `dims`
+        (sequence), or `size` and `members` (compound).
     reference
         Bytes of a reference into a heap.
     """
     if depth > DEPTH_LIMIT:
-        raise CodecError("types are nested without end", codec=NAME)
+        raise CodecError(f"the type is nested more than {DEPTH_LIMIT} levels deep", codec=NAME)
     kind = told["kind"]
     if kind == "plain":
         dtype = np.dtype(told["dtype"])
         if dtype.hasobject:
-            raise CodecError("objects are not stored as they are", codec=NAME)
+            raise CodecError("a plain element type cannot hold Python objects", codec=NAME)
         return Element(kind, dtype.itemsize, dtype, str(told.get("padding", "")))
     if kind == "number":
         return Element(kind, int(told["layout"]["size"]), np.dtype(told["dtype"]), layout=told["layout"])
@@ -78,21 +79,21 @@ def element_of(told: Mapping[str, Any], reference: int, depth: int = 0) -> Eleme
         base = element_of(told["base"], reference, depth + 1)
         return Element(kind, reference, np.dtype(object), base=base, dims=tuple(int(n) for n in told.get("dims", ())))
     if kind != "compound":
-        raise CodecError(f"{kind!r} is no kind of type", codec=NAME)
+        raise CodecError(f"the type has the unknown kind {kind!r}", codec=NAME)
     size = int(told["size"])
     members = []
     for name, offset, dims, inner in told["members"]:
         member = element_of(inner, reference, depth + 1)
         shape = tuple(int(n) for n in dims)
         if offset < 0 or offset + member.size * math.prod(shape) > size:
-            raise CodecError(f"member {name!r} lies outside of its element", codec=NAME)
+            raise CodecError(f"member {name!r} lies outside of its element of {size} bytes", codec=NAME)
         members.append((str(name), int(offset), shape, member))
     fields: list[Any] = [(name, member.dtype, shape) for name, _, shape, member in members]
     return Element(kind, size, np.dtype(fields), members=tuple(members))
 
 
 def taken_apart(element: Element, stored: NDArray[np.uint8], heaps: Heaps) -> NDArray[Any]:
-    """The values of elements.
+    """Return the values of elements.
 
     Parameters
     ----------
@@ -147,7 +148,7 @@ def hdf5_record(configuration: Configuration, form: Form) -> Step:
     """Prepare from the `type` of elements without heaps: see `element_of`."""
     element = element_of(configuration["type"], 0)
     if form.dtype is None or not form.exact or element.dtype != form.dtype or element.dtype.hasobject:
-        raise CodecError("records are elements of fixed size", codec=RECORD)
+        raise CodecError("hdf5_record needs elements of a known fixed size", codec=RECORD)
 
     def run(data: Data, out: Octets | None) -> Data:
         values = elements(octets(data), configuration).view(np.uint8)
@@ -162,10 +163,10 @@ def hdf5_record(configuration: Configuration, form: Form) -> Step:
 
 
 def elements(data: Any, configuration: Configuration) -> NDArray[Any]:
-    """The elements of a run of bytes without heaps."""
+    """Return the elements in `data`, which refer to no heaps."""
     element = element_of(configuration["type"], 0)
     return taken_apart(element, np.frombuffer(data, np.uint8).reshape(-1, element.size), _no_heaps)
 
 
 def _no_heaps(references: NDArray[Any]) -> list[bytes]:
-    raise CodecError("values of varying length where there is no heap", codec=RECORD)
+    raise CodecError("hdf5_record cannot hold variable-length values", codec=RECORD)

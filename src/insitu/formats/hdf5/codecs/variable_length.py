@@ -1,8 +1,8 @@
-"""Where are the values of varying length that an HDF5 chunk only points to?
+"""Codec `hdf5_vlen`: strings and sequences of variable length, read from global heaps.
 
-In global heap collections somewhere in the file (HDF5 File Format Specification III.E). A chunk holds one reference an element: length, address
-of the collection, index of the object in it. All collections that a batch of references names are read at once, in one request each as a rule,
-and taken apart once.
+A chunk holds one reference per element: length, address of a heap collection, index of the object
+in it (format specification 3.0, III.E). All collections that a batch of references names are
+fetched at once, usually with one request each, and parsed once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ __all__ = ["NAME", "Records"]
 NAME = "hdf5_vlen"
 USED_AGAIN = 16
 LARGEST_COLLECTION = 1 << 32
-"""A reference counts its bytes in four, so a larger collection is damage, and not worth the memory."""
+"""A reference counts its bytes in four, so a larger collection is damage, and not worth the
+memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +48,14 @@ class Records:
 
     @classmethod
     def of(cls, configuration: Configuration) -> Records:
-        """Prepare from the codec's configuration: `kind`, `base`, `charset`, `offset_size`; `length_size`, `base_address` if unusual.
+        """Prepare from the codec's configuration.
 
-        The kind `record` has a `type` instead: see `element_of`.
+        Its keys are `kind`, `base`, `charset`, `offset_size`, and `length_size` and `base_address`
+        if they are unusual. The kind `record` has a `type` instead: see `element_of`.
         """
         offset_size = int(configuration.get("offset_size", 8))
         if offset_size not in (2, 4, 8):
-            raise CodecError(f"offsets of {offset_size} bytes", codec=NAME)
+            raise CodecError(f"offsets of {offset_size} bytes are not supported, only 2, 4 and 8", codec=NAME)
         kind = configuration.get("kind", "string")
         if kind == "record":
             element = element_of(configuration["type"], 8 + offset_size)
@@ -68,7 +70,9 @@ class Records:
                 element,
             )
         if kind not in ("string", "sequence"):
-            raise CodecError(f"{kind!r} is no kind of varying length", codec=NAME)
+            raise CodecError(
+                f"the unknown kind {kind!r} of variable-length values, expected string, sequence or record", codec=NAME
+            )
         return cls(
             np.dtype([("length", "<u4"), ("address", f"<u{offset_size}"), ("index", "<u4")]),
             kind == "string",
@@ -104,7 +108,7 @@ class Records:
             if not there:
                 values[position] = "" if self.text else np.empty(0, self.base)
                 continue
-            data = self._held(heaps[place], place, index, length)
+            data = self._object_bytes(heaps[place], place, index, length)
             total += len(data)
             if total > most:
                 raise _used_again(total)
@@ -128,19 +132,20 @@ class Records:
             raise _used_again(total)
         return found
 
-    def _held(self, heap: dict[int, bytes], place: int, index: int, length: int) -> bytes:
+    def _object_bytes(self, heap: dict[int, bytes], place: int, index: int, length: int) -> bytes:
         """The bytes of one value."""
         data = heap.get(index)
         if data is None:
             raise CodecError(f"the heap collection at {place} has no object {index}", codec=NAME)
         size = length if self.text else length * self.base.itemsize
         if len(data) < size:
-            raise CodecError(f"an object of {len(data)} bytes in the heap, {size} are needed", codec=NAME)
+            raise CodecError(f"an object in the heap has {len(data)} bytes, but {size} are needed", codec=NAME)
         return data[:size]
 
     def _value(self, data: bytes) -> Any:
         if self.text:
-            # Some writers count the closing zero; the library shows a C string, which ends at the first one.
+            # Some writers count the closing zero; the library shows a C string, which ends at the
+            # first one.
             return data.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
         return np.frombuffer(data, self.base).copy()
 
@@ -154,7 +159,9 @@ class Records:
             sizes = [collection_size(head, self.length_size) for head in collections]
             longer = [number for number, head in enumerate(collections) if sizes[number] > len(head)]
             if max(sizes) > LARGEST_COLLECTION:
-                raise CodecError(f"a heap collection of {max(sizes)} bytes", codec=NAME)
+                raise CodecError(
+                    f"a heap collection of {max(sizes)} bytes is too large: the file is damaged", codec=NAME
+                )
             if longer:
                 # A collection of one large object, as a rule.
                 starts = [(number, len(collections[number])) for number in longer]
@@ -166,15 +173,19 @@ class Records:
                 for address, data, size in zip(addresses, collections, sizes, strict=True)
             }
         except FormatError as error:
-            raise CodecError(f"the heap that the chunk points to is damaged: {error.message}", codec=NAME) from error
+            raise CodecError(f"the heap that the chunk refers to is damaged: {error.message}", codec=NAME) from error
 
 
 def _most_values(heaps: dict[int, dict[int, bytes]]) -> int:
-    """Bytes of values that can be in heaps: no object belongs to two elements. A few times as much, as a chunk can be wanted more than once."""
+    """Return the most bytes of values that references into these heaps can amount to.
+
+    No object belongs to two elements, but a chunk may be read more than once, so this is a multiple
+    of what the heaps hold.
+    """
     return USED_AGAIN * sum(sum(map(len, heap.values())) for heap in heaps.values()) + (1 << 20)
 
 
 def _used_again(total: int) -> CodecError:
     return CodecError(
-        f"references to {total} bytes and more, which use the same objects of a heap again and again", codec=NAME
+        f"the references amount to more than {total} bytes: they use the same heap objects again and again", codec=NAME
     )

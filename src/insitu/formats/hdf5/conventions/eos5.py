@@ -1,9 +1,10 @@
-"""Which dimensions do the fields of an HDF-EOS5 file have?
+"""HDF-EOS5 conventions: names of dimensions, grids and swaths from `StructMetadata`.
 
-HDF-EOS5 (Aura, MLS, OMI, VIIRS grids) does not use dimension scales: a text in the file, `HDFEOS INFORMATION/StructMetadata.0` and its
-continuations, names the dimensions of every field of every swath, grid and zonal average. Names that nothing else gives are taken from it.
-Of a grid it also tells where its corners are, of a swath how the dimensions of its geolocation lie on those of its data: that is kept in
-the `details` of the group, from which coordinates can be made.
+HDF-EOS5 (Aura, MLS, OMI, VIIRS grids) does not use dimension scales. A text in the file, `HDFEOS
+INFORMATION/StructMetadata.0` and its continuations, names the dimensions of every field of every
+swath, grid and zonal average. Dimensions that have no other name are named after it. The corners of
+grids, and how the geolocation dimensions of swaths map to those of the data, are kept in the
+`details` of the group; coordinates are made from them.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class EosStructure:
 
 Grids = dict[str, dict[str, Any]]
 Maps = dict[str, list[dict[str, Any]]]
-"""By swath: `geo` and `data` dimension, `offset` and `increment` (none where a list of indices tells it)."""
+"""By swath: `geo` and `data` dimension, `offset` and `increment` (none where a list of indices
+tells it)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class Structure:
 
 
 def read_structure(neighbours: Neighbours, window: Window) -> str:
-    """The text that describes the structures of a file; empty if there is none."""
+    """Return the text of `StructMetadata` of a file; empty if there is none."""
     parts: list[bytes] = []
     for number in range(PARTS_LIMIT):
         found = open_at(neighbours, window, f"{INFORMATION}/StructMetadata.{number}")
@@ -90,7 +92,7 @@ def read_structure(neighbours: Neighbours, window: Window) -> str:
 
 
 def parse_structure(text: str) -> Fields:
-    """The dimensions of all fields.
+    """Return the dimensions of all fields.
 
     Examples
     --------
@@ -137,7 +139,9 @@ _TOLD = {
 
 
 def parse_grids(text: str) -> Grids:
-    r"""What is told of each grid by its name: columns, rows, projection, registration, origin, upper_left and lower_right corner.
+    r"""Return the description of each grid by its name.
+
+    Keys: columns, rows, projection, registration, origin, upper_left and lower_right corner.
 
     Examples
     --------
@@ -166,7 +170,7 @@ def parse_grids(text: str) -> Grids:
 
 
 def parse_maps(text: str) -> Maps:
-    r"""How the dimensions of geolocation lie on those of data, by swath.
+    r"""Return how geolocation dimensions map to data dimensions, by swath.
 
     Examples
     --------
@@ -194,7 +198,7 @@ def parse_maps(text: str) -> Maps:
 
 
 def named_fields(group: VirtualGroup, told: Structure, path: tuple[str, ...]) -> VirtualGroup:
-    """The tree with the dimensions of its fields named, and with what is told of its grids and swaths.
+    """Return the tree with named dimensions, and with the descriptions of its grids and swaths.
 
     Parameters
     ----------

@@ -1,12 +1,15 @@
-"""Which dimensions does each variable have, by netCDF-4's rules?
+"""netCDF-4 conventions: the dimensions of each variable.
 
-netCDF-4 keeps dimensions as HDF5 dimension scales and a few hidden attributes. What is done here is what the netCDF-C library does
-when it opens a file, so that names, dimensions and lengths equal what netCDF4 and xarray show:
+netCDF-4 stores dimensions as HDF5 dimension scales and a few hidden attributes. The steps here are
+those of the netCDF-C library when it opens a file, so that names, dimensions and lengths equal what
+netCDF4 and xarray show:
 
 1. Down the tree: every dimension scale makes a dimension of its group, named like the dataset.
-2. Up the tree, children first: a variable's dimensions are the ones its hidden `_Netcdf4Coordinates` numbers, else the scales
-   attached to its axes, else *phony* ones: any dimension of the group of that length, or a new `phony_dim_N`.
-3. An unlimited dimension is as long as the longest variable along it; shorter variables hold fill values behind their end.
+2. Up the tree, children first: a variable has the dimensions that its hidden `_Netcdf4Coordinates`
+   numbers, else the scales attached to its axes, else *phony* ones: any dimension of the group of
+   that length, or a new `phony_dim_N`.
+3. An unlimited dimension is as long as the longest variable along it. Shorter variables have fill
+   values behind their end.
 """
 
 from __future__ import annotations
@@ -61,7 +64,7 @@ class Variable:
 
     name: str
     dataset: Dataset
-    taken: bool = True
+    is_known: bool = True
     """Whether netCDF knows its type."""
     scale: Dimension | None = None
     """The dimension it is the scale of."""
@@ -69,7 +72,7 @@ class Variable:
 
     @property
     def rank(self) -> int:
-        """Axes of the dataspace; those of an array datatype are not netCDF's."""
+        """Number of axes of the dataspace; axes of an array datatype do not count in netCDF."""
         return len(self.dataset.space.shape)
 
 
@@ -85,7 +88,7 @@ class Node:
 
 
 def shown_attributes(attributes: dict[str, Any], named: Callable[[int], str]) -> dict[str, Any]:
-    """Without those that netCDF-4 keeps for itself, and with paths in place of references.
+    """Return attributes without those that netCDF-4 hides, with paths in place of references.
 
     Parameters
     ----------
@@ -95,14 +98,18 @@ def shown_attributes(attributes: dict[str, Any], named: Callable[[int], str]) ->
         The path of the object at an address.
     """
     return {
-        name: value.shown(named) if isinstance(value, Pointing) else value
+        name: value.to_attribute(named) if isinstance(value, Pointing) else value
         for name, value in attributes.items()
         if name not in HIDDEN
     }
 
 
 def variable_name(name: str) -> str:
-    """The name of a variable; one that shares its name with a dimension it does not belong to is stored under another."""
+    """Return the netCDF name of a dataset.
+
+    A variable that shares its name with a dimension it does not belong to is stored under another
+    name.
+    """
     return name.removeprefix(NOT_COORDINATE) or name
 
 
@@ -143,7 +150,8 @@ class _File:
 
 
 def _is_scale(dataset: Dataset) -> bool:
-    return dataset.attributes.get("CLASS") == "DIMENSION_SCALE" and bool(dataset.space.shape)
+    name = dataset.attributes.get("CLASS")
+    return isinstance(name, str) and name == "DIMENSION_SCALE" and bool(dataset.space.shape)
 
 
 def _declare(root: Node, file: _File) -> None:
@@ -162,8 +170,8 @@ def _declare(root: Node, file: _File) -> None:
                 title = dataset.attributes.get("NAME")
                 if isinstance(title, str) and title.startswith(WITHOUT_VARIABLE):
                     continue
-            taken = not dataset.space.null and types.takes(dataset.datatype, dataset.committed)
-            node.variables.append(Variable(variable_name(name), dataset, taken, dimension))
+            known = not dataset.space.null and types.takes(dataset.datatype, dataset.committed)
+            node.variables.append(Variable(variable_name(name), dataset, known, dimension))
         todo += reversed(node.children)
 
 
@@ -171,6 +179,11 @@ def _integer(value: Any) -> int | None:
     if isinstance(value, (int, np.integer)) and 0 <= value < 1 << 31:
         return int(value)
     return None
+
+
+def _is_numeric(value: Any) -> bool:
+    """Whether an attribute is one finite number, or some."""
+    return isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "iuf" and bool(np.isfinite(value).all())
 
 
 def _match(root: Node, file: _File) -> None:
@@ -181,12 +194,13 @@ def _match(root: Node, file: _File) -> None:
         node = todo.pop()
         order.append(node)
         todo += node.children
-    # `order` visits a group before its children, and its children last to first: reversed it is netCDF-C's order.
-    # Variables of types that netCDF has no name for are unseen by it, so they must not change the numbers: they come last.
-    for taken in (True, False):
+    # `order` visits a group before its children, and its children last to first: reversed it is
+    # netCDF-C's order. Variables of types that netCDF has no name for are unseen by it, so they
+    # must not change the numbers: they come last.
+    for known in (True, False):
         for node in reversed(order):
             for variable in node.variables:
-                if variable.taken is taken:
+                if variable.is_known is known:
                     dims = _dimensions(node, variable, file)
                     variable.dims = [d if d is None else file.by_number.get(d.number, d) for d in dims]
 
@@ -195,7 +209,7 @@ def _dimensions(node: Node, variable: Variable, file: _File) -> list[Dimension |
     dataset, rank = variable.dataset, variable.rank
     dims: list[Dimension | None] = [None] * rank
     numbers = dataset.attributes.get("_Netcdf4Coordinates")
-    if numbers is not None and np.ndim(numbers) <= 1 and np.size(numbers) == rank:
+    if numbers is not None and _is_numeric(numbers) and np.ndim(numbers) <= 1 and np.size(numbers) == rank:
         dims = [file.by_number.get(int(number)) for number in np.atleast_1d(numbers)]
     if variable.scale is not None and rank and (rank == 1 or dims[0] is None):
         dims[0] = variable.scale

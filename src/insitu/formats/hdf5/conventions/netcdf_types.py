@@ -1,9 +1,11 @@
-"""Which types does netCDF-C know by the time that it meets a variable?
+"""Which datatypes netCDF-C knows when it meets a variable.
 
-Numbers and texts it always knows. For every other type it keeps a list. A type that is not in it yet is read and added; it can be used at once if
-all of its parts are numbers, texts or in the list. If not, or if it is of a class that netCDF has no name for (arrays, bit fields), the variable is
-dropped, but the type stays in the list, so that the *next* variable of the same type is taken. Which variables are taken decides on the numbers of
-dimensions without names, so this is followed here (netCDF-C 4.10), down to the types that it holds to be equal: those whose native forms are.
+netCDF-C always knows numbers and strings. Of other types it keeps a list. A type that is not in the
+list is read and added; it can be used at once if all of its parts are numbers, strings or in the
+list. Otherwise, or if netCDF has no name for its class (arrays, bit fields), the variable is
+dropped, but the type stays in the list, so that the next variable of the same type is accepted.
+Which variables are accepted decides the numbers of dimensions without names, so netCDF-C 4.10 is
+followed here, down to the types that it considers equal: those with equal native types.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ class KnownTypes:
         self._keys: set[Key] = set()
 
     def takes(self, datatype: Datatype, committed: bool) -> bool:
-        """Whether netCDF takes a variable of a type.
+        """Whether netCDF accepts a variable of a type.
 
         Parameters
         ----------
@@ -57,7 +59,10 @@ class KnownTypes:
 
 
 def _is_atomic(datatype: Datatype) -> bool:
-    """Whether a type, or that of its elements, is a number or a text (h5py's bool is an enumeration, its complex numbers are compounds)."""
+    """Whether a type, or the type of its elements, is a number or a text.
+
+    The bool of h5py is an enumeration, its complex numbers are compounds.
+    """
     if datatype.kind == "number":
         return datatype.dtype.kind not in "bc" and datatype.note != "bits"
     return datatype.kind in ("string", "text")

@@ -1,1 +1,1 @@
-"""From objects of an HDF5 file to groups and virtual arrays."""
+"""HDF5 objects: groups, datasets and links, and the virtual arrays of datasets."""

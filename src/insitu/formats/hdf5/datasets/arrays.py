@@ -1,7 +1,4 @@
-"""Which virtual array is a dataset?
-
-Its cells, its encoding, and where its chunks lie, in the terms of the model.
-"""
+"""Virtual arrays of HDF5 datasets: axes, encoding and chunk table."""
 
 from __future__ import annotations
 
@@ -15,9 +12,9 @@ import numpy.typing as npt
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.codecs.numbers import converted
 from insitu.formats.hdf5.codecs.records import elements
-from insitu.formats.hdf5.datasets.chunk_rows import ascending
 from insitu.formats.hdf5.datasets.objects import Dataset
 from insitu.formats.hdf5.structures.attribute_values import ended
+from insitu.formats.hdf5.structures.chunk_rows import ascending
 from insitu.formats.hdf5.structures.datatype import Datatype
 from insitu.formats.hdf5.structures.file import File
 from insitu.formats.hdf5.structures.layout import ChunkedLayout, CompactLayout, ContiguousLayout
@@ -53,7 +50,7 @@ def virtual_array(
     dims: tuple[str, ...],
     attributes: dict[str, Any],
 ) -> VirtualArray:
-    """The virtual array of a dataset.
+    """Return the virtual array of a dataset.
 
     Parameters
     ----------
@@ -62,7 +59,8 @@ def virtual_array(
     dataset
         What the file says of it.
     shape
-        Its shape; larger than the dataset's own where an unlimited dimension is longer than the dataset.
+        Its shape; larger than the dataset's own where an unlimited dimension is longer than the
+        dataset.
     dims
         Names, also for the axes that an array datatype adds.
     attributes
@@ -77,13 +75,13 @@ def virtual_array(
     chunk = shape
     if isinstance(layout, ChunkedLayout):
         if layout.element != datatype.size:
-            raise FormatError(f"chunks of elements of {layout.element} bytes, but the datatype has {datatype.size}")
+            raise FormatError(f"the layout has elements of {layout.element} bytes, the datatype {datatype.size}")
         chunk = (*layout.chunk, *datatype.shape)
     axes = tuple([_axis(length, max(size, 1)) for length, size in zip(shape, chunk, strict=True)])
     grid = tuple(axis.count for axis in axes)
     table = _table(file, source, dataset, grid, shape, len(encoding.codecs) - len(dataset.filters))
     tile = Tile(axes, (encoding,), table)
-    if dataset.fill.state == "untold" and _has_gaps(table):
+    if dataset.fill.state == "per element" and _has_gaps(table):
         count = math.prod(chunk) // math.prod(datatype.shape)
         tile = Tile(axes, (encoding,), _filled(dataset, table, count, len(encoding.codecs) - len(dataset.filters)))
     fill = encoding.fill_value()
@@ -97,27 +95,30 @@ def _has_gaps(table: ChunkTable) -> bool:
 
 
 def _filled(dataset: Dataset, table: ChunkTable, count: int, shift: int) -> ChunkTable:
-    """A table whose gaps are filled by a chunk of its own: a fill value that differs from element to element of an array type."""
+    """Return a table whose gaps are filled by an inline chunk.
+
+    Used if the fill value differs from element to element of an array type.
+    """
     data, total = dataset.fill.value, math.prod(table.shape)
     if data is None or len(data) * count > INLINE_LIMIT or total > CELLS_LIMIT:
         raise UnsupportedError(
-            "chunks that were never written, with a fill value that differs from element to element of an array type",
+            "unwritten chunks of an array type are not supported if its fill value differs from element to element",
             structure="fill value",
         )
     found = table.locate(list(np.indices(table.shape).reshape(len(table.shape), -1)))
     gaps = np.broadcast_to(found.source, (total,)) == UNWRITTEN
     skipped = (1 << len(dataset.filters)) - 1 << shift
 
-    def instead(column: npt.NDArray[Any], of_gaps: int) -> npt.NDArray[Any]:
+    def replace_gaps(column: npt.NDArray[Any], of_gaps: int) -> npt.NDArray[Any]:
         return np.where(gaps, np.int64(of_gaps), column).reshape(table.shape)
 
     return Columns(
         table.shape,
         table.sources,
-        instead(found.source, INLINE),
-        instead(found.offset, 0),
-        instead(found.length, len(data) * count),
-        instead(found.filter_mask, skipped),
+        replace_gaps(found.source, INLINE),
+        replace_gaps(found.offset, 0),
+        replace_gaps(found.length, len(data) * count),
+        replace_gaps(found.filter_mask, skipped),
         inline=data * count,
     )
 
@@ -128,7 +129,7 @@ def _axis(length: int, size: int) -> Axis:
 
 
 def details_of(dataset: Dataset, shape: tuple[int, ...]) -> ArrayDetails:
-    """Return what the file says beside attributes."""
+    """Return what the file stores about a dataset beside its attributes."""
     datatype, layout = dataset.datatype, dataset.layout
     notes: dict[str, Any] = {}
     if datatype.kind == "time":
@@ -157,21 +158,22 @@ def details_of(dataset: Dataset, shape: tuple[int, ...]) -> ArrayDetails:
 
 
 def encoding_of(file: File, dataset: Dataset) -> Encoding:
-    """How the chunks of a dataset are encoded."""
-    if dataset.datatype.heaped or dataset.datatype.deep:
+    """Return the encoding of the chunks of a dataset."""
+    if dataset.datatype.heaped or dataset.datatype.has_nested_variable_length:
         codecs = tuple(codec_of(item, dataset.datatype.size) for item in dataset.filters)
         return Encoding(dataset.datatype.dtype, (_heap_codec(file, dataset.datatype), *codecs), fill=dataset.fill.value)
-    fill = None if dataset.fill.state == "untold" else dataset.fill.value
+    fill = None if dataset.fill.state == "per element" else dataset.fill.value
     return _plain_encoding(dataset.datatype, dataset.filters, fill)
 
 
-# Variables of an archive have few encodings among them. A datatype is found by its identity: it is remembered itself.
+# Variables of an archive share a few encodings. A datatype is hashed by identity, which works because
+# the message cache returns the same object.
 @lru_cache(maxsize=1024)
 def _plain_encoding(datatype: Datatype, filters: tuple[Filter, ...], fill: bytes | None) -> Encoding:
     codecs = tuple(codec_of(item, datatype.size) for item in filters)
     if fill is not None:
         if len(fill) != datatype.size:
-            raise FormatError(f"a fill value of {len(fill)} bytes for elements of {datatype.size}")
+            raise FormatError(f"the fill value has {len(fill)} bytes, but elements have {datatype.size}")
         size = datatype.size // math.prod(datatype.shape)
         fill = fill[:size]  # an array datatype: one fill value has all its elements, and they are alike
         if datatype.number is not None:
@@ -194,7 +196,7 @@ def _plain_encoding(datatype: Datatype, filters: tuple[Filter, ...], fill: bytes
 def _heap_codec(file: File, datatype: Datatype) -> Codec:
     """Elements of varying length: records that point into global heaps."""
     if file.heaps_elsewhere:
-        file.unsupported("values of varying length lie in an image of the writer's cache")
+        file.unsupported("the variable-length values lie in a metadata cache image, which is not supported for data")
     widths = {
         "offset_size": file.offset_size,
         **({"length_size": file.length_size} if file.length_size != 8 else {}),
@@ -220,17 +222,19 @@ def _table(
     if isinstance(layout, ChunkedLayout):
         return _chunk_table(source, dataset, grid, shift)
     if shape[: len(own)] != own:
-        raise UnsupportedError(f"a dataset of {own} that is not chunked, on a dimension that grew to {shape}")
+        raise UnsupportedError(
+            f"a dataset of shape {own} that is not chunked is not supported on a dimension that grew to {shape}"
+        )
     length = math.prod(own) * size
     if isinstance(layout, CompactLayout):
         if len(layout.data) < length:
-            raise FormatError(f"compact data of {len(layout.data)} bytes where {length} are needed")
+            raise FormatError(f"the compact data has {len(layout.data)} bytes, but {length} are needed")
         return Columns.inlined(grid, layout.data[:length])
     assert isinstance(layout, ContiguousLayout)
     if layout.address is None:
         return Columns.unwritten(grid)
     if layout.size is not None and layout.size < length:
-        file.fail(f"has {layout.size} bytes where {length} are needed", layout.address, "contiguous data")
+        file.fail(f"has {layout.size} bytes, but {length} are needed", layout.address, "contiguous data")
     offset, _ = file.range(layout.address, length, "contiguous data")
     return Columns.stored(grid, source, offset, length)
 
@@ -252,15 +256,19 @@ def _chunk_table(source: Source, dataset: Dataset, grid: tuple[int, ...], shift:
     if shift:
         mask = mask << shift  # codecs of our own come before the filters, and are never skipped
     if len(offset) == math.prod(grid) and _in_order(index, grid):
-        # The usual file: nothing has to be moved, and of many small variables that is much of the work.
+        # The usual file: nothing has to be moved, and of many small variables that is much of the
+        # work.
         masks = mask if isinstance(mask, int) else mask.reshape(grid)
         return Columns.stored(grid, source, offset.reshape(grid), length.reshape(grid), masks)
     if _is_sorted(dataset) and not ascending(index):
-        # The library would look in the wrong branch and give the fill value; whose chunk this is nobody can tell.
-        raise FormatError("the keys of the chunk index are out of order, or there twice", structure="chunk index")
+        # The library would look in the wrong branch and give the fill value; the right place is
+        # unknown.
+        raise FormatError(
+            "the chunk index is damaged: its keys are out of order, or one occurs twice", structure="chunk index"
+        )
     table = scatter(grid, (source,), index, offset, length, mask)
     if _written(table) != len(offset):
-        raise FormatError("two chunks of one place in the chunk index", structure="chunk index")
+        raise FormatError("the chunk index is damaged: two chunks have the same place", structure="chunk index")
     return table
 
 
@@ -272,7 +280,10 @@ def _written(table: Columns | Sparse) -> int:
 
 
 def _is_sorted(dataset: Dataset) -> bool:
-    """Whether the chunk index gives its keys in order (a v2 B-tree has some in its inner nodes, which come first)."""
+    """Whether the chunk index gives its keys in order.
+
+    A version 2 B-tree does not: records of its inner nodes come first.
+    """
     return isinstance(dataset.layout, ChunkedLayout) and dataset.layout.index == "btree_v1"
 
 

@@ -1,6 +1,7 @@
-"""Where does each chunk of a dataset lie?
+"""Reader of chunk indexes: the location of every chunk of a chunked dataset.
 
-Whatever the index (format specification 3.0, VII), the answer is rows of (place in the grid, offset, length, filter mask).
+All index types (format specification 3.0, VII) give the same rows: place in the grid, offset,
+length and filter mask.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.formats.hdf5.datasets.chunk_rows import ChunkRows
 from insitu.formats.hdf5.structures.btree_v1 import read_chunk_tree
 from insitu.formats.hdf5.structures.btree_v2 import read_tree
+from insitu.formats.hdf5.structures.chunk_rows import ChunkRows
 from insitu.formats.hdf5.structures.dataspace import Dataspace
 from insitu.formats.hdf5.structures.extensible_array import read_extensible_array
 from insitu.formats.hdf5.structures.file import File
@@ -30,12 +31,12 @@ BATCH = 1 << 16
 
 
 def chunk_grid(shape: tuple[int, ...], chunk: tuple[int, ...]) -> tuple[int, ...]:
-    """How many chunks along each axis."""
+    """Return the number of chunks along each axis."""
     return tuple(-(-length // size) for length, size in zip(shape, chunk, strict=True))
 
 
 def read_chunks(file: File, layout: ChunkedLayout, space: Dataspace, filters: int) -> Walk[ChunkRows]:
-    """All written chunks of a dataset.
+    """Return all written chunks of a dataset.
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ def read_chunks(file: File, layout: ChunkedLayout, space: Dataspace, filters: in
         How many filters its pipeline has.
     """
     if len(layout.chunk) != len(space.shape):
-        file.fail(f"has chunks of {layout.chunk} for a shape of {space.shape}", 0, "data layout")
+        file.fail(f"has chunks of shape {layout.chunk}, but the dataset has shape {space.shape}", 0, "data layout")
     rows = ChunkRows(file, chunk_grid(space.shape, layout.chunk))
     address = layout.address
     if address is None or 0 in space.shape:
@@ -69,7 +70,11 @@ def read_chunks(file: File, layout: ChunkedLayout, space: Dataspace, filters: in
     else:
         unlimited = [axis for axis, limit in enumerate(space.limits) if limit is None]
         if len(unlimited) != 1:
-            file.fail(f"is an extensible array for {len(unlimited)} unlimited axes", address, "chunk index")
+            file.fail(
+                f"is an extensible array, but the dataset has {len(unlimited)} unlimited axes instead of one",
+                address,
+                "chunk index",
+            )
         elements = yield from read_extensible_array(file, address)
         _numbered(file, layout, space, rows, elements, unlimited[0])
     if layout.bare_edges and filters:
@@ -89,8 +94,13 @@ def _single(file: File, layout: ChunkedLayout, rows: ChunkRows, address: int) ->
 
 
 def _largest(layout: ChunkedLayout, space: Dataspace) -> tuple[int, ...]:
-    """The grid of the largest extent, by which elements are numbered; an unlimited axis counts as it is."""
-    limits = tuple(length if limit is None else limit for length, limit in zip(space.shape, space.limits, strict=True))
+    """Return the chunk grid of the maximum shape, by which elements are numbered.
+
+    An unlimited axis counts with its current length.
+    """
+    limits = tuple(
+        length if limit is None else max(length, limit) for length, limit in zip(space.shape, space.limits, strict=True)
+    )
     return chunk_grid(limits, layout.chunk)
 
 
@@ -114,17 +124,19 @@ def _tree(file: File, layout: ChunkedLayout, rows: ChunkRows, address: int) -> W
             file.fail(f"has records of {table.shape[1]} bytes", address, "chunk B-tree")
         records = table.view(_record(width, rest, rank)).reshape(-1)
         places = rows.places(records["place"], (1,) * rank)
-        # Narrow numbers compare faster; those beyond the grid are all alike there, so that they must be looked at as they are.
+        # Narrow integers compare faster. Places beyond the grid are clipped to one number there, so
+        # the stored ones are compared if that fails.
         if places is not None and not _climbing(places) and not _climbing(records["place"]):
-            # The library would look in the wrong branch and give the fill value; whose chunk this is nobody can tell.
-            file.fail("has records out of order, or twice", address, "chunk B-tree")
+            # The library would look in the wrong branch and give the fill value; the right place is
+            # unknown.
+            file.fail("has records out of order, or one twice", address, "chunk B-tree")
         _add(file, layout, rows, places, records, "chunk B-tree")
 
     yield from read_tree(file, address, (10, 11), decode, exact=True)
 
 
 def _climbing(places: npt.NDArray[Any]) -> bool:
-    """Whether records that stand side by side, in nodes of one level, come in lexicographic order, each once."""
+    """Whether records of nodes of one level are in lexicographic order, without duplicates."""
     later, earlier = places[1:], places[:-1]
     decided = np.zeros(len(later), bool)
     for axis in range(places.shape[1]):
@@ -136,7 +148,10 @@ def _climbing(places: npt.NDArray[Any]) -> bool:
 
 @lru_cache(maxsize=64)
 def _record(width: int, rest: int, rank: int) -> np.dtype[Any]:
-    """What all indexes hold of a chunk: an address, with filters the stored size and the mask, and its place in some."""
+    """Return the dtype of a record of a chunk index.
+
+    An address; with filters the stored size and the mask; in some indexes the place in the grid.
+    """
     fields: dict[str, tuple[Any, int]] = {"address": (f"<u{width}", 0)}
     if rest:
         # The size has rest - 4 bytes: read 4 or 8, and cut off what belongs to the next field.
@@ -160,7 +175,7 @@ def _add(
 ) -> None:
     """Add records of any index to the rows."""
     if places is None:
-        file.fail("has chunks at impossible places", layout.address or 0, structure)
+        file.fail("has chunks outside the dataset", layout.address or 0, structure)
     address = records["address"].astype(np.uint64)
     names = records.dtype.names or ()
     if "size" not in names:
@@ -182,7 +197,10 @@ def _numbered(
     elements: Elements,
     unlimited: int | None,
 ) -> None:
-    """Rows of elements that are numbered in C order of the largest grid; an unlimited axis is counted slowest."""
+    """Add elements that are numbered in C order of the largest grid.
+
+    The unlimited axis, if there is one, varies slowest.
+    """
     grid = _largest(layout, space)
     order = list(range(len(grid)))
     if unlimited:
@@ -198,7 +216,7 @@ def _numbered(
             records, numbers = records[used], numbers[used]
         index = np.empty((len(numbers), len(grid)), np.int64)
         for axis in reversed(order[1:]):
-            numbers, index[:, axis] = np.divmod(numbers, max(grid[axis], 1))
+            numbers, index[:, axis] = np.divmod(numbers, min(max(grid[axis], 1), 1 << 62))
         index[:, order[0]] = numbers
         _add(file, layout, rows, index, records, "chunk index")
 

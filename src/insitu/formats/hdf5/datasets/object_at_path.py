@@ -1,7 +1,7 @@
-"""What is at a path of a file?
+"""Open one object of a file by its path, following links into other files.
 
-The part of a scan that another file, or a virtual dataset, needs: the superblock, the groups on the way, and one object. Links on the
-way are followed, out of the file too.
+Used for external links and the sources of virtual datasets. Reads only the superblock, the groups
+on the path and the object.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from insitu.errors import InsituError
 from insitu.formats.hdf5.datasets.objects import Dataset, Group, Objects, read_object
 from insitu.formats.hdf5.linked.file_sets import join
+from insitu.formats.hdf5.linked.joined_file import as_joined_file
 from insitu.formats.hdf5.structures.file import File
 from insitu.formats.hdf5.structures.superblock import (
     CutShortError,
@@ -48,7 +49,7 @@ class Opened:
 
 
 def begin(file: File) -> Walk[Superblock]:
-    """Read what comes before the objects."""
+    """Read the superblock and its extension."""
     file.base = yield from find_signature(file.size)
     superblock: Superblock = yield from read_superblock(file)
     if superblock.extension is not None:
@@ -57,7 +58,7 @@ def begin(file: File) -> Walk[Superblock]:
 
 
 def open_at(neighbours: Neighbours, window: Window, path: str) -> tuple[Opened, Dataset | Group, str] | None:
-    """The object at a path, with the file that it is in, and its path there; None: there is none.
+    """Return the object at a path, its file and its path there; None if there is none.
 
     Parameters
     ----------
@@ -70,7 +71,7 @@ def open_at(neighbours: Neighbours, window: Window, path: str) -> tuple[Opened, 
     """
     for _ in range(HOPS_LIMIT):
         opened = _opened(neighbours, window)
-        found = run(find_at(opened, path), opened.window)
+        found = run(find_at(opened, path), opened.window, damage=())
         if found is None:
             return None
         if not isinstance(found, Outside):
@@ -95,17 +96,17 @@ def _opened(neighbours: Neighbours, window: Window) -> Opened:
 
 
 def _begun(window: Window) -> Opened:
-    file = File(window.url, window.size, near=window.near, joined=window.joined is not None)
-    return Opened(window, file, run(begin(file), window))
+    file = File(window.url, window.size, peek=window.peek, joined=as_joined_file(window.source) is not None)
+    return Opened(window, file, run(begin(file), window, damage=()))
 
 
 def outside_of(link: tuple[str, str], rest: list[str]) -> Outside:
-    """Where an external link leads, with the names that still follow (last first)."""
+    """Return the target of an external link, with the names that follow it (last first)."""
     return Outside(link[0], "/".join([link[1].rstrip("/"), *reversed(rest)]))
 
 
 def find_at(opened: Opened, path: str) -> Walk[Dataset | Group | Outside | None]:
-    """Read the groups on a path of a file, and the object at its end."""
+    """Read the groups on a path of a file, and return the object at its end."""
     objects, root = opened.objects, opened.superblock.root
     names = [name for name in reversed(path.split("/")) if name not in ("", ".")]
     here = root

@@ -1,7 +1,8 @@
-"""Which path leads to which object?
+"""Tree of the groups and datasets of a file, with soft links resolved, and the paths of its
+objects.
 
-Hard links name addresses; soft links name paths, which are followed here; links that lead back up, or nowhere, or out of the file
-are told apart.
+Hard links name addresses, soft links name paths. Links that lead to a parent group, to nothing or
+to another file are kept apart.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from insitu.errors import FormatError, InsituError, UnsupportedError
 from insitu.formats.hdf5.datasets.object_at_path import Outside, outside_of
 from insitu.formats.hdf5.datasets.objects import Dataset, Group, Objects
 from insitu.formats.hdf5.structures.links import Link
+from insitu.formats.hdf5.structures.object_references import Pointing
 
-__all__ = ["Branch", "build_tree", "find_object"]
+__all__ = ["Branch", "Paths", "build_tree", "find_object"]
 
 SOFT_LIMIT = 32
 
@@ -40,11 +42,11 @@ class Branch:
     """Names of links to other files, and where they lead."""
 
     def join(self, name: str) -> str:
-        """The path of something in this group."""
+        """Return the path of a member of this group."""
         return f"{self.path}/{name}" if self.path else name
 
     def walk(self) -> Iterator[Branch]:
-        """Itself and all groups below it."""
+        """Iterate over this group and all groups below it."""
         todo = [self]
         while todo:
             branch = todo.pop()
@@ -53,7 +55,7 @@ class Branch:
 
 
 def build_tree(root: Group, top: Group, objects: Objects) -> Branch:
-    """The tree below a group.
+    """Return the tree below a group.
 
     Parameters
     ----------
@@ -66,14 +68,15 @@ def build_tree(root: Group, top: Group, objects: Objects) -> Branch:
     """
     tree = Branch("", top)
     todo: list[tuple[Branch, tuple[int, ...]]] = [(tree, (top.address,))]
-    # Groups that link to each other crosswise have exponentially many paths; real files a few per object.
+    # Groups that link to each other crosswise have exponentially many paths; real files a few per
+    # object.
     count, limit = 0, 10_000 + 8 * len(objects)
     while todo:
         branch, above = todo.pop()
         links = branch.group.links
         count += len(links)
         if count > limit:
-            raise FormatError(f"more than {limit} paths to {len(objects)} objects", structure="links")
+            raise FormatError(f"the links form more than {limit} paths to {len(objects)} objects", structure="links")
         if len({link.name for link in links}) != len(links):
             links = _one_each(branch, links)
         for link in links:
@@ -85,7 +88,9 @@ def _one_each(branch: Branch, links: list[Link]) -> list[Link]:
     """The links whose name no other has: which of two the library finds depends on how it looks."""
     counts = Counter(link.name for link in links)
     twice = [name for name, count in counts.items() if count > 1]
-    branch.failed += [(name, FormatError("a group has two members of this name", structure="links")) for name in twice]
+    branch.failed += [
+        (name, FormatError("the group has two members of this name", structure="links")) for name in twice
+    ]
     return [link for link in links if counts[link.name] == 1]
 
 
@@ -107,7 +112,7 @@ def _place(
         _out(branch, name, address)
         return
     if address is None or address not in objects:
-        branch.loose.append((name, f"the link leads nowhere ({link.path})"))
+        branch.loose.append((name, f"the target of the link does not exist ({link.path})"))
         return
     found = objects[address]
     if isinstance(found, InsituError):
@@ -116,7 +121,7 @@ def _place(
         branch.datasets.append((name, found))
     elif isinstance(found, Group):
         if address in above:
-            branch.loose.append((name, "the link leads back to a group above it"))
+            branch.loose.append((name, "the link leads back to a parent group"))
             return
         child = Branch(branch.join(name), found)
         branch.children.append((name, child))
@@ -124,15 +129,23 @@ def _place(
 
 
 def _out(branch: Branch, name: str, place: Outside) -> None:
-    """A link out of the file; those that a program defined for itself lead nowhere that others know."""
+    """Add a link to another file.
+
+    User-defined links fail: only the program that defined them can follow them.
+    """
     if place.path:
         branch.outside.append((name, place))
     else:
-        branch.failed.append((name, UnsupportedError(f"a {place.file}", structure="link")))
+        branch.failed.append(
+            (name, UnsupportedError(f"links of this kind are not supported: {place.file}", structure="link"))
+        )
 
 
 def find_object(path: str, start: Group, root: Group, objects: Objects) -> int | Outside | None:
-    """The address of the object at a path, or its place in another file; None: there is none, or it was not read."""
+    """Return the address of the object at a path, or its place in another file.
+
+    None if there is none, or if it was not read.
+    """
     here = root.address if path.startswith("/") else start.address
     # Names still to go, last first; soft links on the way put theirs on top.
     names = [name for name in reversed(path.split("/")) if name not in ("", ".")]
@@ -157,3 +170,41 @@ def find_object(path: str, start: Group, root: Group, objects: Objects) -> int |
             here = root.address
         names += [part for part in reversed(link.path.split("/")) if part not in ("", ".")]
     return here
+
+
+class Paths:
+    """The paths of objects by their addresses; found out when the first is asked for."""
+
+    __slots__ = ("_found", "_prefix", "_tree")
+
+    def __init__(self, tree: Branch, prefix: str) -> None:
+        self._tree, self._prefix = tree, f"/{prefix}" if prefix else ""
+        self._found: dict[int, str] | None = None
+
+    def path(self, address: int) -> str:
+        """Return the path of an object from the root of the file.
+
+        If there are several, the one that a walk through the file meets first.
+        """
+        found = self._all().get(address)
+        return f"(an object at {address} that no path leads to)" if found is None else found
+
+    def lacks(self, tree: Branch) -> bool:
+        """Whether an attribute refers to an object that is not below the tree."""
+        wanted: set[int] = set()
+        for branch in tree.walk():
+            for attributes in (branch.group.attributes, *(dataset.attributes for _, dataset in branch.datasets)):
+                for value in attributes.values():
+                    if isinstance(value, Pointing):
+                        wanted |= value.addresses()
+        return bool(wanted) and not wanted <= self._all().keys()
+
+    def _all(self) -> dict[int, str]:
+        if self._found is None:
+            found = {self._tree.group.address: self._prefix or "/"}
+            for branch in self._tree.walk():
+                for link in branch.group.links:
+                    if link.address is not None:
+                        found.setdefault(link.address, f"{self._prefix}/{branch.join(link.name)}")
+            self._found = found
+        return self._found

@@ -1,7 +1,7 @@
-"""What is each object of the file: a group, a dataset, a datatype?
+"""Reader of the objects of a file: groups, datasets and committed datatypes.
 
-One walk per object header; from it, beside each other, the object's attributes, its links or its chunk index. An object is read
-once, however many links lead to it, so no circle of links can catch the walk.
+One walk reads one object header, then in parallel the attributes of the object, its links or its
+chunk index. An object is read once, however many links lead to it, so a cycle of links is harmless.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ import numpy as np
 
 from insitu.errors import InsituError, UnsupportedError
 from insitu.formats.hdf5.datasets.chunk_index import read_chunks
-from insitu.formats.hdf5.datasets.chunk_rows import ChunkRows
-from insitu.formats.hdf5.datasets.rare_fill_values import read_odd_fill
 from insitu.formats.hdf5.datasets.virtual_mapping import Mapping, parse_mappings
-from insitu.formats.hdf5.linked.external_segments import Segment, read_segments
 from insitu.formats.hdf5.structures.attribute_values import NOTHING, heaped_value
 from insitu.formats.hdf5.structures.attributes import HeapRecord, heap_records, read_attributes, read_heap_values
+from insitu.formats.hdf5.structures.chunk_rows import ChunkRows
 from insitu.formats.hdf5.structures.dataspace import Dataspace, parse_dataspace
 from insitu.formats.hdf5.structures.datatype import Datatype, parse_datatype
+from insitu.formats.hdf5.structures.external_files import Segment, read_segments
 from insitu.formats.hdf5.structures.file import File
-from insitu.formats.hdf5.structures.fill_value import Fill, parse_fill, parse_old_fill
+from insitu.formats.hdf5.structures.fill_value import Fill, parse_fill, parse_old_fill, read_odd_fill
 from insitu.formats.hdf5.structures.layout import (
     ChunkedLayout,
     CompactLayout,
@@ -55,7 +54,7 @@ from insitu.formats.hdf5.structures.object_references import BOOKKEEPING, read_p
 from insitu.formats.hdf5.structures.pipeline import Filter, parse_filters
 from insitu.formats.hdf5.structures.shared_messages import unshared
 from insitu.formats.hdf5.structures.type_description import in_parts
-from insitu.formats.parsing.scheduler import DAMAGE, Side, Walk, damaged
+from insitu.formats.parsing.scheduler import Side, Walk, damaged
 
 __all__ = ["Dataset", "Group", "Objects", "read_index", "read_object"]
 
@@ -139,7 +138,7 @@ def read_object(
             yield Side([read_object(file, child, objects, indexed, follow) for child in new])
         elif DATATYPE in kinds:
             file.named_types[address] = next(m.body for m in messages if m.kind == DATATYPE)
-    except (InsituError, *DAMAGE) as problem:
+    except InsituError as problem:
         objects[address] = damaged(problem, offset=address + file.base, structure="object header")
 
 
@@ -184,11 +183,14 @@ def _describe(file: File, dataset: Dataset, parts: dict[int, Message], indexed: 
     """Complete a dataset from the messages of its header."""
     dataset.datatype = remembered(parse_datatype, parts[DATATYPE].body)
     dataset.layout = parse_layout(parts[LAYOUT].body, file.offset_size, file.length_size)
-    if isinstance(dataset.layout, CompactLayout) and (dataset.datatype.heaped or dataset.datatype.deep):
-        # References into heaps are of no use without the file: they are read from where they stand in the header.
+    if isinstance(dataset.layout, CompactLayout) and (
+        dataset.datatype.heaped or dataset.datatype.has_nested_variable_length
+    ):
+        # References into heaps need the file, so they are read from the header instead of being
+        # stored inline.
         place, inside = parts[LAYOUT].place, dataset.layout
         if place < 0:
-            file.unsupported("values of varying length in a shared layout message")
+            file.unsupported("variable-length values in a shared layout message are not supported")
         dataset.layout = ContiguousLayout(place + inside.at if inside.data else None, len(inside.data))
     if FILTERS in parts:
         dataset.filters = remembered(parse_filters, parts[FILTERS].body)
@@ -201,7 +203,9 @@ def _describe(file: File, dataset: Dataset, parts: dict[int, Message], indexed: 
     if isinstance(dataset.layout, VirtualLayout):
         dataset.mappings = yield from _mappings(file, dataset.layout)
     value = dataset.fill.value
-    if value is not None and (dataset.datatype.heaped or dataset.datatype.deep or dataset.datatype.shape):
+    if value is not None and (
+        dataset.datatype.heaped or dataset.datatype.has_nested_variable_length or dataset.datatype.shape
+    ):
         dataset.fill = yield from read_odd_fill(file, dataset.datatype, dataset.fill)
     if indexed:
         yield from read_index(file, dataset)
@@ -216,7 +220,7 @@ def _mappings(file: File, layout: VirtualLayout) -> Walk[tuple[Mapping, ...]]:
 
 
 def read_index(file: File, dataset: Dataset) -> Walk[None]:
-    """Find the chunks of a dataset, if it has any."""
+    """Read the chunk index of a dataset, if it has one."""
     if isinstance(dataset.layout, ChunkedLayout) and dataset.chunks is None:
         dataset.chunks = yield from read_chunks(file, dataset.layout, dataset.space, len(dataset.filters))
 
@@ -233,7 +237,12 @@ def _values(file: File, messages: list[Message]) -> Walk[tuple[dict[str, Any], l
         if type(value) in _CHANGEABLE:
             value = value.copy()  # the attribute itself is remembered, for other files
         values[attribute.name] = value
-        if datatype is not None and datatype.points and attribute.name not in BOOKKEEPING and not attribute.space.null:
+        if (
+            datatype is not None
+            and datatype.has_references
+            and attribute.name not in BOOKKEEPING
+            and not attribute.space.null
+        ):
             try:
                 values[attribute.name] = yield from read_pointing(file, attribute)
             except UnsupportedError as problem:
@@ -247,7 +256,7 @@ def _values(file: File, messages: list[Message]) -> Walk[tuple[dict[str, Any], l
             else:
                 del values[attribute.name]
                 if attribute.name not in BOOKKEEPING:
-                    problems[attribute.name] = attribute.problem or "a reference to nothing"
+                    problems[attribute.name] = attribute.problem or "references of this kind are not supported"
     if heaped:
         found = yield from read_heap_values(file, [record for _, _, records in heaped for record in records])
         at = 0
@@ -260,12 +269,15 @@ def _values(file: File, messages: list[Message]) -> Walk[tuple[dict[str, Any], l
             if values[name] is NOTHING:
                 del values[name]
                 if name not in BOOKKEEPING:
-                    problems[name] = "a reference to nothing"
+                    problems[name] = "references of this kind are not supported"
     return values, scales, problems
 
 
 def _addresses(file: File, value: bytes, datatype: Datatype) -> list[int]:
-    """The addresses in a sequence of object references, which may be wider than addresses are in this file."""
+    """Return the addresses in a sequence of object references.
+
+    References may be wider than the addresses of this file.
+    """
     width = file.offset_size
-    step = datatype.base.size if datatype.base is not None else width
+    step = datatype.base.size if datatype.base is not None and datatype.base.size else width
     return [int.from_bytes(value[at : at + width], "little") for at in range(0, len(value) - width + 1, step)]

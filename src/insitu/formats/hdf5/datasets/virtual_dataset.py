@@ -1,7 +1,8 @@
-"""Which virtual array is a virtual dataset?
+"""Virtual arrays of HDF5 virtual datasets (VDS).
 
-Its sources are found beside the file, each in its own way of being stored; one that is missing leaves the fill value. Mappings without
-an end, and those with one source for each block, say how long the dataset is now.
+Sources are opened relative to the file, each with its own encoding. A missing source leaves the
+fill value. Unlimited mappings, and those with one numbered source per block, decide how long the
+dataset is.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.datasets.arrays import details_of, encoding_of, virtual_array
+from insitu.formats.hdf5.datasets.external_data import external_array
 from insitu.formats.hdf5.datasets.object_at_path import Opened, open_at
 from insitu.formats.hdf5.datasets.objects import Dataset
+from insitu.formats.hdf5.datasets.set_members import member_array
 from insitu.formats.hdf5.datasets.virtual_mapping import Mapping
 from insitu.formats.hdf5.datasets.virtual_sources import Piece, assemble, place
-from insitu.formats.hdf5.linked.external_data import external_array
-from insitu.formats.hdf5.linked.set_members import member_array
+from insitu.formats.hdf5.linked.joined_file import as_joined_file
 from insitu.formats.hdf5.structures.file import File
 from insitu.formats.hdf5.structures.layout import VirtualLayout
 from insitu.formats.hdf5.structures.stored_selection import Line, Picked
@@ -31,25 +33,26 @@ __all__ = ["array_of", "settle"]
 
 NESTED_LIMIT = 16
 BLOCKS_LIMIT = 1 << 16
+EXTENT_LIMIT = 1 << 62
 
 
 def settle(neighbours: Neighbours, window: Window, dataset: Dataset) -> None:
-    """Set the extent of a virtual dataset that is as long as its sources are now."""
+    """Set the shape of an unlimited virtual dataset from the current shapes of its sources."""
     space = dataset.space
     shape = list(space.shape)
     found: dict[int, int] = {}
     least = [0] * len(shape)
     for mapping in dataset.mappings:
-        axis = mapping.here.endless
-        for number, line in enumerate(mapping.here.lines[: len(shape)]):
-            if not line.endless:
+        axis = mapping.target_selection.endless_axis
+        for number, line in enumerate(mapping.target_selection.lines[: len(shape)]):
+            if not line.is_endless:
                 least[number] = max(least[number], line.reach(line.length))
-        for _, behind in mapping.here.boxes:
+        for _, behind in mapping.target_selection.boxes:
             least = [max(a, b) for a, b in zip(least, behind, strict=True)]
         if axis is None:
             continue
         if axis >= len(shape):
-            raise FormatError("a selection along more axes than there are", structure="virtual dataset")
+            raise FormatError("a selection has more axes than the virtual dataset", structure="virtual dataset")
         end = 0
         for here, _, _ in _sources(neighbours, window, mapping):
             line = here.lines[axis]
@@ -57,6 +60,8 @@ def settle(neighbours: Neighbours, window: Window, dataset: Dataset) -> None:
         found[axis] = max(found.get(axis, 0), end)
     for axis, end in found.items():
         shape[axis] = max(end, least[axis])
+        if shape[axis] >= EXTENT_LIMIT:
+            raise FormatError(f"the mappings reach up to element {shape[axis]}", structure="virtual dataset")
     if found:
         dataset.space = dataclasses.replace(space, shape=tuple(shape))
 
@@ -65,30 +70,32 @@ def _sources(
     neighbours: Neighbours, window: Window, mapping: Mapping
 ) -> Iterator[tuple[Picked, Picked, VirtualArray | None]]:
     """What is mapped whereto, with ends where the sources end."""
-    here, there = mapping.here, mapping.there
-    axis = here.endless
+    here, there = mapping.target_selection, mapping.source_selection
+    axis = here.endless_axis
     if axis is None:
         yield here, there, _source(neighbours, window, *mapping.names(0))
         return
     line = here.lines[axis]
     if mapping.numbered:
         if line.block is None:
-            raise FormatError("numbered sources for one block", structure="virtual dataset")
+            raise FormatError("sources are numbered, but the mapping has one block only", structure="virtual dataset")
         for number in range(BLOCKS_LIMIT):
             source = _source(neighbours, window, *mapping.names(number))
             if source is None:
                 return
             block = Line(line.start + number * line.stride, line.block, 1, line.block)
             yield _along(here, axis, block), there, source
-        raise UnsupportedError(f"more than {BLOCKS_LIMIT} numbered sources", structure="virtual dataset")
-    of = there.endless
+        raise UnsupportedError(
+            f"a mapping with more than {BLOCKS_LIMIT} numbered sources is not supported", structure="virtual dataset"
+        )
+    of = there.endless_axis
     if of is None:
-        raise FormatError("a mapping without an end of a source with one", structure="virtual dataset")
+        raise FormatError("an unlimited mapping has a limited source selection", structure="virtual dataset")
     source = _source(neighbours, window, *mapping.names(0))
     if source is None:
         return
     if of >= source.ndim:
-        raise FormatError("a selection along more axes than the source has", structure="virtual dataset")
+        raise FormatError("a selection has more axes than its source", structure="virtual dataset")
     count = there.lines[of].within(source.shape[of])
     yield _along(here, axis, line.clipped(count)), _along(there, of, there.lines[of].clipped(count)), source
 
@@ -119,17 +126,17 @@ def _nested(neighbours: Neighbours, opened: Opened, dataset: Dataset) -> Virtual
     if dataset.problem is not None:
         raise dataset.problem
     above: list[tuple[str, int]] = neighbours.memory.setdefault("above", [])
-    place = (opened.window.url, dataset.address)
-    if place in above or len(above) > NESTED_LIMIT:
-        raise FormatError("virtual datasets that are made of each other", structure="virtual dataset")
-    above.append(place)
+    origin = (opened.window.url, dataset.address)
+    if origin in above or len(above) > NESTED_LIMIT:
+        raise FormatError("the virtual datasets are made of each other", structure="virtual dataset")
+    above.append(origin)
     try:
         if isinstance(dataset.layout, VirtualLayout):
             settle(neighbours, opened.window, dataset)
         shape = dataset.space.shape
         dims = tuple(f"axis_{axis}" for axis in range(len(shape) + len(dataset.datatype.shape)))
         if dataset.space.null:
-            raise FormatError("a source without elements", structure="virtual dataset")
+            raise FormatError("a source of the virtual dataset has a null dataspace", structure="virtual dataset")
         return array_of(neighbours, opened.window, opened.file, dataset, shape, dims, {})
     finally:
         above.pop()
@@ -144,16 +151,20 @@ def array_of(
     dims: tuple[str, ...],
     attributes: dict[str, Any],
 ) -> VirtualArray:
-    """The virtual array of any dataset; see `virtual_array`."""
+    """Return the virtual array of any dataset; see `virtual_array`."""
     if dataset.segments and not dataset.space.null:
         return external_array(neighbours, window, file, dataset, shape, dims, attributes)
     if not isinstance(dataset.layout, VirtualLayout) or dataset.space.null:
-        if window.joined is not None:
-            return member_array(window.joined, file, dataset, shape, dims, attributes)
+        joined = as_joined_file(window.source)
+        if joined is not None:
+            return member_array(joined, file, dataset, shape, dims, attributes)
         return virtual_array(file, window.source.describe(), dataset, shape, dims, attributes)
     encoding = encoding_of(file, dataset)
-    if dataset.fill.state == "untold":
-        raise UnsupportedError("a virtual dataset with such a fill value", structure="fill value")
+    if dataset.fill.state == "per element":
+        raise UnsupportedError(
+            "a virtual dataset whose fill value differs from element to element is not supported",
+            structure="fill value",
+        )
     extra = dataset.datatype.shape
     whole = (*shape, *extra)
     fill = encoding.fill_value()
@@ -176,15 +187,21 @@ def _check(source: VirtualArray, dataset: Dataset, dtype: np.dtype[Any], fill: A
     """Raise where a source would read otherwise here than the library has it."""
     extra = dataset.datatype.shape
     if source.shape[source.ndim - len(extra) :] != extra or len(extra) >= source.ndim + 1:
-        raise UnsupportedError("a source whose elements are arrays of another shape", structure="virtual dataset")
+        raise UnsupportedError(
+            "a source has elements of another array shape, which is not supported", structure="virtual dataset"
+        )
     own, want = source.dtype.newbyteorder("="), dtype.newbyteorder("=")
     if own != want and not (own.kind in "iufc" and want.kind in "iufc" and np.can_cast(own, want, "safe")):
-        raise UnsupportedError(f"a source of {own} in a virtual dataset of {want}", structure="virtual dataset")
+        raise UnsupportedError(
+            f"a source of dtype {own} in a virtual dataset of dtype {want} is not supported",
+            structure="virtual dataset",
+        )
     if source.details.is_virtual and sum(int(np.prod(tile.shape)) for tile in source.tiles) != source.size:
         other = source.fill_value
         if not _alike(other, fill):
             raise UnsupportedError(
-                "a source that is virtual itself, with gaps and another fill value", structure="virtual dataset"
+                "a source that is virtual, has gaps and another fill value is not supported",
+                structure="virtual dataset",
             )
 
 

@@ -1,7 +1,8 @@
-"""What is a virtual dataset made of?
+"""Parser of the mappings of a virtual dataset.
 
-The list of mappings in a global heap: format specification 3.0, VIII.B ("Virtual dataset global heap block"). Each says: these elements
-of that dataset in that file are those elements here. `%b` in a name stands for the number of the block, `%%` for a percent sign.
+The list of mappings lies in a global heap: format specification 3.0, VIII.B ("Virtual dataset
+global heap block"). Each maps selected elements of a source dataset to selected elements of the
+virtual one. In names, `%b` stands for the number of the block and `%%` for a percent sign.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.structures.checksum import verify
 from insitu.formats.hdf5.structures.file import File
 from insitu.formats.hdf5.structures.stored_selection import Picked, parse_selection
+from insitu.formats.parsing.fields import take_uint
 
 __all__ = ["Mapping", "parse_mappings"]
 
+_LIST = "list of virtual dataset mappings"
 MAPPING_BYTES = 33  # of the shortest one: hardly a name, two selections of 16 bytes
-# Flags of version 1 (HDF5 2.0): the name is that of an earlier mapping, whose number stands in its place; or there is none.
+# Flags of version 1 (HDF5 2.0): the name is that of an earlier mapping, whose number stands in its
+# place; or there is none.
 FILE_AS_BEFORE, DATASET_AS_BEFORE, SAME_FILE = 1, 2, 4
 
 
@@ -28,24 +32,28 @@ class Mapping:
     file: str
     """Its name as stored; ".": this file."""
     dataset: str
-    there: Picked
-    here: Picked
+    source_selection: Picked
+    target_selection: Picked
 
     @property
     def numbered(self) -> bool:
         """Whether there is one source for each block."""
         names = (self.file + " " + self.dataset).replace("%%", "")
-        return self.here.endless is not None and self.there.endless is None and "%b" in names
+        return (
+            self.target_selection.endless_axis is not None
+            and self.source_selection.endless_axis is None
+            and "%b" in names
+        )
 
     def names(self, block: int) -> tuple[str, str]:
-        """File and dataset, of a block if they are numbered."""
+        """Return the names of file and dataset, for a block if they are numbered."""
 
-        def named(text: str) -> str:
+        def substitute(text: str) -> str:
             if not self.numbered:
                 return text.replace("%%", "%")
             return re.sub("%[%b]", lambda found: "%" if found[0] == "%%" else str(block), text)
 
-        return named(self.file), named(self.dataset)
+        return substitute(self.file), substitute(self.dataset)
 
 
 def parse_mappings(file: File, data: bytes, address: int) -> tuple[Mapping, ...]:
@@ -59,25 +67,30 @@ def parse_mappings(file: File, data: bytes, address: int) -> tuple[Mapping, ...]
         The object of the heap.
     """
     if not data or data[0] > 1:
-        raise UnsupportedError(f"mappings of version {data[:1].hex() or 'nothing'}", structure="virtual dataset")
+        raise UnsupportedError(
+            f"virtual dataset mappings of version {data[:1].hex() or '(none)'} are not supported",
+            structure="virtual dataset",
+        )
     width = file.length_size
     count = int.from_bytes(data[1 : 1 + width], "little")
     if count * MAPPING_BYTES > len(data):
-        raise FormatError(f"{count} mappings in {len(data)} bytes", structure="virtual dataset")
+        raise FormatError(
+            f"the list announces {count} mappings, but has {len(data)} bytes", structure="virtual dataset"
+        )
     at = 1 + width
     mappings: list[Mapping] = []
     for _ in range(count):
         flags = 0
         if data[0]:
-            flags, at = data[at], at + 1
+            flags, at = take_uint(data, at, 1, _LIST), at + 1
         if flags & SAME_FILE:
             name = "."
         elif flags & FILE_AS_BEFORE:
-            name, at = mappings[int.from_bytes(data[at : at + width], "little")].file, at + width
+            name, at = _earlier(mappings, take_uint(data, at, width, _LIST)).file, at + width
         else:
             name, at = _text(data, at)
         if flags & DATASET_AS_BEFORE:
-            dataset, at = mappings[int.from_bytes(data[at : at + width], "little")].dataset, at + width
+            dataset, at = _earlier(mappings, take_uint(data, at, width, _LIST)).dataset, at + width
         else:
             dataset, at = _text(data, at)
         there, at = parse_selection(data, at)
@@ -87,8 +100,18 @@ def parse_mappings(file: File, data: bytes, address: int) -> tuple[Mapping, ...]
     return tuple(mappings)
 
 
+def _earlier(mappings: list[Mapping], number: int) -> Mapping:
+    """Return the earlier mapping whose name a later one uses again."""
+    if number >= len(mappings):
+        raise FormatError(
+            f"mapping {len(mappings)} uses a name of mapping {number}, which does not come before it",
+            structure="virtual dataset",
+        )
+    return mappings[number]
+
+
 def _text(data: bytes, at: int) -> tuple[str, int]:
     end = data.find(b"\0", at)
     if end < 0:
-        raise FormatError("a name of a source does not end", structure="virtual dataset")
+        raise FormatError("the name of a source has no terminating NUL", structure="virtual dataset")
     return data[at:end].decode("utf-8", "surrogateescape"), end + 1

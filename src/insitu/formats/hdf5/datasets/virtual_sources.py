@@ -1,7 +1,8 @@
-"""Where do the elements of a virtual dataset lie?
+"""Placement of source arrays in a virtual dataset.
 
-Each mapping puts boxes of another dataset somewhere into this one. Where both selections are of one shape, these are slices of the
-source's own virtual array; else the elements are paired run by run. Where no box lies is the fill value of the virtual dataset.
+Each mapping places boxes of a source dataset. If both selections have the same shape, the boxes are
+slices of the source's virtual array; otherwise elements are paired run by run. Elements that no box
+covers have the fill value of the virtual dataset.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ class Piece:
     origin: tuple[int, ...]
 
     def box(self) -> npt.NDArray[np.int64]:
-        """Its corners: (2, dimensions), without the axes that a datatype adds."""
+        """Return its corners: (2, dimensions), without the axes that a datatype adds."""
         near = np.array(self.origin, np.int64)
         return np.stack([near, near + np.array(self.array.shape[: len(near)], np.int64)])
 
 
 def place(here: Picked, there: Picked, source: VirtualArray, shape: tuple[int, ...], extra: int) -> Iterator[Piece]:
-    """The pieces of one mapping.
+    """Return the placed arrays of one mapping.
 
     Parameters
     ----------
@@ -68,15 +69,18 @@ def _check(picked: Picked, shape: tuple[int, ...], whose: str) -> None:
     for axis, length in enumerate(shape):
         if picked.kind == "lines":
             if len(picked.lines) != len(shape):
-                raise FormatError(f"a selection along {len(picked.lines)} axes of {whose}, which has {len(shape)}")
+                raise FormatError(f"a selection has {len(picked.lines)} axes, but {whose} has {len(shape)}")
             line = picked.lines[axis]
             end = line.reach(line.length)
         else:
             if any(len(first) != len(shape) for first, _ in picked.boxes):
-                raise FormatError(f"a selection along other axes than {whose} has")
+                raise FormatError(f"a selection has another number of axes than {whose}")
             end = max((behind[axis] for _, behind in picked.boxes), default=0)
         if end > length:
-            raise FormatError(f"a selection up to {end} on an axis of {length} of {whose}", structure="virtual dataset")
+            raise FormatError(
+                f"a selection reaches up to {end}, but the axis of {whose} has {length} elements",
+                structure="virtual dataset",
+            )
 
 
 def _boxes(here: tuple[Line, ...], there: tuple[Line, ...], source: VirtualArray, extra: int) -> Iterator[Piece]:
@@ -89,7 +93,9 @@ def _boxes(here: tuple[Line, ...], there: tuple[Line, ...], source: VirtualArray
             at += length
         runs.append(found)
     if int(np.prod([len(found) for found in runs], dtype=object)) > RUNS_LIMIT:
-        raise UnsupportedError(f"a mapping of more than {RUNS_LIMIT} boxes", structure="virtual dataset")
+        raise UnsupportedError(
+            f"a mapping of more than {RUNS_LIMIT} boxes is not supported", structure="virtual dataset"
+        )
     long = [axis for axis, line in enumerate(there) if line.length > 1]
     for combination in itertools.product(*runs):
         parts = iter(
@@ -122,10 +128,14 @@ def _paired(here: Picked, there: Picked, source: VirtualArray, rank: int, from_r
     of, of_lengths = there.rows(from_rank)
     to_ends, of_ends = np.cumsum(to_lengths), np.cumsum(of_lengths)
     if not len(to_ends) or not len(of_ends) or to_ends[-1] != of_ends[-1]:
-        raise FormatError("a mapping of selections of different numbers of elements", structure="virtual dataset")
+        raise FormatError(
+            "the two selections of a mapping have different numbers of elements", structure="virtual dataset"
+        )
     ends = np.union1d(to_ends, of_ends)
     if len(ends) > RUNS_LIMIT:
-        raise UnsupportedError(f"a mapping of {len(ends)} runs", structure="virtual dataset")
+        raise UnsupportedError(
+            f"a mapping of {len(ends)} runs is not supported (at most {RUNS_LIMIT})", structure="virtual dataset"
+        )
     begins = np.concatenate([[0], ends[:-1]])
     to_run, of_run = np.searchsorted(to_ends, begins, "right"), np.searchsorted(of_ends, begins, "right")
     for begin, end, i, j in zip(begins.tolist(), ends.tolist(), to_run.tolist(), of_run.tolist(), strict=True):
@@ -139,7 +149,10 @@ def _paired(here: Picked, there: Picked, source: VirtualArray, rank: int, from_r
 
 
 def assemble(pieces: list[Piece], rank: int) -> tuple[tuple[Tile, ...], npt.NDArray[np.int64]]:
-    """The tiles of pieces and their corners; where pieces lie on each other, the later one is seen."""
+    """Return the tiles of placed arrays, and their origins.
+
+    Where arrays overlap, the later one counts.
+    """
     pieces = _apart(pieces)
     tiles: list[Tile] = []
     origins: list[npt.NDArray[np.int64]] = [np.zeros((0, rank), np.int64)]
@@ -166,7 +179,9 @@ def _apart(pieces: list[Piece]) -> list[Piece]:
         for box in covering:
             parts = [rest for part in parts for rest in _without(part, box, rank)]
             if len(parts) > RUNS_LIMIT:
-                raise UnsupportedError("mappings that lie on each other in too many ways", structure="virtual dataset")
+                raise UnsupportedError(
+                    "mappings that overlap in too many ways are not supported", structure="virtual dataset"
+                )
         kept += parts
     return kept
 

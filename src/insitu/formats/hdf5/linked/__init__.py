@@ -1,1 +1,1 @@
-"""HDF5 data in several files: external data, families, split and multi files."""
+"""Sets of files that the HDF5 library writes as one: family, split and multi drivers."""

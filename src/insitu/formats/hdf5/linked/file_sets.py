@@ -1,8 +1,10 @@
-"""Which other files belong to a set, when one of it is opened?
+"""Find and join the members of a set of files (family, split or multi driver).
 
-The driver information of format specification 3.0 (II.B, IV.A.2.u) names the driver that wrote the file. A family does not say how its members
-are called: they are numbered, and the first is 0, so the number in its name is counted up. Old families say nothing at all: they are known by
-a superblock that tells of more bytes than there are. Split and multi sets keep the names, with `%s` for what the writer called the set.
+The driver information (format specification 3.0, II.B and IV.A.2.u) names the driver that wrote the
+file. Members of a family are numbered from 0, and their names are not stored, so the number in the
+name of the first one is counted up. Old families have no driver information; their superblock
+announces more bytes than the first member has. Split and multi sets store the names, with `%s` for
+the name of the set.
 """
 
 from __future__ import annotations
@@ -26,12 +28,13 @@ BATCH = 64
 """Members that are opened at once."""
 LARGEST_BLOCK = 4096
 KINDS = 6
-"""Of metadata and data, which a multi set may keep apart: superblock, B-trees, data, global heaps, local heaps, object headers."""
+"""Of metadata and data, which a multi set may keep apart: superblock, B-trees, data, global heaps,
+local heaps, object headers."""
 GLOBAL_HEAPS = 3
 
 
 def join(neighbours: Neighbours, window: Window, problem: OneOfASetError | CutShortError) -> Window:
-    """The whole set as one file; the problem is raised where that cannot be had.
+    """Return the whole set as one file; raise the problem if that is impossible.
 
     Parameters
     ----------
@@ -76,7 +79,7 @@ def _family(neighbours: Neighbours, window: Window, problem: OneOfASetError | Cu
             members.append(Member(number * size, min(found.size, size), found.source))
             if found.size < size and number < count - 1:
                 raise FormatError(
-                    f"a member of a family of {found.size} bytes, where {size} are needed",
+                    f"a member of the family has {found.size} bytes, but {size} are needed: it is truncated",
                     url=found.url,
                     offset=found.size,
                     structure="family of files",
@@ -84,7 +87,7 @@ def _family(neighbours: Neighbours, window: Window, problem: OneOfASetError | Cu
         if len(members) == count:
             return Joined(members, None, window.storage_options)
     if missing:
-        problem.message += f"; {missing!r} is not beside it"
+        problem.message += f"; {missing!r} was not found next to it"
     raise problem
 
 
@@ -100,13 +103,19 @@ class _Names(NamedTuple):
 
 
 def _numbered(name: str) -> Iterator[_Names]:
-    """The ways to count a name up that has a zero in it; the last number of a name is the likeliest."""
+    """Iterate over the ways to count up a name with a zero in it, the likeliest first.
+
+    The last number of a name is the likeliest.
+    """
     for found in reversed(list(re.finditer(r"(?<!\d)0+(?!\d)", name))):
         yield _Names(name[: found.start()], found.end() - found.start(), name[found.end() :])
 
 
 def _multi(neighbours: Neighbours, window: Window, problem: OneOfASetError | CutShortError) -> Joined:
-    """A multi or split set: for each kind of content a file, with the address that it begins at, and its name."""
+    """Join a multi or split set.
+
+    Each kind of content has a file with a name and a first address.
+    """
     told = _information(window, problem.of)
     kinds = list(told[:KINDS])
     unique = list(dict.fromkeys(kind for kind in kinds if 1 <= kind <= KINDS))
@@ -118,7 +127,7 @@ def _multi(neighbours: Neighbours, window: Window, problem: OneOfASetError | Cut
     texts = [name.decode("utf-8", "surrogateescape") for name in names[: len(unique)]]
     here = re.fullmatch(re.escape(texts[0]).replace("%s", "(.*)"), _name(window.url), re.DOTALL)
     if here is None or starts[0] != 0 or len(set(starts)) != len(starts):
-        problem.message += f"; it is called {_name(window.url)!r}, not {texts[0]!r}"
+        problem.message += f"; its name is {_name(window.url)!r}, but the set expects {texts[0]!r}"
         raise problem
     stem = here.group(1) if here.groups() else ""
     found: dict[int, tuple[int, Window]] = {unique[0]: (0, window)}
@@ -126,7 +135,7 @@ def _multi(neighbours: Neighbours, window: Window, problem: OneOfASetError | Cut
         name = text.replace("%s", stem)
         there = neighbours.open_beside(window, name)
         if there is None:
-            problem.message += f"; {name!r} is not beside it"
+            problem.message += f"; {name!r} was not found next to it"
             raise problem
         found[kind] = start, there
     ends = sorted(starts)[1:]

@@ -1,8 +1,8 @@
-"""How are the files of a set read as one?
+"""Byte source that presents the members of a set of files as one file.
 
-HDF5 can be told to keep one file in several: a family (cut into pieces of one size), or a split or multi set (metadata and data apart, each
-with addresses of its own, far from each other). Seen as one source, addresses are those that the set uses; where a range really lies, `runs`
-says.
+A family is one file cut into pieces of equal size. A split or multi set keeps metadata and data in
+separate files, each with its own range of addresses. Offsets are the addresses of the set; `runs`
+gives the member and the offset in it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from insitu.model import Source
 from insitu.sources import open_source
 from insitu.sources.protocol import ByteSource, Range
 
-__all__ = ["Joined", "Member", "Run"]
+__all__ = ["Joined", "Member", "Run", "as_joined_file"]
 
 FURTHER = 2 << 20
-"""Bytes that may be asked for on suspicion."""
+"""Bytes that may be read behind the end of a member."""
 
 
 class Member(NamedTuple):
@@ -42,7 +42,7 @@ class Run(NamedTuple):
 
 
 class Joined:
-    """Several files as one source; closed by those who opened them.
+    """Several files as one byte source; their openers close them.
 
     Parameters
     ----------
@@ -64,20 +64,20 @@ class Joined:
 
     @property
     def url(self) -> str:
-        """The first member's."""
+        """URL of the first member."""
         return self.members[0].source.url
 
     def size(self) -> int:
-        """Where the last one ends."""
+        """Return the address behind the last member."""
         last = self.members[-1]
         return last.start + last.length
 
     def describe(self) -> Source:
-        """The first member's."""
+        """Return the description of the first member."""
         return self.members[0].source.describe()
 
     def runs(self, offset: int, length: int) -> list[Run]:
-        """In which files a range lies; what is in none of them is damage."""
+        """Return the members that hold a range; raise `FormatError` if none does."""
         runs: list[Run] = []
         at, end = offset, offset + length
         while at < end:
@@ -86,7 +86,7 @@ class Joined:
             some = min(end - at, member.length - inside)
             if inside < 0 or some <= 0:
                 raise FormatError(
-                    "these bytes are in no file of the set",
+                    "an address lies in no file of the set",
                     url=member.source.url,
                     offset=inside,
                     structure="set of files",
@@ -96,12 +96,16 @@ class Joined:
         return runs
 
     def read(self, offset: int, length: int) -> bytes:
-        """One range; fewer bytes where the set ends."""
+        """Read one range; fewer bytes are returned where the set ends."""
         return self.read_many([(offset, max(0, min(length, self.size() - offset)))])[0]
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Many ranges. Behind the end of a file that another does not follow at once come zeros: some read a little further than they must."""
-        wanted = [self._known(*place) for place in ranges]
+        """Read many ranges.
+
+        Zeros follow the end of a member that is not followed by another at once: some callers read
+        a little further than they must.
+        """
+        wanted = [self._clip_to_members(*place) for place in ranges]
         found: dict[int, list[bytes]] = {}
         for number, member in enumerate(self.members):
             here = [(run.offset, run.length) for runs in wanted for run in runs if run.member is member]
@@ -111,7 +115,7 @@ class Joined:
         blocks = [b"".join(found[places[id(run.member)]].pop() for run in runs) for runs in wanted]
         return [block.ljust(length, b"\0") for block, (_, length) in zip(blocks, ranges, strict=True)]
 
-    def _known(self, offset: int, length: int) -> list[Run]:
+    def _clip_to_members(self, offset: int, length: int) -> list[Run]:
         """In which files a range lies, without what is behind an end."""
         member = self.members[max(0, bisect_right(self._starts, offset) - 1)]
         end = member.start + member.length
@@ -119,14 +123,14 @@ class Joined:
         return self.runs(offset, max(0, end - offset) if gap else length)
 
     def beside(self, url: str) -> ByteSource:
-        """The source at another URL, as the first member opens it."""
+        """Open another URL the way the first member does."""
         first = self.members[0].source
         beside = getattr(first, "beside", None)
         found: ByteSource = open_source(url, self.storage_options) if beside is None else beside(url)
         return found
 
     def close(self) -> None:
-        """Nothing: the members belong to others."""
+        """Do nothing: the members belong to their openers."""
 
     def __enter__(self) -> Self:
         return self
@@ -135,3 +139,8 @@ class Joined:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def as_joined_file(source: ByteSource) -> Joined | None:
+    """Return the source as a `Joined` if it is a set of files, else None."""
+    return source if isinstance(source, Joined) else None

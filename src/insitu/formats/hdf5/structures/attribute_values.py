@@ -1,7 +1,7 @@
-"""What does an attribute say, in Python?
+"""Python values of attributes, as netCDF4 and xarray show them.
 
-What netCDF4 (and so xarray) shows: text as `str`, several texts as a list, one number as a numpy scalar, more as an array in native
-byte order. Attributes of types that have no such form (references) have no value.
+A text is a `str`, several texts are a list, one number is a NumPy scalar, several are an array in
+native byte order. Attributes of other types (references) have no value here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from insitu.errors import FormatError
 from insitu.formats.hdf5.codecs.fixed_text import end_texts
 from insitu.formats.hdf5.codecs.numbers import converted
 from insitu.formats.hdf5.codecs.records import elements
@@ -25,7 +26,7 @@ NOTHING: Any = object()
 
 
 def plain_value(name: str, datatype: Datatype, space: Dataspace, data: bytes) -> Any:
-    """The value of an attribute whose elements are all there, or `NOTHING`.
+    """Return the value of an attribute that refers to no heap, or `NOTHING`.
 
     Parameters
     ----------
@@ -34,7 +35,7 @@ def plain_value(name: str, datatype: Datatype, space: Dataspace, data: bytes) ->
     datatype, space, data
         What it is made of.
     """
-    if datatype.kind == "reference" or datatype.heaped or datatype.deep:
+    if datatype.kind == "reference" or datatype.heaped or datatype.has_nested_variable_length:
         return NOTHING
     if datatype.kind == "string":
         return _fixed_text(name, datatype, space, data)
@@ -55,7 +56,7 @@ def plain_value(name: str, datatype: Datatype, space: Dataspace, data: bytes) ->
 
 
 def ended(data: bytes, datatype: Datatype) -> bytes:
-    """Records whose texts end where they say that they end."""
+    """Return records with everything behind the end of their texts set to NUL."""
     rows = np.frombuffer(data, np.uint8).reshape(-1, datatype.dtype.itemsize).copy()
     for start, length, padding in datatype.texts:
         end_texts(rows[:, start : start + length], padding)
@@ -74,7 +75,8 @@ def _fixed_text(name: str, datatype: Datatype, space: Dataspace, data: bytes) ->
     if not space.shape and not datatype.shape:
         if name == "_FillValue":
             return data  # of characters; netCDF4 gives bytes for this one name
-        # A text ends where HDF5 says that it ends, as h5py has it; netCDF would show what lies behind. It drops inner NULs.
+        # A text ends where HDF5 says that it ends, as h5py has it; netCDF would show what lies
+        # behind. It drops inner NULs.
         if datatype.padding == "null-terminated":
             data = data.split(b"\0", 1)[0]
         elif datatype.padding == "space-padded":
@@ -87,7 +89,7 @@ def _fixed_text(name: str, datatype: Datatype, space: Dataspace, data: bytes) ->
 
 
 def heaped_value(datatype: Datatype, heap: list[bytes]) -> Any:
-    """The value of an attribute whose elements lie in a heap, or `NOTHING`.
+    """Return the value of an attribute whose elements lie in a heap, or `NOTHING`.
 
     Parameters
     ----------
@@ -103,6 +105,11 @@ def heaped_value(datatype: Datatype, heap: list[bytes]) -> Any:
     if datatype.base.kind == "reference":
         return NOTHING
     base = datatype.base.dtype
+    if not base.itemsize or any(len(value) % base.itemsize for value in heap):
+        raise FormatError(
+            f"a sequence of elements of {base.itemsize} bytes has a length that is not a multiple of it",
+            structure="attribute",
+        )
     parts = [np.frombuffer(value, base).astype(base.newbyteorder("=")) for value in heap]
     if len(parts) == 1:
         return parts[0]

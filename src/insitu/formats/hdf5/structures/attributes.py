@@ -1,7 +1,8 @@
-"""Which attributes does an object have?
+"""Reader of the attributes of an object.
 
-Attribute messages of versions 1 to 3, in the object header or, when there are many, in a fractal heap: format specification
-3.0, IV.A.2.m and IV.A.2.v. Values of varying length lie in global heaps, which are read in one more batch.
+Attribute messages of versions 1 to 3, in the object header or, if there are many, in a fractal
+heap: format specification 3.0, IV.A.2.m and IV.A.2.v. Variable-length values lie in global heaps,
+which are read in one more batch.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from insitu.formats.hdf5.structures.fractal_heap import near_heap_objects, read_
 from insitu.formats.hdf5.structures.message_cache import recall, remember, remembered
 from insitu.formats.hdf5.structures.messages import ATTRIBUTE, ATTRIBUTE_INFO, DATASPACE, DATATYPE, Message
 from insitu.formats.hdf5.structures.shared_messages import read_shared, shared_in_heap, unshared
+from insitu.formats.parsing.fields import check_length, take_uint
 from insitu.formats.parsing.scheduler import Once, Side, Walk
 
 __all__ = ["Attribute", "HeapRecord", "heap_records", "heap_walk", "read_attributes", "read_heap_values"]
 
-# Written by the dimension scale library for its own use; nobody asks for them, and they are new bytes in each file.
+# Written by the dimension scale library for its own use; nobody asks for them, and they are new
+# bytes in each file.
 _UNUSED = frozenset({b"REFERENCE_LIST"})
 
 
@@ -54,7 +57,7 @@ class HeapRecord(NamedTuple):
 
 
 def read_attributes(file: File, messages: list[Message]) -> Walk[list[Attribute]]:
-    """All attributes of an object, in the order of their creation where that is kept."""
+    """Return all attributes of an object, in creation order if that is tracked."""
     found: list[tuple[int, Attribute]] = []
     # Shared and dense ones are resolved first; what is left is parsed without another read.
     bodies: list[tuple[int, bytes]] = []
@@ -78,7 +81,7 @@ def read_attributes(file: File, messages: list[Message]) -> Walk[list[Attribute]
                 attribute = _parse(body, width, None, None)
                 # References and heap records are other bytes in every file.
                 told = attribute.datatype
-                if told is None or not (told.heaped or told.kind == "reference" or told.deep):
+                if told is None or not (told.heaped or told.kind == "reference" or told.has_nested_variable_length):
                     remember(key, len(body), attribute)
         found.append((order, attribute))
     found.sort(key=itemgetter(0))
@@ -86,11 +89,14 @@ def read_attributes(file: File, messages: list[Message]) -> Walk[list[Attribute]
 
 
 def _dense(file: File, body: bytes) -> Walk[list[tuple[int, bytes]]]:
-    """Attributes in a fractal heap, by the B-tree of their names (record type 8: id, flags, creation order, hash)."""
+    """Return the attributes in a fractal heap, by the B-tree of their names.
+
+    Record type 8: id, flags, creation order, hash.
+    """
     width = file.offset_size
-    at = 2 + (2 if body[1] & 1 else 0)
-    heap = int.from_bytes(body[at : at + width], "little")
-    tree = int.from_bytes(body[at + width : at + 2 * width], "little")
+    at = 2 + (2 if take_uint(body, 1, 1, "attribute info message") & 1 else 0)
+    heap = take_uint(body, at, width, "attribute info message")
+    tree = take_uint(body, at + width, width, "attribute info message")
     if heap == file.undefined or tree == file.undefined:
         return []
     # Nearly always all of it is in memory: then without a walk.
@@ -108,7 +114,7 @@ def _dense(file: File, body: bytes) -> Walk[list[tuple[int, bytes]]]:
 
 @lru_cache(maxsize=1024)
 def _told_apart(records: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[bytes, ...], tuple[int, ...]]:
-    """The ids in the object's own heap, those in the heap of shared messages, and the creation order of all."""
+    """Return the ids in the object's own heap, those of shared messages, and the order of all."""
     own = [record for record in records if not record[8] & 2]
     shared = [record for record in records if record[8] & 2]
     orders = tuple(int.from_bytes(record[9:13], "little") for record in own + shared)
@@ -117,9 +123,10 @@ def _told_apart(records: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[by
 
 def _sizes(body: bytes) -> tuple[int, int, int, int]:
     """Where the name begins, and the lengths of name, datatype and dataspace."""
+    check_length(body, 8, "attribute message")
     version = body[0]
-    if version not in (1, 2, 3) or len(body) < 8:
-        raise FormatError(f"attribute message of version {version}", structure="attribute")
+    if version not in (1, 2, 3):
+        raise FormatError(f"the attribute message has version {version}, only 1 to 3 are known", structure="attribute")
     begin = 9 if version == 3 else 8
     return begin, body[2] | body[3] << 8, body[4] | body[5] << 8, body[6] | body[7] << 8
 
@@ -136,12 +143,16 @@ def _parse(body: bytes, length_size: int, datatype: bytes | None, space: bytes |
     # What comes before the data is often known, even where the data (an address) is not.
     name, kind, extent, problem = remembered(_parse_head, body[:at_data], length_size, datatype, space)
     if at_data > len(body):
-        raise FormatError(f"attribute {name!r} is cut off", structure="attribute")
+        raise FormatError(
+            f"the attribute {name!r} is cut off: its value is longer than its message", structure="attribute"
+        )
     if kind is None:
         return Attribute(name, None, extent, b"", problem=problem)
     length = extent.count * kind.size
     if at_data + length > len(body):
-        raise FormatError(f"attribute {name!r} is cut off", structure="attribute")
+        raise FormatError(
+            f"the attribute {name!r} is cut off: its value is longer than its message", structure="attribute"
+        )
     data = body[at_data : at_data + length]
     return Attribute(name, kind, extent, data, plain_value(name, kind, extent, data))
 
@@ -176,7 +187,7 @@ def _with_shared_parts(file: File, body: bytes) -> Walk[Attribute]:
 
 
 def heap_records(file: File, data: bytes) -> list[HeapRecord]:
-    """The records of values of varying length: number of elements, collection address, object number."""
+    """Return references into heaps: number of elements, collection address, object number."""
     width = file.offset_size
     size = 8 + width
     return [
@@ -190,7 +201,7 @@ def heap_records(file: File, data: bytes) -> list[HeapRecord]:
 
 
 def read_heap_values(file: File, records: list[HeapRecord]) -> Walk[list[bytes]]:
-    """The bytes that records stand for; empty ones have none."""
+    """Return the bytes that references stand for; empty ones have none."""
     nowhere = (0, file.undefined)
     addresses = list({r.address: None for r in records if r.length and r.address not in nowhere})
     walks = [heap_walk(file, a) for a in addresses]
@@ -205,13 +216,17 @@ def read_heap_values(file: File, records: list[HeapRecord]) -> Walk[list[bytes]]
             file.fail(f"has no object {record.number}", record.address, "global heap collection")
         total += len(value)
         if total > file.most_values:
-            file.fail("holds objects that are used again and again", record.address, "global heap collection")
+            file.fail(
+                "holds objects that are used again and again: the references are damaged",
+                record.address,
+                "global heap collection",
+            )
         values.append(value)
     return values
 
 
 def heap_walk(file: File, address: int) -> Once:
-    """The walk over the global heap collection at an address, shared by all who want it."""
+    """Return the shared walk that reads the global heap collection at an address."""
     return Once(("global heap", address), _Collection(file, address))
 
 
@@ -225,8 +240,8 @@ class _Collection:
 
     def __call__(self) -> Walk[dict[int, bytes]]:
         file, address = self.file, self.address
-        place = file.guess(address, COLLECTION_GUESS, HEADER_SIZE, "global heap collection")
-        data = file.near(*place)
+        place = file.range_up_to(address, COLLECTION_GUESS, HEADER_SIZE, "global heap collection")
+        data = file.peek(*place)
         if data is None:
             (data,) = yield [place]
         size = collection_size(data, file.length_size)

@@ -1,7 +1,8 @@
-"""Which children does a version 1 B-tree have?
+"""Reader of version 1 B-trees: symbol table nodes of groups, and chunks of datasets.
 
-Format specification 3.0, III.A.1: nodes of one size, keys and children alternating. Type 0 leads to the symbol table nodes of a
-group, type 1 to the chunks of a dataset. All nodes of a level are fetched together and decoded as one numpy table.
+Format specification 3.0, III.A.1: nodes of one size, with alternating keys and children. Type 0
+leads to the symbol table nodes of a group, type 1 to the chunks of a dataset. All nodes of a level
+are fetched together and decoded as one NumPy table.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.formats.hdf5.datasets.chunk_rows import ChunkRows, ascending
+from insitu.formats.hdf5.structures.chunk_rows import ChunkRows, ascending
 from insitu.formats.hdf5.structures.file import File
 from insitu.formats.parsing.scheduler import Exact, Ranges, Walk
 
@@ -24,7 +25,7 @@ LEAF_BATCH = 1 << 20
 
 
 def read_group_tree(file: File, address: int) -> Walk[list[int]]:
-    """The addresses of a group's symbol table nodes."""
+    """Return the addresses of a group's symbol table nodes."""
     found, _, _ = yield from _descend(file, address, 0, file.length_size, file.group_node_k)
     children: list[int] = found.tolist()
     return children
@@ -43,13 +44,14 @@ def read_chunk_tree(file: File, address: int, chunk: tuple[int, ...], rows: Chun
         What to add to.
     """
     rank, width = len(chunk), file.offset_size
-    # A key: stored size, filter mask, the chunk's first element along each axis, and a 0 for the element size.
+    # A key: stored size, filter mask, the chunk's first element along each axis, and a 0 for the
+    # element size.
     key = 8 + 8 * (rank + 1)
     room = 2 * file.chunk_node_k
     entry = _entry(rank, width)
     size, begin = _node_size(file, key, room), 8 + 2 * width
     place = file.range(address, size, "chunk B-tree node")
-    root = file.near(*place)
+    root = file.peek(*place)
     if root is None:
         (root,) = yield Exact([place])
     if _all_in_order(file, root, begin, entry, chunk, rows):
@@ -73,12 +75,11 @@ def read_chunk_tree(file: File, address: int, chunk: tuple[int, ...], rows: Chun
         picked = table[valid].reshape(-1).view(entry)
         places = rows.places(picked["first"], chunk)
         if places is None:
-            file.fail(
-                "has a chunk that does not begin at a multiple of the chunk shape", int(some[0]), "chunk B-tree node"
-            )
+            file.fail("has a chunk that is not aligned to the chunk shape", int(some[0]), "chunk B-tree node")
         whole = rows.add(places, picked["address"].astype(np.uint64), picked["size"], picked["mask"], "chunk B-tree")
-        # The library looks between the keys on either side of a chunk, and would not find one behind a wrong key. That the keys of
-        # chunks within the grid come in order is seen when they are put there; those that are left out are seen here.
+        # The library looks between the keys on either side of a chunk, and would not find one
+        # behind a wrong key. That the keys of chunks within the grid come in order is seen when
+        # they are put there; those that are left out are seen here.
         sound = whole or ascending(picked["first"])
         keys = _keys(data, used, size, begin, rank, entry.itemsize)
         within = None if bounds is None else bounds[:, start : start + batch]
@@ -89,9 +90,10 @@ def read_chunk_tree(file: File, address: int, chunk: tuple[int, ...], rows: Chun
 def _all_in_order(
     file: File, data: bytes, begin: int, entry: np.dtype[Any], chunk: tuple[int, ...], rows: ChunkRows
 ) -> bool:
-    """Whether one leaf holds all cells of a small grid, each where it is expected: then they are taken as they lie there.
+    """Whether one leaf holds all cells of a small grid in C order; if so, take them.
 
-    The usual file has many such variables, and to sort their few chunks into a grid is most of the work of a scan.
+    The usual file has many such variables, and sorting their few chunks into a grid is most of the
+    work of a scan.
     """
     count = data[6] | data[7] << 8
     if data[:6] != b"TREE\x01\x00" or not 0 < count <= 2 * file.chunk_node_k or count != math.prod(rows.grid):
@@ -137,12 +139,15 @@ def _entry(rank: int, width: int) -> np.dtype[Any]:
 
 
 def _keys(data: bytes, used: npt.NDArray[Any], size: int, begin: int, rank: int, step: int) -> npt.NDArray[np.uint64]:
-    """The first elements in the keys of some nodes: (nodes, as many keys as the fullest has and the one behind, axes)."""
+    """Return the first elements in the keys of some nodes: (nodes, keys, axes).
+
+    As many keys as the fullest node has, and the one behind.
+    """
     return np.ndarray((len(used), int(used.max()) + 1, rank + 1), "<u8", data, begin + 8, (size, step, 8))
 
 
 def _bracketed(keys: npt.NDArray[np.uint64], used: npt.NDArray[Any], bounds: npt.NDArray[np.uint64] | None) -> bool:
-    """Whether each node ends with a key behind its last one, and lies between the keys that the node above has for it."""
+    """Whether the keys of each node are below its closing key and within those of its parent."""
     nodes = np.flatnonzero(used)
     first, last = keys[nodes, 0], keys[nodes, used[nodes].astype(np.int64) - 1]
     good = _less(last, keys[nodes, used[nodes]])
@@ -175,8 +180,10 @@ def _descend(
     leaves: bool = True,
     root: bytes | None = None,
 ) -> Walk[tuple[npt.NDArray[np.uint64], bytes | None, npt.NDArray[np.uint64] | None]]:
-    """The children of the leaf nodes; or with `leaves=False` the leaf nodes themselves, the root if it is one, and between which keys
-    each of them must lie.
+    """Return the children of the leaf nodes.
+
+    With `leaves=False`, return the leaf nodes themselves, the root if it is one, and the keys
+    between which each must lie.
     """
     room, width = 2 * half, file.offset_size
     size, begin = _node_size(file, key, room), 8 + 2 * width
@@ -204,10 +211,12 @@ def _descend(
         total += len(children)
         # Every node is its own piece of the file: else the tree is a knot.
         if total * size > file.size or len(np.unique(children)) != len(children):
-            file.fail("has children that are not its own", int(addresses[0]), name)
+            file.fail("has children that overlap, or refers to one twice", int(addresses[0]), name)
         addresses, level = children, level - 1
         if level == 0 and not leaves:
             return addresses, None, bounds
+        if not len(addresses):
+            file.fail("has inner nodes without children", address, name)
         blocks = yield _asked(kind, _ranges(file, addresses, size))
         data = b"".join(blocks)
 

@@ -1,6 +1,7 @@
-"""Which records does a version 2 B-tree hold?
+"""Reader of version 2 B-trees.
 
-Format specification 3.0, III.A.2. Unlike version 1, inner nodes hold records too, and parents know how many each child has.
+Format specification 3.0, III.A.2. Unlike in version 1, inner nodes hold records too, and store how
+many records each child has.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ Records = npt.NDArray[np.uint8]
 
 LEAF_BATCH = 1 << 20
 _OVERHEAD = 10  # signature, version, type, checksum
+_LEAST_RECORD = {5: 11, 8: 17}
+"""Bytes of a record of links and attributes by name (III.A.2, types 5 and 8)."""
 
 
 class _Header(NamedTuple):
@@ -39,7 +42,7 @@ class _Header(NamedTuple):
 
 
 def read_records(file: File, address: int, kinds: tuple[int, ...]) -> Walk[tuple[bytes, ...]]:
-    """All records, as bytes: for the small trees that name links and attributes.
+    """Return all records as bytes: for the small trees that name links and attributes.
 
     Parameters
     ----------
@@ -56,15 +59,18 @@ def read_records(file: File, address: int, kinds: tuple[int, ...]) -> Walk[tuple
 
 
 def near_records(file: File, address: int, kinds: tuple[int, ...]) -> tuple[bytes, ...] | None:
-    """The records of a tree of one leaf that is in memory, as those of a few attributes mostly are; else None."""
-    data = file.near(*file.range(address, 22 + file.offset_size + file.length_size, "B-tree header"))
+    """Return the records of a tree of one leaf if it is in memory, else None.
+
+    The trees of a few attributes usually are.
+    """
+    data = file.peek(*file.range(address, 22 + file.offset_size + file.length_size, "B-tree header"))
     if data is None:
         return None
     header = _header(file, data, address, kinds)
     if header.depth or header.root == file.undefined or not 0 < header.root_records == header.records:
         return None
     place = file.range(header.root, header.node_size, "B-tree node")
-    block = file.near(*place)
+    block = file.peek(*place)
     if block is None:
         return None
     end = 6 + header.root_records * header.record_size
@@ -93,7 +99,7 @@ def read_tree(
     *,
     exact: bool,
 ) -> Walk[list[T]]:
-    """What `decode` makes of all records, batch by batch.
+    """Return what `decode` returns for all records, batch by batch.
 
     Parameters
     ----------
@@ -108,7 +114,7 @@ def read_tree(
     """
     length = 22 + file.offset_size + file.length_size
     span = file.range(address, length, "B-tree header")
-    data = file.near(*span)
+    data = file.peek(*span)
     if data is None:
         (data,) = yield [span]
     header = _header(file, data, address, kinds)
@@ -122,12 +128,13 @@ def read_tree(
     while True:
         seen += len(nodes)
         if seen * header.node_size > file.size + header.node_size or len({a for a, _ in nodes}) != len(nodes):
-            file.fail("has children that are not its own", address, "B-tree")
+            file.fail("has children that overlap, or refers to one twice", address, "B-tree")
         batch = max(1, LEAF_BATCH // header.node_size) if level == 0 else len(nodes)
         below: list[tuple[int, int]] = []
         for start in range(0, len(nodes), batch):
             some = nodes[start : start + batch]
-            # The root's size may reach over the end of a damaged file only: nodes are always allocated in full.
+            # The root's size may reach over the end of a damaged file only: nodes are always
+            # allocated in full.
             ranges = [file.range(place, header.node_size, "B-tree node") for place, _ in some]
             blocks = yield Exact(ranges) if exact else ranges
             table = _records(file, header, some, blocks, level)
@@ -138,7 +145,7 @@ def read_tree(
                 for (place, count), block in zip(some, blocks, strict=True):
                     widths = count_widths[level - 1], subtotal_widths[level - 1]
                     below += _children(file, header, block, place, count, level, widths)
-        if level == 0:
+        if level == 0 or not below:
             return _whole(file, header, address, out, found)
         nodes, level = below, level - 1
 
@@ -146,7 +153,7 @@ def read_tree(
 def _whole(file: File, header: _Header, address: int, out: list[T], found: int) -> list[T]:
     """What was found, if it is as much as the header says: the library would stop there."""
     if found != header.records:
-        file.fail(f"has {found} records, and says that it has {header.records}", address, "B-tree")
+        file.fail(f"has {found} records, but its header announces {header.records}", address, "B-tree")
     return out
 
 
@@ -164,16 +171,23 @@ def _header(file: File, data: bytes, address: int, kinds: tuple[int, ...]) -> _H
     total = int.from_bytes(data[18 + file.offset_size : -4], "little")
     header = _Header(kind, node_size, record_size, depth, root, count, total)
     if header.kind not in kinds:
-        file.fail(f"is of type {header.kind}, not {kinds}", address, "B-tree header")
+        file.fail(f"has record type {header.kind}, expected {kinds}", address, "B-tree header")
+    if header.record_size < _LEAST_RECORD.get(header.kind, 1):
+        file.fail(f"has records of {header.record_size} bytes", address, "B-tree header")
     if not header.record_size or header.node_size < _OVERHEAD + header.record_size or header.depth > 64:
-        file.fail(f"has nodes of {header.node_size} bytes, {header.depth} deep", address, "B-tree header")
+        file.fail(
+            f"has nodes of {header.node_size} bytes and a depth of {header.depth}, which is impossible",
+            address,
+            "B-tree header",
+        )
     return header
 
 
 def _widths(file: File, header: _Header) -> tuple[list[int], list[int]]:
-    """For the children of each level (0: leaves): bytes of their record counts, and of their subtree totals.
+    """Return the bytes of record counts and of subtree totals, for the children of each level.
 
-    Both are just wide enough for the greatest number that can occur (III.A.2, "Number of Records").
+    Level 0 are leaves. Both are just wide enough for the greatest number that can occur (III.A.2,
+    "Number of Records").
     """
     room = (header.node_size - _OVERHEAD) // header.record_size
     count_width = _width_of(room)
@@ -197,7 +211,7 @@ def _records(file: File, header: _Header, nodes: list[tuple[int, int]], blocks: 
     signature, size = b"BTIN" if level else b"BTLF", header.record_size
     most = max(count for _, count in nodes)
     if 6 + most * size + 4 > header.node_size:
-        file.fail(f"has {most} records", nodes[0][0], "B-tree node")
+        file.fail(f"has {most} records, more than fit into it", nodes[0][0], "B-tree node")
     for (place, count), block in zip(nodes, blocks, strict=True):
         if block[:4] != signature or block[5] != header.kind:
             file.fail("is not a node of its tree", place, "B-tree node")
@@ -216,13 +230,13 @@ def _records(file: File, header: _Header, nodes: list[tuple[int, int]], blocks: 
 def _children(
     file: File, header: _Header, block: bytes, place: int, count: int, level: int, widths: tuple[int, int]
 ) -> list[tuple[int, int]]:
-    """The children of an inner node, behind its records: address, number of records, records in the subtree."""
+    """Return the children of an inner node: address and number of records."""
     width = file.offset_size
     at = 6 + count * header.record_size
     step = width + widths[0] + widths[1]
     end = at + (count + 1) * step + 4
     if end > len(block):
-        file.fail(f"has {count} records", place, "B-tree node")
+        file.fail(f"has {count} records, more than fit into it", place, "B-tree node")
     verify(file, block[:end], place, "B-tree node")
     children = []
     for _ in range(count + 1):

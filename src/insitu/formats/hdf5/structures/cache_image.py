@@ -1,13 +1,15 @@
-"""Which metadata did the writer leave in an image of its cache?
+"""Reader of metadata cache images.
 
-A file may be closed with the library's metadata cache written as one block (H5AC, "MDCI") instead of to the places where its entries
-belong. The entries are then laid over the bytes of the file: whoever reads a structure sees what the cache had.
+A file may be closed with the library's metadata cache written as one block (H5AC, "MDCI") instead
+of to the addresses of its entries. The entries are laid over the bytes of the file, so that every
+parser sees what the cache held.
 """
 
 from __future__ import annotations
 
 from insitu.formats.hdf5.structures.checksum import verify
 from insitu.formats.hdf5.structures.file import File
+from insitu.formats.parsing.fields import check_length
 from insitu.formats.parsing.scheduler import Overlay, Walk
 
 __all__ = ["read_cache_image"]
@@ -17,12 +19,13 @@ GLOBAL_HEAP = b"GCOL"
 
 
 def read_cache_image(file: File, body: bytes) -> Walk[None]:
-    """Read the image that a message of the superblock extension names: version, address, length."""
+    """Read the cache image that a message of the superblock extension names."""
     width, long = file.offset_size, file.length_size
+    check_length(body, 1 + width + long, "cache image message")
     address = int.from_bytes(body[1 : 1 + width], "little")
     size = int.from_bytes(body[1 + width : 1 + width + long], "little")
-    if body[0] != 0 or len(body) < 1 + width + long:
-        file.fail("is of an unknown version", address, "cache image")
+    if body[0] != 0:
+        file.fail(f"has an unknown version ({body[0]})", address, "cache image")
     if address == file.undefined or not size:
         return
     (data,) = yield [file.range(address, size, "cache image")]

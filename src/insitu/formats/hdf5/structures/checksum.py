@@ -1,7 +1,8 @@
-"""Are the bytes of a structure the ones that were written?
+"""Jenkins lookup3 checksums of HDF5 metadata.
 
-Version 2 structures end with Jenkins' lookup3 hash of all bytes before it (HDF5 format specification, III, "checksum").
-numcodecs has it compiled: under a microsecond for a header, so every structure is verified.
+Version 2 structures end with the lookup3 hash of all bytes before it (format specification 3.0,
+III, "checksum"). numcodecs has it compiled: it takes under a microsecond for a header, so every
+structure is verified.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ __all__ = ["lookup3", "verify"]
 
 
 def lookup3(data: bytes) -> int:
-    """The checksum of some bytes."""
+    """Return the checksum of some bytes."""
     found: int = jenkins_lookup3(data, 0)
     return found
 
 
 def verify(file: File, data: bytes, address: int, structure: str) -> None:
-    """Raise if the last four bytes are not the checksum of those before."""
+    """Raise `FormatError` if the last four bytes are not the checksum of those before."""
     stored = int.from_bytes(data[-4:], "little")
     if len(data) < 4 or lookup3(data[:-4]) != stored:
         file.fail("does not match its checksum: the file is damaged", address, structure)

@@ -1,7 +1,8 @@
-"""What is one element, in terms of numpy?
+"""Parser of datatype messages: HDF5 datatypes as NumPy dtypes.
 
-Datatype messages of versions 1 to 5: format specification 3.0 (and 4.0 for complex numbers), IV.A.2.d. The class is in the low
-half of the first byte, three bytes of bit fields and the size in bytes follow, then what the class needs.
+Versions 1 to 5: format specification 3.0 (4.0 for complex numbers), IV.A.2.d. The class is in the
+low half of the first byte. Three bytes of bit fields and the size in bytes follow, then what the
+class needs.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ import numpy as np
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.codecs.numbers import converted
 from insitu.formats.hdf5.structures.number_types import Layout, fixed_point, floating_point
+from insitu.formats.parsing.fields import check_length, take_uint
 
 __all__ = ["Datatype", "parse_datatype"]
 
 DEPTH_LIMIT = 32
 TEXTS_LIMIT = 4096
+SIZE_LIMIT = 1 << 31
+"""NumPy has no elements of more bytes."""
+_MESSAGE = "datatype message"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,7 +33,8 @@ class Datatype:
     """The type of the elements of a dataset or an attribute."""
 
     kind: str
-    """number, string, compound, opaque, enum, reference, time, sequence (variable length), text (variable length)."""
+    """number, string, compound, opaque, enum, reference, time, sequence (variable length), text
+    (variable length)."""
     size: int
     """Bytes of one element in the file."""
     dtype: np.dtype[Any]
@@ -46,34 +52,38 @@ class Datatype:
     texts: tuple[tuple[int, int, str], ...] = ()
     """Offset, size and padding of the texts in an element whose end must be looked for."""
     note: str = ""
-    """The tag of an opaque type; the kind of a reference (object, region, attribute); "bits" for a bit field."""
+    """The tag of an opaque type; the kind of a reference (object, region, attribute); "bits" for a
+    bit field."""
 
     number: Layout | None = None
     """Of numbers that NumPy does not have: which bits are their value."""
     members: tuple[tuple[str, int, tuple[int, ...], Datatype], ...] = ()
-    """Of a compound type: name, offset, dimensions and type of the members; only where one is of varying length, or a number that NumPy
-    does not have."""
+    """Of a compound type: name, offset, dimensions and type of the members; only where one is of
+    varying length, or a number that NumPy does not have."""
     parts: tuple[tuple[str, int, tuple[int, ...], Datatype], ...] = ()
     """The same, of every compound type."""
 
     @property
-    def points(self) -> bool:
-        """Whether elements are references to objects, or hold some."""
+    def has_references(self) -> bool:
+        """Whether elements are references to objects, or contain some."""
         if self.base is not None:
-            return self.base.points
-        return self.kind == "reference" or any(member.points for _, _, _, member in self.parts)
+            return self.base.has_references
+        return self.kind == "reference" or any(member.has_references for _, _, _, member in self.parts)
 
     @property
     def heaped(self) -> bool:
-        """Whether elements are references to a global heap."""
+        """Whether elements are references into a global heap."""
         return self.kind in ("sequence", "text")
 
     @property
-    def deep(self) -> bool:
-        """Whether such references are inside of elements: members of a compound, or elements of a sequence."""
+    def has_nested_variable_length(self) -> bool:
+        """Whether elements contain references into a global heap.
+
+        In members of a compound, or in elements of a sequence.
+        """
         if self.base is not None:
-            return self.base.heaped or self.base.deep
-        return any(member.heaped or member.deep for _, _, _, member in self.members)
+            return self.base.heaped or self.base.has_nested_variable_length
+        return any(member.heaped or member.has_nested_variable_length for _, _, _, member in self.members)
 
 
 def parse_datatype(body: bytes) -> Datatype:
@@ -95,22 +105,26 @@ def parse_datatype(body: bytes) -> Datatype:
 def _parse(body: bytes, at: int, depth: int) -> tuple[Datatype, int]:
     """The type that begins at an offset, and where it ends."""
     if depth > DEPTH_LIMIT:
-        raise FormatError("datatypes are nested without end", structure="datatype")
-    if at + 8 > len(body):
-        raise FormatError("the datatype message is cut off", structure="datatype")
+        raise FormatError(f"the datatypes are nested more than {DEPTH_LIMIT} levels deep", structure="datatype")
+    check_length(body, at + 8, _MESSAGE)
     version, kind = body[at] >> 4, body[at] & 15
     bits = int.from_bytes(body[at + 1 : at + 4], "little")
     size = int.from_bytes(body[at + 4 : at + 8], "little")
     if not 1 <= version <= 5:
-        raise FormatError(f"datatype message of version {version}", structure="datatype")
+        raise FormatError(f"the datatype message has version {version}, only 1 to 5 are known", structure="datatype")
     if size == 0 and kind != 3:
-        raise FormatError("datatype of no bytes", structure="datatype")
+        raise FormatError("the datatype has a size of 0 bytes", structure="datatype")
+    if size >= SIZE_LIMIT and kind != 10:
+        raise UnsupportedError(
+            f"elements of {size} bytes are not supported: NumPy has at most {SIZE_LIMIT - 1}", structure="datatype"
+        )
     at += 8
     if kind in (0, 4):  # fixed-point; bit field, which h5py reads as an unsigned integer too
         dtype, number = fixed_point(size, bits, body[at : at + 4], signed=kind == 0 and bool(bits & 8))
         return Datatype("number", size, dtype, number=number, note="bits" if kind == 4 else ""), at + 4
     if kind == 1:
-        # Before version 3, only one bit tells the byte order: what is written there as VAX's is read as big-endian.
+        # Before version 3, only one bit tells the byte order: what is written there as VAX's is
+        # read as big-endian.
         dtype, number = floating_point(size, bits if version >= 3 else bits & ~0x40, body[at : at + 12])
         return Datatype("number", size, dtype, number=number), at + 12
     if kind == 2:
@@ -132,7 +146,7 @@ def _parse(body: bytes, at: int, depth: int) -> tuple[Datatype, int]:
         return _array(body, at, size, version, depth)
     if kind == 11:
         return _complex(body, at, size, depth)
-    raise FormatError(f"datatype of class {kind}", structure="datatype")
+    raise FormatError(f"the datatype has the unknown class {kind}", structure="datatype")
 
 
 def _refuse(what: str) -> NoReturn:
@@ -140,9 +154,12 @@ def _refuse(what: str) -> NoReturn:
 
 
 def _time(body: bytes, at: int, size: int, bits: int) -> tuple[Datatype, int]:
-    """Seconds since 1970, a signed number. The library writes such values and has no way to convert them."""
+    """Parse a time type: seconds since 1970, a signed number.
+
+    The library writes such values and cannot convert them.
+    """
     if size not in (4, 8) or int.from_bytes(body[at : at + 2], "little") != 8 * size:
-        _refuse(f"times of {size} bytes")
+        _refuse(f"times of {size} bytes are not supported")
     return Datatype("time", size, np.dtype(f"{'>' if bits & 1 else '<'}i{size}")), at + 2
 
 
@@ -153,7 +170,7 @@ def _charset(number: int) -> str:
 def _string(size: int, bits: int) -> Datatype:
     padding = {0: "null-terminated", 1: "null-padded", 2: "space-padded"}.get(bits & 15)
     if padding is None:
-        raise FormatError(f"strings padded in way {bits & 15}", structure="datatype")
+        raise FormatError(f"the strings have the unknown padding {bits & 15}", structure="datatype")
     ends = padding == "space-padded" or (padding == "null-terminated" and size > 1)
     texts = ((0, size, padding),) if ends else ()
     charset = _charset(bits >> 4 & 15)
@@ -177,7 +194,7 @@ def _opaque(body: bytes, at: int, size: int, bits: int) -> tuple[Datatype, int]:
 def _name(body: bytes, at: int, padded: bool) -> tuple[str, int]:
     end = body.find(b"\0", at)
     if end < 0:
-        raise FormatError("a name in a datatype does not end", structure="datatype")
+        raise FormatError("a name in the datatype has no terminating NUL", structure="datatype")
     length = end - at + 1
     return body[at:end].decode("utf-8", "replace"), at + ((length + 7) // 8 * 8 if padded else length)
 
@@ -195,13 +212,20 @@ def _compound(body: bytes, at: int, size: int, count: int, version: int, depth: 
         at += width
         dims: tuple[int, ...] = ()
         if version == 1:  # members of version 1 carry their own array dimensions
+            check_length(body, at + 28, _MESSAGE)
             rank = body[at]
             if rank > 4:
-                raise FormatError(f"a compound member of {rank} dimensions", structure="datatype")
+                raise FormatError(
+                    f"a compound member has {rank} dimensions, at most 4 are possible", structure="datatype"
+                )
             dims = tuple(int.from_bytes(body[at + 12 + 4 * i : at + 16 + 4 * i], "little") for i in range(rank))
             at += 28
         member, at = _parse(body, at, depth + 1)
         dims += member.shape
+        if any(dim >= SIZE_LIMIT for dim in dims) or member.dtype.itemsize * math.prod(dims) >= SIZE_LIMIT:
+            raise FormatError(
+                f"member {name!r} is an array of {dims} elements, which is too large", structure="datatype"
+            )
         dtype = np.dtype((member.dtype, dims)) if dims else member.dtype
         if member.texts:
             for number in range(min(math.prod(dims), TEXTS_LIMIT - len(texts))):
@@ -214,9 +238,11 @@ def _compound(body: bytes, at: int, size: int, count: int, version: int, depth: 
         formats.append(dtype)
         offsets.append(offset)
     if not names or len(set(names)) != len(names):
-        raise FormatError("a compound type has no members, or two of one name", structure="datatype")
+        raise FormatError("the compound type has no members, or two of the same name", structure="datatype")
     parts = tuple(members)
     if any(member.heaped or member.members or member.number for _, _, _, member in members):
+        if "" in names:
+            _refuse("compound types with an unnamed member and variable-length members are not supported")
         packed = np.dtype([(name, _packed(form)) for name, form in zip(names, formats, strict=True)])
         return Datatype("compound", size, packed, members=parts, parts=parts), at
     # The form in which h5py stores complex numbers.
@@ -238,7 +264,7 @@ def _packed(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def _enumeration(body: bytes, at: int, count: int, version: int, depth: int) -> tuple[Datatype, int]:
     base, at = _parse(body, at, depth + 1)
     if base.kind != "number" or base.dtype.kind not in "iu":
-        _refuse("an enumeration of something else than integers")
+        _refuse("enumerations of other types than integers are not supported")
     names: list[str] = []
     for _ in range(count):
         name, at = _name(body, at, padded=version < 3)
@@ -262,21 +288,23 @@ def _variable_length(body: bytes, at: int, size: int, bits: int, depth: int) -> 
 
 
 def _array(body: bytes, at: int, size: int, version: int, depth: int) -> tuple[Datatype, int]:
-    rank = body[at]
+    rank = take_uint(body, at, 1, _MESSAGE)
     at += 4 if version < 3 else 1
     dims = tuple(int.from_bytes(body[at + 4 * i : at + 4 * i + 4], "little") for i in range(rank))
     at += 4 * rank * (2 if version < 3 else 1)  # version 2 has a permutation too, which nothing uses
     base, at = _parse(body, at, depth + 1)
     if rank > 32 or 0 in dims:
-        raise FormatError(f"an array type of {dims} elements", structure="datatype")
+        raise FormatError(f"the array type has an impossible shape: {dims}", structure="datatype")
     shape = dims + base.shape
     if math.prod(dims) * base.size != size:
-        raise FormatError(f"an array type of {size} bytes for {shape} elements", structure="datatype")
+        raise FormatError(
+            f"the array type has {size} bytes, which does not fit its shape {shape}", structure="datatype"
+        )
     return replace(base, size=size, shape=shape), at
 
 
 def _complex(body: bytes, at: int, size: int, depth: int) -> tuple[Datatype, int]:
     base, at = _parse(body, at, depth + 1)
     if base.number is not None or base.dtype.kind != "f" or 2 * base.size != size or base.size not in (4, 8, 16):
-        _refuse(f"complex numbers of {size} bytes of {base.dtype}")
+        _refuse(f"complex numbers of {size} bytes made of {base.dtype} are not supported")
     return Datatype("number", size, np.dtype(f"{base.dtype.byteorder}c{size}")), at

@@ -1,7 +1,8 @@
-"""Where do the chunks of a dataset with one unlimited axis lie?
+"""Reader of extensible array indexes: chunks of datasets with one unlimited axis.
 
-The extensible array index: format specification 3.0, VII.D. The first elements lie in the index block; then come data blocks that
-double in size, first named by the index block, then by super blocks; large data blocks are cut into pages.
+Format specification 3.0, VII.D. The first elements lie in the index block. Then come data blocks
+that double in size; the index block names the first ones, super blocks the others. Large data
+blocks are split into pages.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from insitu.formats.hdf5.structures.checksum import verify
 from insitu.formats.hdf5.structures.file import File
-from insitu.formats.hdf5.structures.fixed_array import Elements, _table
+from insitu.formats.hdf5.structures.fixed_array import Elements, element_table
 from insitu.formats.parsing.scheduler import Exact, Walk
 
 __all__ = ["read_extensible_array"]
@@ -55,7 +56,7 @@ class _DataBlock:
 
 
 def read_extensible_array(file: File, address: int) -> Walk[Elements]:
-    """The elements of an extensible array.
+    """Return the elements of an extensible array.
 
     Parameters
     ----------
@@ -67,7 +68,8 @@ def read_extensible_array(file: File, address: int) -> Walk[Elements]:
     header = _header(file, head, address)
     if header.index_block == file.undefined:
         return []
-    # Super blocks 0, 1, ... hold 1, 1, 2, 2, 4, 4, ... data blocks of 1, 2, 2, 4, 4, ... times the least elements.
+    # Super blocks 0, 1, ... hold 1, 1, 2, 2, 4, 4, ... data blocks of 1, 2, 2, 4, 4, ... times the
+    # least elements.
     total = 1 + header.bits - (header.least.bit_length() - 1)
     inner = 2 * (header.pointers.bit_length() - 1)
     supers = max(0, total - inner)
@@ -77,7 +79,7 @@ def read_extensible_array(file: File, address: int) -> Walk[Elements]:
     if data[:4] != b"EAIB":
         file.fail("has no signature", header.index_block, "extensible array index block")
     verify(file, data, header.index_block, "extensible array index block")
-    out: Elements = [(0, _table(data, begin, header.direct, header.size))] if header.direct else []
+    out: Elements = [(0, element_table(data, begin, header.direct, header.size))] if header.direct else []
     at = begin + header.direct * header.size
     blocks: list[_DataBlock] = []
     outer: list[tuple[int, int, int]] = []
@@ -134,7 +136,8 @@ def _super_blocks(file: File, header: _Header, outer: list[tuple[int, int, int]]
         if data[:4] != b"EASB":
             file.fail("has no signature", place, "extensible array super block")
         verify(file, data, place, "extensible array super block")
-        # One bit a page, those of all data blocks without a gap, though there is room for whole bytes for each.
+        # One bit a page, those of all data blocks without a gap, though there is room for whole
+        # bytes for each.
         bits = np.unpackbits(np.frombuffer(data, np.uint8, count * bitmap, begin))
         pages = room // header.page
         addresses = np.frombuffer(data, f"<u{width}", count, begin + count * bitmap).tolist()
@@ -158,7 +161,7 @@ def _data_blocks(file: File, header: _Header, blocks: list[_DataBlock], out: Ele
             place = block.address + prefix + 4 + number * (header.page * header.size + 4)
             runs.append((block.first + number * header.page, header.page, place, 0))
     if len({run[2] for run in runs}) != len(runs):
-        file.fail("names one data block twice", header.index_block, "extensible array")
+        file.fail("refers to one data block twice", header.index_block, "extensible array")
     start = 0
     while start < len(runs):
         end, total = start, 0
@@ -172,5 +175,5 @@ def _data_blocks(file: File, header: _Header, blocks: list[_DataBlock], out: Ele
             if begin and data[:4] != b"EADB":
                 file.fail("has no signature", place, "extensible array data block")
             verify(file, data, place, "extensible array data block")
-            out.append((first, _table(data, begin, count, header.size)))
+            out.append((first, element_table(data, begin, count, header.size)))
         start = end

@@ -1,7 +1,6 @@
-"""What must every parser know about the file it is in?
+"""What every parser needs to know about the file: widths of fields, base address, length.
 
-The width of addresses and lengths, where address 0 lies (behind a user block, if there is one), and how long the
-file is: every range is checked against that before anything is fetched or allocated.
+Every range is checked against the length of the file before anything is fetched or allocated.
 """
 
 from __future__ import annotations
@@ -46,9 +45,11 @@ class File:
     joined: bool = False
     """Whether it is a set of files, seen as one."""
     heaps_elsewhere: bool = False
-    """Whether global heaps lie in a cache image: values in them cannot be found by those who read data."""
-    near: Callable[[int, int], bytes | None] = field(default=_nothing_near, repr=False)
-    """The bytes of an absolute range if they are in memory: what a walk need not wait for, it need not ask for."""
+    """Whether global heaps lie in a cache image: values in them cannot be found by those who read
+    data."""
+    peek: Callable[[int, int], bytes | None] = field(default=_nothing_near, repr=False)
+    """The bytes of an absolute range if they are in memory: what a walk need not wait for, it need
+    not ask for."""
     named_types: dict[int, bytes] = field(default_factory=dict, repr=False)
     """The datatype messages of committed datatypes that were met, by the address of the object."""
     undefined: int = field(init=False, default=0)
@@ -59,25 +60,27 @@ class File:
 
     @property
     def most_values(self) -> int:
-        """Bytes of values that one attribute may have in heaps: no object there belongs to two of them."""
+        """Most bytes of heap values of one attribute: no heap object belongs to two of them."""
         return self.size + (1 << 20)
 
     def range(self, address: int, length: int, structure: str) -> tuple[int, int]:
-        """The absolute byte range of a structure, checked to lie in the file."""
+        """Return the absolute byte range of a structure, checked to lie in the file."""
         offset = address + self.base
         if address >= self.undefined or length < 0 or offset + length > self.size:
-            self.fail(f"lies outside the file ({length} bytes of {self.size})", address, structure)
+            self.fail(
+                f"lies outside the file: {length} bytes at {offset}, but the file has {self.size}", address, structure
+            )
         return offset, length
 
-    def guess(self, address: int, length: int, least: int, structure: str) -> tuple[int, int]:
-        """A range of up to `length` bytes, clipped at the end of the file, of at least `least` bytes."""
+    def range_up_to(self, address: int, length: int, least: int, structure: str) -> tuple[int, int]:
+        """Return a range of `least` to `length` bytes, clipped at the end of the file."""
         offset, _ = self.range(address, least, structure)
         return offset, min(length, self.size - offset)
 
     def fail(self, what: str, address: int, structure: str) -> NoReturn:
-        """Raise the error for a damaged structure."""
+        """Raise `FormatError` for a damaged structure."""
         raise FormatError(f"the {structure} {what}", url=self.url, offset=address + self.base, structure=structure)
 
     def unsupported(self, what: str, hint: str | None = None) -> NoReturn:
-        """Raise the error for a thing that is not read."""
+        """Raise `UnsupportedError`."""
         raise UnsupportedError(what, url=self.url, hint=hint)

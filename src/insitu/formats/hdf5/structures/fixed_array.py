@@ -1,7 +1,7 @@
-"""Where do the chunks of a dataset of fixed size lie?
+"""Reader of fixed array indexes: chunks of datasets of fixed size.
 
-The fixed array index: format specification 3.0, VII.C. One element per chunk of the largest extent, in C order; above a
-certain number in pages, of which only those that were written count.
+Format specification 3.0, VII.C. One element per chunk of the maximum shape, in C order. Large
+arrays are split into pages, of which only the initialised ones count.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from insitu.formats.hdf5.structures.checksum import verify
 from insitu.formats.hdf5.structures.file import File
 from insitu.formats.parsing.scheduler import Exact, Walk
 
-__all__ = ["Elements", "read_fixed_array"]
+__all__ = ["Elements", "element_table", "read_fixed_array"]
 
 PAGE_BATCH = 4 << 20
 
@@ -22,7 +22,7 @@ Elements = list[tuple[int, npt.NDArray[np.uint8]]]
 
 
 def read_fixed_array(file: File, address: int, expected: int) -> Walk[Elements]:
-    """The elements of a fixed array.
+    """Return the elements of a fixed array.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def read_fixed_array(file: File, address: int, expected: int) -> Walk[Elements]:
     count = int.from_bytes(head[8 : 8 + file.length_size], "little")
     block = int.from_bytes(head[8 + file.length_size : 8 + file.length_size + width], "little")
     if count != expected or size < width or count * size > file.size * 64:
-        file.fail(f"has {count} elements of {size} bytes for {expected} chunks", address, "fixed array")
+        file.fail(f"has {count} elements of {size} bytes, but {expected} chunks are expected", address, "fixed array")
     if block == file.undefined:
         return []
     page = 1 << page_bits
@@ -49,7 +49,7 @@ def read_fixed_array(file: File, address: int, expected: int) -> Walk[Elements]:
         (data,) = yield Exact([file.range(block, begin + count * size + 4, "fixed array data block")])
         _check(file, data, block)
         verify(file, data, block, "fixed array data block")
-        return [(0, _table(data, begin, count, size))]
+        return [(0, element_table(data, begin, count, size))]
     pages = -(-count // page)
     bitmap = -(-pages // 8)
     (data,) = yield Exact([file.range(block, begin + bitmap + 4, "fixed array data block")])
@@ -68,7 +68,7 @@ def read_fixed_array(file: File, address: int, expected: int) -> Walk[Elements]:
         )
         for number, n, place, block_data in zip(some, counts, places, blocks, strict=True):
             verify(file, block_data, place, "fixed array page")
-            out.append((number * page, _table(block_data, 0, n, size)))
+            out.append((number * page, element_table(block_data, 0, n, size)))
     return out
 
 
@@ -77,5 +77,6 @@ def _check(file: File, data: bytes, block: int) -> None:
         file.fail("has no signature", block, "fixed array data block")
 
 
-def _table(data: bytes, at: int, count: int, size: int) -> npt.NDArray[np.uint8]:
+def element_table(data: bytes, at: int, count: int, size: int) -> npt.NDArray[np.uint8]:
+    """Return elements as a table (elements, bytes of an element)."""
     return np.frombuffer(data, np.uint8, count * size, at).reshape(count, size)

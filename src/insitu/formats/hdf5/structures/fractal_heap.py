@@ -1,7 +1,7 @@
-"""What do the ids of a fractal heap stand for?
+"""Reader of fractal heaps, which hold links and attributes once there are many of them.
 
-Format specification 3.0, III.F: an address space of blocks that double in size; small objects lie in direct blocks, which indirect
-blocks point to. Links and attributes lie here once there are many of them.
+Format specification 3.0, III.F: an address space of blocks that double in size. Small objects lie
+in direct blocks, which indirect blocks point to.
 """
 
 from __future__ import annotations
@@ -19,12 +19,18 @@ from insitu.formats.hdf5.structures.checksum import verify
 from insitu.formats.hdf5.structures.file import File
 from insitu.formats.hdf5.structures.message_cache import remembered
 from insitu.formats.hdf5.structures.pipeline import Filter, parse_filters
+from insitu.formats.parsing.fields import check_length
 from insitu.formats.parsing.scheduler import Walk
 
 __all__ = ["near_heap_objects", "read_heap_objects"]
 
+ROWS_LIMIT = 128
+"""Each row doubles the size of its blocks, and addresses in a heap have at most 64 bits."""
+INFLATED_LIMIT = 1 << 40
+
 _Wanted = tuple[tuple[int, int, int], ...]
-"""Objects in blocks: where in the heap's address space they begin, their length, and which of the ids asked for it is."""
+"""Objects in blocks: where in the heap's address space they begin, their length, and which of the
+ids asked for it is."""
 
 
 class _Heap(NamedTuple):
@@ -73,7 +79,7 @@ class _Block(NamedTuple):
 
 
 def read_heap_objects(file: File, address: int, ids: tuple[bytes, ...]) -> Walk[list[bytes]]:
-    """The objects with these ids.
+    """Return the objects with these ids.
 
     Parameters
     ----------
@@ -84,8 +90,8 @@ def read_heap_objects(file: File, address: int, ids: tuple[bytes, ...]) -> Walk[
     """
     if not ids:
         return []
-    place = file.guess(address, 256, 26 + 12 * file.length_size + 3 * file.offset_size, "fractal heap")
-    data = file.near(*place)
+    place = file.range_up_to(address, 256, 26 + 12 * file.length_size + 3 * file.offset_size, "fractal heap")
+    data = file.peek(*place)
     if data is None:
         (data,) = yield [place]
     heap = _header(file, data, address)
@@ -101,11 +107,14 @@ def read_heap_objects(file: File, address: int, ids: tuple[bytes, ...]) -> Walk[
 
 
 def near_heap_objects(file: File, address: int, ids: tuple[bytes, ...]) -> list[bytes] | None:
-    """The objects with these ids, if all of the heap is one block that is in memory, as it is of a few attributes; else None."""
+    """Return the objects with these ids if the heap is one block in memory, else None.
+
+    The heap of a few attributes usually is.
+    """
     if not ids:
         return []
-    place = file.guess(address, 256, 26 + 12 * file.length_size + 3 * file.offset_size, "fractal heap")
-    data = file.near(*place)
+    place = file.range_up_to(address, 256, 26 + 12 * file.length_size + 3 * file.offset_size, "fractal heap")
+    data = file.peek(*place)
     if data is None:
         return None
     heap = _header(file, data, address)
@@ -114,7 +123,7 @@ def near_heap_objects(file: File, address: int, ids: tuple[bytes, ...]) -> list[
     managed, huge, tiny = _told_apart(ids, heap.id_length, heap.offset_bytes, heap.length_bytes)
     if huge or tiny:
         return None
-    data = file.near(*file.range(heap.root, heap.first, "fractal heap block"))
+    data = file.peek(*file.range(heap.root, heap.first, "fractal heap block"))
     if data is None:
         return None
     out: list[bytes] = [b""] * len(ids)
@@ -126,11 +135,15 @@ def near_heap_objects(file: File, address: int, ids: tuple[bytes, ...]) -> list[
 def _told_apart(
     ids: tuple[bytes, ...], id_length: int, offset_bytes: int, length_bytes: int
 ) -> tuple[_Wanted, tuple[int, ...], tuple[tuple[int, bytes], ...]]:
-    """Which ids are of objects in blocks, of huge objects, and of objects so tiny that the id holds them."""
+    """Split ids into those of objects in blocks, of huge objects, and of tiny ones.
+
+    A tiny object is stored in its id.
+    """
     managed: list[tuple[int, int, int]] = []
     huge: list[int] = []
     tiny: list[tuple[int, bytes]] = []
     for number, key in enumerate(ids):
+        check_length(key, 2, "fractal heap id")
         kind = key[0] >> 4
         if kind == 0:
             at = 1 + offset_bytes
@@ -142,14 +155,17 @@ def _told_apart(
             short = id_length <= 17
             tiny.append((number, key[1 : 2 + (key[0] & 15)] if short else key[2 : 3 + ((key[0] & 15) << 8 | key[1])]))
         else:
-            raise FormatError(f"a heap id of kind {key[0]:#x}", structure="fractal heap")
+            raise FormatError(f"a heap id has the unknown kind {key[0]:#x}", structure="fractal heap")
     return tuple(managed), tuple(huge), tuple(tiny)
 
 
 @lru_cache(maxsize=8)
 def _form(width: int, length: int) -> struct.Struct:
-    """Signature, version, id length, filter length, flags, largest managed; next huge id, huge tree, free space and its manager, eight
-    statistics; width of the table, first and largest block, bits, rows of the root to begin with, root, its rows.
+    """Return the layout of the heap header.
+
+    Signature, version, id length, filter length, flags, largest managed; next huge id, huge tree,
+    free space and its manager, eight statistics; width of the table, first and largest block, bits,
+    rows of the root to begin with, root, its rows.
     """
     address, size = _LETTERS[width], _LETTERS[length]
     return struct.Struct(f"<4sBHHBI {size}{address}{size}{address}8{size} H{size}{size}HH{address}H")
@@ -175,12 +191,14 @@ def _header(file: File, data: bytes, address: int) -> _Heap:
         root_mask = int.from_bytes(data[end + length : end + length + 4], "little")
         end += length + 4
         if end + filter_length + 4 > len(data):
-            file.fail("has a longer filter pipeline than fits", address, "fractal heap")
+            file.fail("has a filter pipeline that is longer than its header", address, "fractal heap")
         filters = remembered(parse_filters, data[end : end + filter_length])
         end += filter_length
     verify(file, data[: end + 4], address, "fractal heap")
     if not first or first & (first - 1) or largest & (largest - 1) or largest < first or not width:
         file.fail(f"has blocks of {first} to {largest} bytes", address, "fractal heap")
+    if rows > ROWS_LIMIT:
+        file.fail(f"has a root block of {rows} rows, at most {ROWS_LIMIT} are possible", address, "fractal heap")
     if not 1 <= bits <= 64 or largest >= 1 << 48:
         file.fail(f"has an address space of {bits} bits, blocks up to {largest} bytes", address, "fractal heap")
     return _Heap(
@@ -204,7 +222,7 @@ def _header(file: File, data: bytes, address: int) -> _Heap:
 def _read_managed(file: File, heap: _Heap, wanted: _Wanted, out: list[bytes]) -> Walk[None]:
     """Objects in direct blocks: down from the root, all blocks of a level at once."""
     if heap.root == file.undefined:
-        file.fail("has no blocks, but ids", heap.address, "fractal heap")
+        file.fail("has no blocks, but objects are looked up in it", heap.address, "fractal heap")
     if heap.root_rows:
         blocks = {_Block(heap.root, 0, 0, heap.root_rows, _indirect_size(file, heap, heap.root_rows), 0): wanted}
     else:
@@ -221,7 +239,7 @@ def _read_managed(file: File, heap: _Heap, wanted: _Wanted, out: list[bytes]) ->
                 blocks |= _children(file, heap, block, data, inside)
             else:
                 _cut(file, heap, block, data, inside, out)
-    file.fail("has indirect blocks without end", heap.address, "fractal heap")
+    file.fail("has indirect blocks that are nested too deep", heap.address, "fractal heap")
 
 
 def _indirect_size(file: File, heap: _Heap, rows: int) -> int:
@@ -232,7 +250,10 @@ def _indirect_size(file: File, heap: _Heap, rows: int) -> int:
 
 
 def _children(file: File, heap: _Heap, block: _Block, data: bytes, wanted: _Wanted) -> dict[_Block, _Wanted]:
-    """The blocks below an indirect block (III.F, "Fractal Heap Indirect Block") that hold what is wanted."""
+    """Return the blocks below an indirect block that hold wanted objects.
+
+    III.F, "Fractal Heap Indirect Block".
+    """
     if data[:4] != b"FHIB":
         file.fail("has no signature", block.address, "fractal heap indirect block")
     verify(file, data, block.address, "fractal heap indirect block")
@@ -250,7 +271,7 @@ def _sorted_in(first: int, width: int, rows: int, begin: int, wanted: _Wanted) -
         within = item[0] - begin
         row = bisect_right(starts, within) - 1
         if not 0 <= row < rows:
-            raise FormatError("an id leads outside of its heap", structure="fractal heap indirect block")
+            raise FormatError("a heap id points outside of its heap", structure="fractal heap indirect block")
         number = row * width + (within - starts[row]) // (first << max(0, row - 1))
         inside.setdefault(number, []).append(item)
     return tuple((number, tuple(items)) for number, items in inside.items())
@@ -305,7 +326,10 @@ def _cut(file: File, heap: _Heap, block: _Block, data: bytes, wanted: _Wanted, o
 
 
 def _read_huge(file: File, heap: _Heap, wanted: list[tuple[int, bytes]], out: list[bytes]) -> Walk[None]:
-    """Objects too large for a block lie by themselves; the id says where, or the key to a B-tree that does."""
+    """Read objects that are too large for a block.
+
+    The id holds the address, or the key to a B-tree that does.
+    """
     width, length = file.offset_size, file.length_size
     more = 4 + length if heap.filters else 0  # filter mask, size before filters
     direct = heap.id_length - 1 >= width + length + more
@@ -341,7 +365,9 @@ def _unfiltered(file: File, heap: _Heap, data: bytes, mask: int, size: int) -> b
         if mask >> position & 1:
             continue
         if item.number != 1:
-            file.unsupported(f"a heap of metadata compressed by filter {item.number} ({item.name})")
+            file.unsupported(f"metadata heaps compressed by filter {item.number} ({item.name}) are not supported")
+        if not 0 < size < INFLATED_LIMIT:
+            file.fail(f"is said to inflate to {size} bytes", heap.address, "fractal heap block")
         try:
             data = zlib.decompressobj().decompress(data, size)
         except zlib.error as problem:

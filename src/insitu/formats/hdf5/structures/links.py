@@ -1,7 +1,7 @@
-"""Which objects are in a group, by which names?
+"""Reader of the links of new-style groups.
 
-New-style groups: link messages in the object header, or, when there are many, in a fractal heap named by a B-tree. Format
-specification 3.0, IV.A.2.c and IV.A.2.g.
+Link messages lie in the object header or, if there are many, in a fractal heap with a B-tree of
+names. Format specification 3.0, IV.A.2.c and IV.A.2.g.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from insitu.formats.hdf5.structures.btree_v2 import read_records
 from insitu.formats.hdf5.structures.file import File
 from insitu.formats.hdf5.structures.fractal_heap import read_heap_objects
 from insitu.formats.hdf5.structures.messages import LINK, LINK_INFO, Message
+from insitu.formats.parsing.fields import check_length, take_bytes, take_uint
 from insitu.formats.parsing.scheduler import Walk
 
 __all__ = ["Link", "read_links"]
@@ -33,7 +34,7 @@ class Link(NamedTuple):
 
 
 def read_links(file: File, messages: list[Message]) -> Walk[tuple[list[Link], bool]]:
-    """The links of a new-style group, and whether their creation order is known."""
+    """Return the links of a new-style group, and whether their creation order is tracked."""
     width = file.offset_size
     links = [parse_link(m.body, width) for m in messages if m.kind == LINK]
     tracked = False
@@ -41,11 +42,10 @@ def read_links(file: File, messages: list[Message]) -> Walk[tuple[list[Link], bo
         if message.kind != LINK_INFO:
             continue
         body = message.body
-        flags = body[1]
-        tracked = bool(flags & 1)
+        tracked = bool(take_uint(body, 1, 1, "link info message") & 1)
         at = 2 + (8 if tracked else 0)
-        heap = int.from_bytes(body[at : at + width], "little")
-        tree = int.from_bytes(body[at + width : at + 2 * width], "little")
+        heap = take_uint(body, at, width, "link info message")
+        tree = take_uint(body, at + width, width, "link info message")
         if heap == file.undefined or tree == file.undefined:
             continue
         # Type 5: a hash of the name (4 bytes), then the heap id (7 bytes).
@@ -57,8 +57,9 @@ def read_links(file: File, messages: list[Message]) -> Walk[tuple[list[Link], bo
 
 def parse_link(body: bytes, offset_size: int) -> Link:
     """Parse a link message."""
-    if len(body) < 4 or body[0] != 1:
-        raise FormatError(f"link message of version {body[:1].hex() or 'nothing'}", structure="link")
+    check_length(body, 4, "link message")
+    if body[0] != 1:
+        raise FormatError(f"the link message has version {body[0]}, only 1 is known", structure="link")
     flags = body[1]
     at, kind, order = 2, 0, 0
     if flags & 8:
@@ -70,16 +71,14 @@ def parse_link(body: bytes, offset_size: int) -> Link:
     if flags & 16:
         at += 1  # the character set; names are UTF-8 or its subset ASCII either way
     width = 1 << (flags & 3)
-    length = int.from_bytes(body[at : at + width], "little")
+    length = take_uint(body, at, width, "link message")
     at += width
-    if at + length > len(body):
-        raise FormatError("link message is cut off", structure="link")
-    name = body[at : at + length].split(b"\0", 1)[0].decode("utf-8", "surrogateescape")  # C strings, for the library
+    name = (
+        take_bytes(body, at, length, "link message").split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
+    )  # C strings, for the library
     at += length
     if kind == 0:
-        if at + offset_size > len(body):
-            raise FormatError("link message is cut off", structure="link")
-        return Link(name, int.from_bytes(body[at : at + offset_size], "little"), None, None, order)
+        return Link(name, take_uint(body, at, offset_size, "link message"), None, None, order)
     value = body[at + 2 : at + 2 + int.from_bytes(body[at : at + 2], "little")]
     if kind == 1:
         return Link(name, None, value.decode("utf-8", "surrogateescape"), None, order)

@@ -1,6 +1,7 @@
-"""Which links does an old-style group have?
+"""Reader of local heaps and of the symbol tables of old-style groups.
 
-A B-tree of symbol table nodes whose names lie in a local heap: format specification 3.0, III.A.1, III.B, III.C and III.D.
+A B-tree of symbol table nodes whose names lie in a local heap: format specification 3.0, III.A.1,
+III.B, III.C and III.D.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ __all__ = ["read_local_heap", "read_symbol_table"]
 
 
 def read_symbol_table(file: File, body: bytes) -> Walk[list[Link]]:
-    """The links of a group, by name.
+    """Return the links of an old-style group, by name.
 
     Parameters
     ----------
@@ -33,14 +34,14 @@ def read_symbol_table(file: File, body: bytes) -> Walk[list[Link]]:
     for place, node in nodes:
         count = int.from_bytes(node[6:8], "little")
         if node[:4] != b"SNOD" or 8 + count * size > len(node):
-            file.fail("is not one", place, "symbol table node")
+            file.fail("has no signature, or is too short", place, "symbol table node")
         for at in range(8, 8 + count * size, size):
             links.append(_link(file, node[at : at + size], names, place))
     return links
 
 
 def read_local_heap(file: File, address: int) -> Walk[bytes]:
-    """The data segment of a local heap (III.D)."""
+    """Return the data segment of a local heap (III.D)."""
     length, width = file.length_size, file.offset_size
     (data,) = yield [file.range(address, 8 + 2 * length + width, "local heap")]
     if data[:4] != b"HEAP":
@@ -59,13 +60,16 @@ def _symbol_nodes(file: File, address: int) -> Walk[list[tuple[int, bytes]]]:
     places = yield from read_group_tree(file, address)
     size = 8 + 2 * file.group_leaf_k * (file.length_size + file.offset_size + 24)
     if len(set(places)) != len(places) or len(places) * size > file.size:
-        file.fail("leads to one symbol table node twice", address, "group B-tree")
+        file.fail("refers to one symbol table node twice", address, "group B-tree")
     blocks = yield [file.range(place, size, "symbol table node") for place in places]
     return list(zip(places, blocks, strict=True))
 
 
 def _link(file: File, entry: bytes, names: bytes, place: int) -> Link:
-    """A symbol table entry (III.C): name, object header, and for soft links (cache type 2) their target."""
+    """Parse a symbol table entry (III.C).
+
+    Name, object header, and for soft links (cache type 2) their target.
+    """
     begin, end = file.length_size, file.length_size + file.offset_size
     name = _text(file, names, int.from_bytes(entry[:begin], "little"), place)
     if int.from_bytes(entry[end : end + 4], "little") == 2:

@@ -1,7 +1,7 @@
-"""Has this message been parsed before?
+"""Process-wide cache of parsed messages, keyed by their bytes.
 
-Files of one archive are alike: their datatypes, dataspaces, filter pipelines and most attributes are the same bytes in
-file after file. So parsers of messages remember their answers by the raw bytes, for the whole process, up to a bound.
+Files of one archive are alike: their datatypes, dataspaces, filter pipelines and most attributes
+are the same bytes in file after file. The cache holds a limited number of entries.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ _answers: dict[Hashable, Any] = {}
 
 
 recall: Callable[[Hashable], Any] = _answers.get
-"""What is remembered under a key, or None. (Not a function of ours: a file asks a hundred times.)"""
+"""What is remembered under a key, or None. (Not a function of ours: a file asks a hundred
+times.)"""
 
 
 def remember(key: Hashable, size: int, answer: T) -> T:
-    """Keep an answer to a message of some size.
+    """Cache the parsed form of a message of `size` bytes.
 
-    Answers are shared between threads and files, so they must be immutable. Single operations on a dict are
-    atomic: at worst two threads parse the same message once each.
+    Answers are shared between threads and files, so they must be immutable. Single operations on a
+    dict are atomic: at worst two threads parse the same message once each.
     """
     if size <= LARGEST:
         if len(_answers) >= ENTRIES:
@@ -37,7 +38,7 @@ def remember(key: Hashable, size: int, answer: T) -> T:
 
 
 def remembered(parse: Callable[..., T], body: bytes, *context: Hashable) -> T:
-    """What `parse(body, *context)` returns, from memory if it was asked before."""
+    """Return `parse(body, *context)`, from the cache if it was parsed before."""
     key = (parse, body, context)
     answer: T | None = _answers.get(key)
     return remember(key, len(body), parse(body, *context)) if answer is None else answer

@@ -1,6 +1,6 @@
-"""Which message of an object header means what?
+"""Type numbers of object header messages.
 
-The numbers of format specification 3.0, IV.A.2.
+Format specification 3.0, IV.A.2.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Message(NamedTuple):
     kind: int
     """Its type number."""
     flags: int
-    """Bit 1: the body says where a shared message lies. Bit 7: who does not know it must not use the object."""
+    """Bit 1: the body says where a shared message lies. Bit 7: who does not know it must not use
+    the object."""
     body: bytes
     """What it says."""
     order: int

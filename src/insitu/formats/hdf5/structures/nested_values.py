@@ -1,7 +1,7 @@
-"""What does an attribute say whose values of varying length are inside of others?
+"""Reader of attribute values with variable-length parts inside other values.
 
-Members of compounds, sequences of records: the elements are taken apart as those of datasets are, and what lies in heaps is read level by
-level.
+Members of compounds, or sequences of records. Elements are decoded like those of datasets, and what
+lies in heaps is read level by level.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["read_deep_value", "read_elements"]
 
 
 def read_deep_value(file: File, attribute: Attribute) -> Walk[Any]:
-    """The value of an attribute, in native byte order."""
+    """Return the value of an attribute, in native byte order."""
     values = yield from read_elements(file, attribute)
     assert attribute.datatype is not None
     shape = attribute.space.shape + attribute.datatype.shape
@@ -29,10 +29,14 @@ def read_deep_value(file: File, attribute: Attribute) -> Walk[Any]:
 
 
 def read_elements(file: File, attribute: Attribute) -> Walk[npt.NDArray[Any]]:
-    """The elements of an attribute, one after the other."""
+    """Return the elements of an attribute as a one-dimensional array."""
     datatype = attribute.datatype
     assert datatype is not None
     element = element_of(described(datatype), 8 + file.offset_size)
+    if len(attribute.data) % element.size:
+        file.fail(
+            f"{attribute.name!r} has elements of {datatype.size} bytes, which does not fit its datatype", 0, "attribute"
+        )
     stored = np.frombuffer(attribute.data, np.uint8).reshape(-1, element.size)
     heaps: dict[int, dict[int, bytes]] = {}
     for _ in range(DEPTH_LIMIT):
@@ -44,12 +48,15 @@ def read_elements(file: File, attribute: Attribute) -> Walk[npt.NDArray[Any]]:
         found = yield Side([heap_walk(file, address) for address in wanted])
         heaps.update(zip(wanted, found, strict=True))
     else:
-        file.fail(f"{attribute.name!r} is nested without end", 0, "attribute")
+        file.fail(f"{attribute.name!r} is nested more than {DEPTH_LIMIT} levels deep", 0, "attribute")
     return values
 
 
 class _Lookup:
-    """Finds objects in the heaps that were read, and notes which were not: their objects are empty until then."""
+    """Finds objects in the heaps that were read, and collects those that were not.
+
+    Objects of missing heaps are empty until they are read.
+    """
 
     __slots__ = ("file", "heaps", "missing", "total")
 

@@ -1,8 +1,8 @@
-"""Which numpy number is it?
+"""NumPy dtypes of fixed-point and floating-point datatypes.
 
-The properties of fixed-point and floating-point datatypes: format specification 3.0, IV.A.2.d, classes 0, 1 and 4.
-A number that fills its bytes is taken as it is; others (12 bits in 16, floats with other exponents) go through a codec, which is told
-their bits; what it cannot do is refused by name rather than mis-read.
+Format specification 3.0, IV.A.2.d, classes 0, 1 and 4. A number that fills its bytes is taken as it
+is. Others (12 bits of 16, floats with unusual exponents) are decoded by the codec `hdf5_number`.
+Numbers that the codec cannot decode are refused with an error that names them.
 """
 
 from __future__ import annotations
@@ -29,16 +29,18 @@ _QUADRUPLE = (16, 128, 112, 15, 0, 112, 16383)
 
 
 def fixed_point(size: int, bits: int, properties: bytes, *, signed: bool) -> tuple[np.dtype[Any], Layout | None]:
-    """The dtype of an integer or bit field, and its bits where it does not fill its bytes."""
+    """Return the dtype of an integer or bit field, and its bits if it does not fill its bytes."""
     if len(properties) < 4:
         raise FormatError("the datatype message is cut off", structure="datatype")
     offset = int.from_bytes(properties[:2], "little")
     precision = int.from_bytes(properties[2:4], "little")
     if precision == 0 or offset + precision > 8 * size:
-        raise FormatError(f"integers of {precision} bits from bit {offset} of {size} bytes", structure="datatype")
+        raise FormatError(
+            f"integers of {precision} bits from bit {offset} do not fit into {size} bytes", structure="datatype"
+        )
     whole = offset == 0 and precision == 8 * size
     if size > 8:
-        raise UnsupportedError(f"integers of {precision} bits from bit {offset} of {size} bytes", structure="datatype")
+        raise UnsupportedError(f"integers of {precision} bits in {size} bytes are not supported", structure="datatype")
     width = next(width for width in (1, 2, 4, 8) if width >= size)
     dtype = np.dtype(f"{'>' if bits & 1 else '<'}{'i' if signed else 'u'}{width}")
     if whole and width == size:
@@ -48,7 +50,7 @@ def fixed_point(size: int, bits: int, properties: bytes, *, signed: bool) -> tup
 
 
 def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[Any], Layout | None]:
-    """The dtype of a floating-point number, and its bits where it is not an IEEE one."""
+    """Return the dtype of a float, and its bits if it is not an IEEE one."""
     if len(properties) < 12:
         raise FormatError("the datatype message is cut off", structure="datatype")
     offset = int.from_bytes(properties[:2], "little")
@@ -59,10 +61,13 @@ def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[An
         int.from_bytes(properties[8:12], "little"),
     )
     if offset + form[1] > 8 * size:
-        raise FormatError(f"floats of {form[1]} bits from bit {offset} of {size} bytes", structure="datatype")
+        raise FormatError(
+            f"floats of {form[1]} bits from bit {offset} do not fit into {size} bytes", structure="datatype"
+        )
     order = bits & 1 | bits >> 5 & 2
     name = _IEEE.get(form)
-    # Bits 4-5: mantissa normalisation, 2 (implied leading 1) for IEEE; bits 8-15: where the sign is.
+    # Bits 4-5: mantissa normalisation, 2 (implied leading 1) for IEEE; bits 8-15: where the sign
+    # is.
     implied, sign = bits >> 4 & 3, bits >> 8 & 0xFF
     if name and offset == 0 and order in (0, 1) and implied == 2 and sign == 8 * size - 1:
         return np.dtype(f"{'>' if order else '<'}{name}"), None
@@ -72,7 +77,8 @@ def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[An
     own = (form == _EXTENDED and here.nmant == 63) or (form == _QUADRUPLE and here.nmant == 112)
     if own and native.itemsize == 16 and order == 0 and offset == 0 and np.little_endian:
         return native, None
-    # The quadruple of ARM machines fills its 16 bytes, so that NumPy can turn them round (the 80 bits of x87 do not).
+    # The quadruple of ARM machines fills its 16 bytes, so that NumPy can turn them round (the 80
+    # bits of x87 do not).
     quadruple = own and form == _QUADRUPLE and implied == 2 and sign == 127
     if quadruple and native.itemsize == 16 and order == 1 and offset == 0 and np.little_endian:
         return native.newbyteorder(">"), None
@@ -90,12 +96,12 @@ def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[An
     dtype = _smallest(size, form[3], form[5], form[6])
     if order == 2 or dtype is None or (size > 8 and (form[1:], sign) != (_EXTENDED[1:], 79)):
         raise UnsupportedError(
-            f"floating-point numbers of {size} bytes with {form[3]} exponent and {form[5]} mantissa bits",
+            f"floats of {size} bytes with {form[3]} exponent and {form[5]} mantissa bits are not supported",
             structure="datatype",
         )
     if order == 3:
         if size % 2:
-            raise FormatError(f"floats of {size} bytes in VAX byte order", structure="datatype")
+            raise FormatError(f"floats of {size} bytes cannot be in VAX byte order", structure="datatype")
         told["vax"] = True
     _check(told, size)
     return dtype.newbyteorder(">" if order else "<"), tuple(told.items())
@@ -118,4 +124,7 @@ def _check(told: dict[str, Any], size: int) -> None:
     """Raise for fields that are not in the number."""
     for place, count in (told["exponent"], told["mantissa"], (told["sign"], 1)):
         if not count or place + count > 8 * size:
-            raise FormatError(f"{count} bits from bit {place} of a float of {size} bytes", structure="datatype")
+            raise FormatError(
+                f"a field of {count} bits from bit {place} does not fit into a float of {size} bytes",
+                structure="datatype",
+            )

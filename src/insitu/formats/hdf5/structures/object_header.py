@@ -1,6 +1,6 @@
-"""Which messages describe an object?
+"""Reader of object headers: the messages that describe an object.
 
-Object headers of versions 1 and 2 with their continuation blocks: format specification 3.0, IV.A.1.
+Versions 1 and 2 with their continuation blocks: format specification 3.0, IV.A.1.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ CONTINUATION_LIMIT = 100_000
 
 
 def read_object_header(file: File, address: int) -> Walk[list[Message]]:
-    """All messages of the object header at an address, continuation blocks included."""
-    first = file.guess(address, SPECULATIVE, 16, "object header")
-    data = file.near(*first)
+    """Return all messages of an object header, continuation blocks included."""
+    first = file.range_up_to(address, SPECULATIVE, 16, "object header")
+    data = file.peek(*first)
     if data is None:
         (data,) = yield [first]
     messages: list[Message] = []
@@ -38,7 +38,8 @@ def read_object_header(file: File, address: int) -> Walk[list[Message]]:
         verify(file, whole, address, "object header")
         waiting = _parse_v2(file, whole, start, start + length - 4, tracked, address, messages)
         if not waiting and not any(m.kind == LAYOUT and _may_be_compact(m.body) for m in messages):
-            # Files of one archive often have the same headers, addresses included. (Of compact data the place may matter.)
+            # Files of one archive often have the same headers, addresses included. (Of compact data
+            # the place may matter.)
             remember((read_object_header, whole), len(whole), tuple(messages))
         second = True
     elif data[0] == 1:
@@ -48,14 +49,14 @@ def read_object_header(file: File, address: int) -> Walk[list[Message]]:
         waiting = _parse_v1(file, data, 16, 16 + length, address, messages)
         tracked, second = False, False
     else:
-        file.fail("has neither a version 1 nor a version 2 beginning", address, "object header")
+        file.fail("has neither the signature of version 2 nor version 1", address, "object header")
     seen: set[int] = set()
     while waiting:
         places = waiting
         waiting = []
         for place, _ in places:
             if place in seen or len(seen) > CONTINUATION_LIMIT:
-                file.fail("continues in a circle", place, "object header continuation")
+                file.fail("refers back to itself", place, "object header continuation")
             seen.add(place)
         blocks = yield [file.range(place, size, "object header continuation") for place, size in places]
         for (place, _), block in zip(places, blocks, strict=True):
@@ -74,7 +75,10 @@ def _may_be_compact(layout: bytes) -> bool:
 
 
 def _prefix_v2(file: File, data: bytes, address: int) -> tuple[bool, int, int]:
-    """Whether creation order is kept, where the messages begin, and their length with the checksum."""
+    """Return whether creation order is tracked, and start and length of the messages.
+
+    The length includes the checksum.
+    """
     if data[4] != 2:
         file.fail(f"has version {data[4]}", address, "object header")
     flags = data[5]
@@ -128,7 +132,7 @@ def _parse_v1(
 
 
 def _refuse(file: File, kind: int) -> NoReturn:
-    file.unsupported(f"object header message {kind:#x} is not known, and says it must be")
+    file.unsupported(f"object header message {kind:#x} is unknown, and the file requires readers to know it")
 
 
 def _continuation(file: File, body: bytes) -> tuple[int, int]:

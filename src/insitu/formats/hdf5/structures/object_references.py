@@ -1,8 +1,9 @@
-"""What do the references in an attribute point at?
+"""Object and region references in attributes, shown as text.
 
-An object reference is the address of an object; a region reference names an object and a selection of its elements, both in a global heap: format
-specification 3.0, IV.A.2.d (class 7) and III.E. They are shown as text: the path of the object, and for regions what of it is selected, in the
-way of Python's slices. Paths are known once the tree is, so a value waits as a `Pointing` until then.
+An object reference is the address of an object. A region reference names an object and a selection
+of its elements, both in a global heap: format specification 3.0, IV.A.2.d (class 7) and III.E. They
+are shown as the path of the object, for regions with the selection in Python's slice notation.
+Paths are known once the tree is, so until then a value is a `Pointing`.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import numpy.typing as npt
 
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.structures.attributes import Attribute, HeapRecord, read_heap_values
+from insitu.formats.hdf5.structures.dataspace import RANK_LIMIT
 from insitu.formats.hdf5.structures.datatype import Datatype
 from insitu.formats.hdf5.structures.file import File
 from insitu.formats.hdf5.structures.nested_values import read_elements
 from insitu.formats.hdf5.structures.stored_selection import Line, parse_selection
+from insitu.formats.parsing.fields import check_length
 from insitu.formats.parsing.scheduler import Walk
 
 __all__ = ["BOOKKEEPING", "Pointing", "read_pointing"]
@@ -43,7 +46,7 @@ class Pointer:
     """What is selected of it; or, without an address, what there is to say."""
 
     def text(self, named: Named) -> str:
-        """As it is shown."""
+        """Return the reference as text."""
         return self.part if self.address is None else f"{named(self.address)}{self.part}"
 
 
@@ -57,11 +60,13 @@ class Pointing:
     scalar: bool
 
     def addresses(self) -> set[int]:
-        """Of the objects that are pointed at."""
+        """Return the addresses of the objects that are referred to."""
         return {one.address for one in _pointers(self.elements) if one.address is not None}
 
-    def shown(self, named: Named) -> Any:
-        """As attributes show it: one text or a list of them; records as they are, with texts in them.
+    def to_attribute(self, named: Named) -> Any:
+        """Return the value as attributes show it.
+
+        One text or a list of texts; records as they are, with texts in them.
 
         Parameters
         ----------
@@ -76,35 +81,35 @@ class Pointing:
 
 
 def read_pointing(file: File, attribute: Attribute) -> Walk[Pointing]:
-    """The value of an attribute whose type holds references."""
+    """Return the value of an attribute whose type contains references."""
     datatype = attribute.datatype
     assert datatype is not None
     elements = yield from read_elements(file, attribute)
     regions: dict[bytes, Pointer] = {}
     count = 0
 
-    def noted(raw: bytes, note: str) -> Pointer | None:
+    def collect_region(raw: bytes, note: str) -> Pointer | None:
         nonlocal count
         count += 1
         if count > REFERENCES_LIMIT:
-            file.unsupported(f"an attribute of more than {REFERENCES_LIMIT} references")
+            file.unsupported(f"attributes of more than {REFERENCES_LIMIT} references are not supported")
         if note == "region" and len(raw) == file.offset_size + 4:
             regions.setdefault(raw, Pointer(None))
         return None
 
-    _replaced(datatype, elements, noted)
+    _replaced(datatype, elements, collect_region)
     wanted = [raw for raw in regions if int.from_bytes(raw[: file.offset_size], "little") not in (0, file.undefined)]
     found = yield from read_heap_values(file, [_record(file, raw) for raw in wanted])
     regions.update({raw: _region(file, data) for raw, data in zip(wanted, found, strict=True)})
 
-    def followed(raw: bytes, note: str) -> Pointer:
+    def resolve(raw: bytes, note: str) -> Pointer:
         if note == "object" and len(raw) == file.offset_size:
             address = int.from_bytes(raw, "little")
             return Pointer(None if address in (0, file.undefined) else address)
         return regions.get(raw, Pointer(None, f"({note} reference of {len(raw)} bytes)"))
 
     shape = attribute.space.shape + datatype.shape
-    values = _replaced(datatype, elements, followed)
+    values = _replaced(datatype, elements, resolve)
     scalar = values.size == 1 and len(shape) <= 1
     return Pointing(datatype, values if scalar else values.reshape(shape), scalar)
 
@@ -155,12 +160,13 @@ def _points(data: bytes, at: int) -> str:
     width = 4 if version == 1 else data[at] if at < len(data) else 0
     at += 8 if version == 1 else 1
     if version not in (1, 2) or width not in (2, 4, 8):
-        raise FormatError(f"selection of points of version {version}", structure="selection")
+        raise FormatError(f"the selection of points has the unknown version {version}", structure="selection")
     rank = int.from_bytes(data[at : at + 4], "little")
     count = int.from_bytes(data[at + 4 : at + 4 + width], "little")
     at += 4 + width
-    if not 1 <= rank <= 32 or at + rank * count * width > len(data):
-        raise FormatError("a selection is cut off", structure="selection")
+    if not 1 <= rank <= RANK_LIMIT:
+        raise FormatError(f"the selection has {rank} axes, at most {RANK_LIMIT} are possible", structure="selection")
+    check_length(data, at + rank * count * width, "selection")
     table = np.frombuffer(data, f"<u{width}", rank * count, at).reshape(count, rank).tolist()
     return _few([f"({', '.join(map(str, point))})" for point in table], ", ")
 
@@ -179,10 +185,10 @@ def _replaced(datatype: Datatype, values: npt.NDArray[Any], one: Callable[[bytes
         assert datatype.base is not None
         base = datatype.base
         return _objects([_replaced(base, np.asarray(part), one) for part in values.reshape(-1)], values.shape)
-    if not datatype.points:
+    if not datatype.has_references:
         return values
     made = {
-        name: _replaced(member, values[name], one) if member.points else values[name]
+        name: _replaced(member, values[name], one) if member.has_references else values[name]
         for name, _, _, member in datatype.parts
     }
     fields: list[Any] = [(name, part.dtype.newbyteorder("="), part.shape[values.ndim :]) for name, part in made.items()]

@@ -1,7 +1,7 @@
-"""Which codecs were applied to each chunk?
+"""Parser of filter pipeline messages: the codecs of the chunks of a dataset.
 
-Filter pipeline messages of versions 1 and 2: format specification 3.0, IV.A.2.l. Each registered filter becomes a codec of the
-table that all formats share; the meaning of its numbers is that of the filter's own documentation.
+Versions 1 and 2: format specification 3.0, IV.A.2.l. Each registered filter becomes a codec of the
+registry that all formats share. The meaning of its parameters is documented by the filter.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from functools import lru_cache
 from typing import Any
 
 from insitu.errors import FormatError
+from insitu.formats.parsing.fields import check_length, take_uint
 from insitu.model import Codec
 
 __all__ = ["Filter", "codec_of", "parse_filters"]
 
 FILTER_LIMIT = 32
+_MESSAGE = "filter pipeline message"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,39 +35,36 @@ class Filter:
 
 def parse_filters(body: bytes) -> tuple[Filter, ...]:
     """Parse a filter pipeline message."""
+    check_length(body, 2, _MESSAGE)
     version, count = body[0], body[1]
     if version not in (1, 2) or count > FILTER_LIMIT:
-        raise FormatError(f"filter pipeline of version {version} with {count} filters", structure="filter pipeline")
+        raise FormatError(
+            f"the filter pipeline has version {version} and {count} filters, which is impossible",
+            structure="filter pipeline",
+        )
     at = 8 if version == 1 else 2
     filters = []
     for _ in range(count):
-        number = _u16(body, at)
+        number = take_uint(body, at, 2, _MESSAGE)
         named = version == 1 or number >= 256
-        length = _u16(body, at + 2) if named else 0
+        length = take_uint(body, at + 2, 2, _MESSAGE) if named else 0
         at += 4 if named else 2
-        values = _u16(body, at + 2)
+        values = take_uint(body, at + 2, 2, _MESSAGE)
         at += 4
         if version == 1:
             length = (length + 7) // 8 * 8
         name = body[at : at + length].split(b"\0")[0].decode("utf-8", "replace")
         at += length
-        if at + 4 * values > len(body):
-            raise FormatError("filter pipeline message is cut off", structure="filter pipeline")
+        check_length(body, at + 4 * values, _MESSAGE)
         data = tuple(int.from_bytes(body[at + 4 * i : at + 4 * i + 4], "little") for i in range(values))
         at += 4 * values + (4 if version == 1 and values % 2 else 0)
         filters.append(Filter(number, name, data))
     return tuple(filters)
 
 
-def _u16(body: bytes, at: int) -> int:
-    if at + 2 > len(body):
-        raise FormatError("filter pipeline message is cut off", structure="filter pipeline")
-    return int.from_bytes(body[at : at + 2], "little")
-
-
 @lru_cache(maxsize=1024)
 def codec_of(item: Filter, itemsize: int) -> Codec:
-    """The codec that a filter is.
+    """Return the codec of a filter.
 
     Parameters
     ----------
@@ -106,7 +105,8 @@ def _szip(values: tuple[int, ...], itemsize: int) -> dict[str, Any]:
 
 
 def _bitshuffle(values: tuple[int, ...], itemsize: int) -> dict[str, Any]:
-    # Filter 32008: version major, minor, element size, block size, compression (2: LZ4, 3: Zstandard).
+    # Filter 32008: version major, minor, element size, block size, compression (2: LZ4, 3:
+    # Zstandard).
     values = values + (0,) * (5 - len(values))
     return {
         "elementsize": values[2] or itemsize,

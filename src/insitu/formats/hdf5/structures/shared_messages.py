@@ -1,7 +1,7 @@
-"""What does a message say that is kept elsewhere?
+"""Reader of shared messages, which are stored outside the object header that uses them.
 
-Shared messages: format specification 3.0, IV.A.2.1 ("Shared Message"). They lie in another object's header (a committed datatype)
-or in the heap of the shared message table (III.G).
+Format specification 3.0, IV.A.2.1 ("Shared Message"). They lie in the header of another object (a
+committed datatype) or in the heap of the shared message table (III.G).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from insitu.formats.hdf5.structures.file import File
 from insitu.formats.hdf5.structures.fractal_heap import read_heap_objects
 from insitu.formats.hdf5.structures.messages import Message
 from insitu.formats.hdf5.structures.object_header import read_object_header
+from insitu.formats.parsing.fields import check_length
 from insitu.formats.parsing.scheduler import Once, Walk
 
 __all__ = ["read_shared", "shared_in_heap", "unshared"]
@@ -19,7 +20,7 @@ DEPTH_LIMIT = 8
 
 
 def unshared(file: File, message: Message) -> Walk[Message]:
-    """The message itself, wherever it is kept."""
+    """Return the message itself, wherever it is stored."""
     if not message.shared:
         return message
     body = yield from read_shared(file, message.kind, message.body)
@@ -27,7 +28,7 @@ def unshared(file: File, message: Message) -> Walk[Message]:
 
 
 def read_shared(file: File, kind: int, body: bytes, depth: int = 0) -> Walk[bytes]:
-    """The body of a shared message of some type.
+    """Return the body of a shared message of some type.
 
     Parameters
     ----------
@@ -38,6 +39,7 @@ def read_shared(file: File, kind: int, body: bytes, depth: int = 0) -> Walk[byte
     body
         What stands in its place.
     """
+    check_length(body, 2, "shared message")
     version, where = body[0], body[1]
     width = file.offset_size
     if version == 1:  # two bytes, six reserved, and a symbol table entry: name offset, address
@@ -50,7 +52,7 @@ def read_shared(file: File, kind: int, body: bytes, depth: int = 0) -> Walk[byte
         found = yield from shared_in_heap(file, kind, (body[at : at + 8],))
         return found[0]
     if at + width > len(body) or depth > DEPTH_LIMIT:
-        file.fail("leads nowhere", 0, "shared message")
+        file.fail("has no valid target", 0, "shared message")
     address = int.from_bytes(body[at : at + width], "little")
     messages = yield Once(("object header", address), lambda: read_object_header(file, address))
     for message in messages:
@@ -59,13 +61,13 @@ def read_shared(file: File, kind: int, body: bytes, depth: int = 0) -> Walk[byte
                 return (yield from read_shared(file, kind, message.body, depth + 1))
             whole: bytes = message.body
             return whole
-    file.fail(f"leads to an object without a message of type {kind:#x}", address, "shared message")
+    file.fail(f"points to an object without a message of type {kind:#x}", address, "shared message")
 
 
 def shared_in_heap(file: File, kind: int, ids: tuple[bytes, ...]) -> Walk[list[bytes]]:
-    """Messages in the heap that the shared message table has for a message type."""
+    """Return messages in the heap that the shared message table has for a message type."""
     if file.shared_table is None:
-        file.fail("is in a heap, but the file has no table of them", 0, "shared message")
+        file.fail("is in a heap, but the file has no shared message table", 0, "shared message")
     address = file.shared_table
     heaps = yield Once(("shared message table", address), lambda: _read_table(file, address))
     heap = next((place for types, place in heaps if types >> kind & 1), None)
@@ -75,11 +77,15 @@ def shared_in_heap(file: File, kind: int, ids: tuple[bytes, ...]) -> Walk[list[b
 
 
 def _read_table(file: File, address: int) -> Walk[list[tuple[int, int]]]:
-    """III.G, "Shared Object Header Message Table": for each index its message types (bits) and its heap."""
+    """Return the message types (bits) and the heap of each index.
+
+    III.G, "Shared Object Header Message Table".
+    """
     width = file.offset_size
     size = 14 + 2 * width
-    # The number of indexes stands in the superblock extension, next to the address; eight is the most there can be.
-    (data,) = yield [file.guess(address, 4 + 8 * size + 4, 8, "shared message table")]
+    # The number of indexes stands in the superblock extension, next to the address; eight is the
+    # most there can be.
+    (data,) = yield [file.range_up_to(address, 4 + 8 * size + 4, 8, "shared message table")]
     if data[:4] != b"SMTB":
         file.fail("has no signature", address, "shared message table")
     count = file.shared_indexes

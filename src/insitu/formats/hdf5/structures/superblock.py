@@ -1,4 +1,4 @@
-"""Where does the HDF5 part of a file begin, and where is its root group?
+"""Reader of the superblock: where the HDF5 part of a file begins, and where its root group is.
 
 Format specification 3.0, II.A (superblock versions 0 to 3) and II.C (superblock extension).
 """
@@ -71,7 +71,7 @@ class Superblock:
 
 
 def find_signature(size: int) -> Walk[int]:
-    """The offset of the signature: 0, or 512, 1024, 2048, ... behind a user block (II.A).
+    """Return the offset of the signature: 0, 512, 1024, 2048, ... (II.A).
 
     Parameters
     ----------
@@ -84,22 +84,24 @@ def find_signature(size: int) -> Walk[int]:
         places.append(step)
         step *= 2
     if size < len(SIGNATURE):
-        raise FormatError("the file is too short to be HDF5", structure="signature", offset=0)
+        raise FormatError("the file is not HDF5: it is too short", structure="signature", offset=0)
     # Nearly always 0: ask for the others only if not. There are log2(size) of them, one batch.
     for batch in (places[:1], places[1:]):
         found = yield [(place, len(SIGNATURE)) for place in batch]
         for place, data in zip(batch, found, strict=True):
             if data == SIGNATURE:
                 return place
-    raise FormatError("no HDF5 signature was found", structure="signature", offset=0)
+    raise FormatError("the file is not HDF5: it has no HDF5 signature", structure="signature", offset=0)
 
 
 def read_superblock(file: File) -> Walk[Superblock]:
     """Read the superblock at `file.base` and set the widths and constants of the file."""
-    (data,) = yield [file.guess(0, 128, 24, "superblock")]
+    (data,) = yield [file.range_up_to(0, 128, 24, "superblock")]
     version = data[8]
     if version > 3:
-        raise UnsupportedError(f"superblock version {version} is not known", url=file.url, offset=file.base + 8)
+        raise UnsupportedError(
+            f"superblock version {version} is not supported, only 0 to 3", url=file.url, offset=file.base + 8
+        )
     widths = (data[13], data[14]) if version < 2 else (data[9], data[10])
     if widths[0] not in _WIDTHS or widths[1] not in _WIDTHS:
         file.fail(f"has addresses of {widths[0]} and lengths of {widths[1]} bytes", 0, "superblock")
@@ -119,7 +121,7 @@ def _old(file: File, data: bytes, version: int, at: int) -> Superblock:
         file.chunk_node_k = int.from_bytes(data[24:26], "little")
         place = 28
     if not (file.group_leaf_k and file.group_node_k and file.chunk_node_k):
-        file.fail("has B-trees without room for children", 0, "superblock")
+        file.fail("has B-tree nodes without room for children", 0, "superblock")
     base, _, end, driver = (_uint(data, place + i * width, width) for i in range(4))
     # Root group symbol table entry: name offset, then the object header's address (III.C).
     root = _uint(data, place + 4 * width + file.length_size, width)
@@ -131,7 +133,9 @@ def _old(file: File, data: bytes, version: int, at: int) -> Superblock:
 
 
 def member_of_set(file: File, of: Of) -> None:
-    """Tell of a file that is one of a set, by the driver that wrote it. A family that was joined is a file like any other.
+    """Raise if the file is one of a set, by the driver that wrote it.
+
+    A family that was joined is a file like any other.
 
     Parameters
     ----------
@@ -166,15 +170,17 @@ def _new(file: File, data: bytes, version: int, at: int) -> Superblock:
 
 
 def _check(file: File, base: int, end: int, at: int) -> None:
-    # A user block that was put in front afterwards moves the signature but not the stored base address: the
-    # library then counts from where the signature is. The stored end counts from the beginning of the file.
+    # A user block that was put in front afterwards moves the signature but not the stored base
+    # address: the library then counts from where the signature is. The stored end counts from the
+    # beginning of the file.
     moved = at - base
     file.base = at
     if end + moved > file.size:
-        # Old families do not say that they are one: their first member looks like the beginning of a larger file, which it is.
+        # Old families do not say that they are one: their first member looks like the beginning of
+        # a larger file, which it is.
         family = re.search(r"(?<!\d)0+(?!\d)", posixpath.basename(file.url)) is not None
         problem = CutShortError(
-            f"the superblock says that the file has {end + moved} bytes, but it has {file.size}: it is truncated",
+            f"the file is truncated: it has {file.size} bytes, but its superblock announces {end + moved}",
             url=file.url,
             offset=at,
             structure="superblock",

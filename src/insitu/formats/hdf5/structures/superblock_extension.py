@@ -1,6 +1,6 @@
-"""Which constants of the file did not fit into the superblock?
+"""Reader of the superblock extension: B-tree sizes, shared messages, cache image, driver.
 
-The superblock extension, an object header: format specification 3.0, II.C.
+The extension is an object header: format specification 3.0, II.C.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["read_extension"]
 
 
 def read_extension(file: File, address: int) -> Walk[None]:
-    """II.C: constants of the file that did not fit into the superblock."""
+    """Read the constants of the file that are not in the superblock (II.C)."""
     messages = yield from read_object_header(file, address)
     for message in messages:
         body = message.body
@@ -25,7 +25,7 @@ def read_extension(file: File, address: int) -> Walk[None]:
                 int.from_bytes(body[at : at + 2], "little") for at in (1, 3, 5)
             )
             if not (file.chunk_node_k and file.group_node_k and file.group_leaf_k):
-                file.fail("has B-trees without room for children", address, "superblock extension")
+                file.fail("has B-tree nodes without room for children", address, "superblock extension")
         elif message.kind == SHARED_TABLE and len(body) >= 2 + file.offset_size:
             file.shared_table = int.from_bytes(body[1 : 1 + file.offset_size], "little")
             file.shared_indexes = min(body[1 + file.offset_size], 8)

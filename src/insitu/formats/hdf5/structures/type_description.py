@@ -1,6 +1,6 @@
-"""How is a type told to the codecs that take elements apart?
+"""JSON descriptions of datatypes, from which the element codecs are configured.
 
-As a small tree that JSON can hold: see `insitu.formats.hdf5.codecs.records.element_of`, which reads it.
+A small tree; `insitu.formats.hdf5.codecs.records.element_of` reads it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,23 @@ __all__ = ["described", "in_parts"]
 
 
 def in_parts(datatype: Datatype) -> bool:
-    """Whether elements cannot be taken as they lie there, nor as one reference or one number: they must be taken apart."""
+    """Whether elements must be decoded member by member.
+
+    Others are stored as they are, or are one reference or one number.
+    """
     base = datatype.base
     if base is not None:
-        return datatype.deep or base.dtype.names is not None or bool(base.shape) or base.number is not None
+        return (
+            datatype.has_nested_variable_length
+            or base.dtype.names is not None
+            or bool(base.shape)
+            or base.number is not None
+        )
     return bool(datatype.members)
 
 
 def described(datatype: Datatype) -> dict[str, Any]:
-    """A type as the codecs want it; the axes that an array type adds are told beside it."""
+    """Return a type as the codecs need it, without the axes that an array type adds."""
     if datatype.kind == "text":
         return {"kind": "text"}
     if datatype.kind == "sequence":

@@ -1,4 +1,4 @@
-"""Are bytes served from memory, the missing ones fetched in one batch, and little else?"""
+"""Bytes are served from memory; missing ones are fetched in one batch."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Which virtual groups does a file make?
+"""Builder of virtual groups from the parsed objects of an HDF5 file.
 
-Its branches with their variables, once their dimensions are known; what links to other files lead to is scanned there and put in.
+Runs once the dimensions of all variables are known. The target of a link to another file is scanned
+there and inserted.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ class Builder:
         self.problems, self.wanted, self.named = problems, wanted, named
 
     def build(self, top: Branch, nodes: dict[int, Node], above: Above, scan: Scan) -> VirtualGroup:
-        """The whole tree; deepest groups first, without recursion (but for other files).
+        """Return the virtual group of the whole tree.
+
+        Deepest groups come first, without recursion, except into other files.
 
         Parameters
         ----------
@@ -137,10 +140,12 @@ class Builder:
         made = array_of(self.neighbours, self.window, self.file, dataset, tuple(shape), tuple(dims), attributes)
         if made.details.enumeration is not None and (name := self._type_name(dataset.datatype)) is not None:
             made = dataclasses.replace(made, details=dataclasses.replace(made.details, enumeration_name=name))
-        return made if dataset.space.null else self._fitted(made, variable)
+        return made if dataset.space.null else self._fit_to_dimensions(made, variable)
 
     def _type_name(self, datatype: Datatype) -> str | None:
-        """The name of the committed datatype that is equal to a dataset's, as netCDF finds it; None if none was met."""
+        """Return the name of the committed datatype that equals that of a dataset, if there is
+        one.
+        """
         for address, body in self.file.named_types.items():
             named = remembered(parse_datatype, body)
             if (named.kind, named.dtype, named.names) == (datatype.kind, datatype.dtype, datatype.names):
@@ -148,10 +153,12 @@ class Builder:
                 return path.rpartition("/")[2] if path.startswith("/") else None
         return None
 
-    def _fitted(self, array: VirtualArray, variable: Variable) -> VirtualArray:
-        """The array in the lengths of its dimensions: a scale may be attached to a dataset of another length.
+    def _fit_to_dimensions(self, array: VirtualArray, variable: Variable) -> VirtualArray:
+        """Return the array in the lengths of its dimensions.
 
-        What is too short is filled up with the dataset's fill value, as h5netcdf does it; what is too long is cut, as netCDF-C does it.
+        A scale may be attached to a dataset of another length.
+        Missing elements have the fill value of the dataset, as in h5netcdf. Surplus elements are
+        cut off, as in netCDF-C.
         """
         lengths = [dimension.length for dimension in variable.dims if dimension is not None]
         shape = (*lengths, *array.shape[len(lengths) :])
@@ -160,8 +167,8 @@ class Builder:
         cut = [name for name, have, want in zip(array.dims, array.shape, shape, strict=True) if have > want]
         if cut:
             warnings.warn(
-                f"the dataset {variable.name!r} is longer than its dimension {', '.join(cut)}: {array.shape}, not {shape}. "
-                f"What lies behind the end of the dimension is not shown [in {self.file.url}]",
+                f"the dataset {variable.name!r} is longer than its dimension {', '.join(cut)}: its shape is {array.shape}, not {shape}. "
+                f"Elements behind the end of the dimension are not shown [in {self.file.url}]",
                 InsituWarning,
                 stacklevel=2,
             )
@@ -184,15 +191,15 @@ class Builder:
             there = self.neighbours.open_beside(self.window, place.file)
             found = None if there is None else open_at(self.neighbours, there, place.path)
             if found is None:
-                self.problems.note(path, f"the link leads nowhere ({place.file}:{place.path})")
+                self.problems.note(path, f"the target of the link does not exist ({place.file}:{place.path})")
                 return
             opened, target, inner = found
             # A dot is the group itself, as in the paths of files.
             inner = "/".join(part for part in inner.split("/") if part not in ("", "."))
             if (opened.window.url, target.address) in above:
-                self.problems.note(path, f"the link leads back to a group above it ({place.file}:{place.path})")
+                self.problems.note(path, f"the link leads back to a parent group ({place.file}:{place.path})")
                 return
-            self._count(opened.window.url)
+            self._count_graft(opened.window.url)
             asked = None if branch.asked is None else {n[len(path) + 1 :] for n in branch.asked if below(n, path)}
             problems = Problems(self.problems.errors)
             if isinstance(target, Dataset):
@@ -208,20 +215,22 @@ class Builder:
         except InsituError as problem:
             self.problems.leave_out(path, problem)
 
-    def _count(self, url: str) -> None:
+    def _count_graft(self, url: str) -> None:
         memory = self.neighbours.memory
         memory["grafts"] = memory.get("grafts", 0) + 1
         if memory["grafts"] > GRAFTS_LIMIT:
-            raise FormatError(f"more than {GRAFTS_LIMIT} links between files", url=url, structure="external link")
+            raise FormatError(
+                f"the files have more than {GRAFTS_LIMIT} links to each other", url=url, structure="external link"
+            )
 
 
 def below(path: str, link: str) -> bool:
-    """Whether a path is a link's, or leads through it."""
+    """Whether a path is that of a link, or leads through it."""
     return path == link or path.startswith(f"{link}/")
 
 
 def _apart(array: VirtualArray, name: str, arrays: dict[str, VirtualArray]) -> VirtualArray:
-    """An array of another file, whose dimensions must not be taken for those of the same name here."""
+    """Return an array of another file with dimensions that cannot be confused with local ones."""
     lengths = {dim: length for other in arrays.values() for dim, length in zip(other.dims, other.shape, strict=True)}
     dims = tuple(
         f"{name}_{dim}" if lengths.get(dim, length) != length else dim

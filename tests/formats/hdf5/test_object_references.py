@@ -1,4 +1,4 @@
-"""Do attributes that are references show what they point at?"""
+"""Attributes that hold references show the paths and regions they refer to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do walks run beside each other, in as few batches as their depth?"""
+"""Walks run concurrently, in as few batches of reads as their depth."""
 
 from __future__ import annotations
 
@@ -118,3 +118,14 @@ def test_a_batch_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = Memory()
     assert run(walk(), memory) == list(range(12))
     assert memory.batches == [5, 5, 2]
+
+
+def test_a_defect_of_a_parser_is_not_reported_as_a_damaged_file() -> None:
+    def walk() -> Walk[Any]:
+        (data,) = yield [(0, 1)]
+        return data[1]
+
+    with pytest.raises(FormatError, match="damaged"):
+        run(walk(), Memory())
+    with pytest.raises(IndexError):
+        run(walk(), Memory(), damage=())

@@ -1,4 +1,4 @@
-"""Are dimensions without names numbered as netCDF numbers them, whatever the types of the variables?"""
+"""Dimensions without names are numbered as in netCDF, whatever the types of the variables."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _dimensions(group: netCDF4.Dataset, path: str = "") -> dict[str, tuple[str, 
     return found
 
 
-def _agrees(path: Path, made: Callable[[h5py.File], None]) -> None:
+def _assert_dims_like_netcdf4(path: Path, made: Callable[[h5py.File], None]) -> None:
     with h5py.File(path, "w") as file:
         made(file)
     ours = {name: array.dims for name, array in insitu.scan(path, decode=False).all_arrays()}
@@ -89,7 +89,7 @@ def test_numbers_beside_odd_types(tmp_path: Path, kinds: list[Any]) -> None:
             _put(file, f"v{number}", kind, 4 + number)
         file["last"] = np.zeros((20, 4))
 
-    _agrees(tmp_path / "x.h5", made)
+    _assert_dims_like_netcdf4(tmp_path / "x.h5", made)
 
 
 def test_numbers_in_groups(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_numbers_in_groups(tmp_path: Path) -> None:
             group.create_dataset("grown", (3, 6), "f4", maxshape=(None, None))
         file["last"] = np.zeros(20)
 
-    _agrees(tmp_path / "x.h5", made)
+    _assert_dims_like_netcdf4(tmp_path / "x.h5", made)
 
 
 def test_numbers_beside_scales(tmp_path: Path) -> None:
@@ -117,4 +117,4 @@ def test_numbers_beside_scales(tmp_path: Path) -> None:
         _put(file, "arrays", ARRAY, 7)
         file["last"] = np.zeros((5, 9))
 
-    _agrees(tmp_path / "x.h5", made)
+    _assert_dims_like_netcdf4(tmp_path / "x.h5", made)

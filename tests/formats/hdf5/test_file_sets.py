@@ -1,4 +1,4 @@
-"""Is a file that HDF5 keeps in several read as one, from whichever place?"""
+"""A set of files (family, split, multi) is read as one file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _write(path: Path, libver: str, **options: Any) -> None:
             file[f"many/{number}"] = number
 
 
-def _same(url: Any, oracle: Callable[[], h5py.File]) -> None:
+def _assert_reads_like(url: Any, oracle: Callable[[], h5py.File]) -> None:
     group = insitu.scan(url, decode=False)
     assert group.attributes["title"] == "text"
     with oracle() as file:
@@ -48,7 +48,7 @@ def _same(url: Any, oracle: Callable[[], h5py.File]) -> None:
 def test_a_family(tmp_path: Path, libver: str, pattern: str, size: int) -> None:
     path = tmp_path / pattern
     _write(path, libver, driver="family", memb_size=size)
-    _same(tmp_path / (pattern % 0), lambda: h5py.File(path, driver="family", memb_size=size))
+    _assert_reads_like(tmp_path / (pattern % 0), lambda: h5py.File(path, driver="family", memb_size=size))
 
 
 def test_a_family_of_which_nothing_says_that_it_is_one(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_family_of_which_nothing_says_that_it_is_one(tmp_path: Path) -> None:
     data = whole.read_bytes()
     for number, start in enumerate(range(0, len(data), 3000)):
         (tmp_path / f"old-{number:06d}.h5").write_bytes(data[start : start + 3000])
-    _same(tmp_path / "old-000000.h5", lambda: h5py.File(whole))
+    _assert_reads_like(tmp_path / "old-000000.h5", lambda: h5py.File(whole))
 
 
 def test_chunks_lie_in_the_members(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_chunks_lie_in_the_members(tmp_path: Path) -> None:
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
 def test_a_split_set(tmp_path: Path, libver: str) -> None:
     _write(tmp_path / "x", libver, driver="split")
-    _same(tmp_path / "x-m.h5", lambda: h5py.File(tmp_path / "x", driver="split"))
+    _assert_reads_like(tmp_path / "x-m.h5", lambda: h5py.File(tmp_path / "x", driver="split"))
     with h5py.File(tmp_path / "x", "a", driver="split") as file:
         file["texts"] = ["one", "two"]
     assert insitu.read(tmp_path / "x-m.h5", "texts", decode=False).tolist() == ["one", "two"]
@@ -94,7 +94,7 @@ def test_a_set_in_memory() -> None:
 def test_a_set_far_away(tmp_path: Path) -> None:
     _write(tmp_path / "x%d.h5", "latest", driver="family", memb_size=8000)
     kept = [MemorySource(path.read_bytes(), f"far/away/{path.name}") for path in sorted(tmp_path.glob("x*.h5"))]
-    _same(kept[0], lambda: h5py.File(tmp_path / "x%d.h5", driver="family", memb_size=8000))
+    _assert_reads_like(kept[0], lambda: h5py.File(tmp_path / "x%d.h5", driver="family", memb_size=8000))
 
 
 def test_a_link_into_a_set(tmp_path: Path) -> None:

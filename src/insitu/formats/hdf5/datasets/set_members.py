@@ -1,7 +1,8 @@
-"""In which file of a set does each chunk of a dataset lie?
+"""Virtual arrays of datasets in a set of files (family, split or multi driver).
 
-A set is scanned as one file (`joined`), but its values are read from its members, each by its own URL: so anyone can read them who knows
-nothing of sets. What lies in two of them, at the seam, is kept inline.
+A set is scanned as one file (`Joined`), but each chunk is read from the member that holds it, by
+that member's own URL. So readers of the result need to know nothing about sets. Chunks that lie in
+two members are stored inline.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import numpy.typing as npt
 
 from insitu.errors import UnsupportedError
 from insitu.formats.hdf5.datasets.arrays import details_of, encoding_of, virtual_array
+from insitu.formats.hdf5.datasets.external_data import Part, aligned, array_of_runs
 from insitu.formats.hdf5.datasets.objects import Dataset
-from insitu.formats.hdf5.linked.external_data import Part, aligned, array_of_runs
 from insitu.formats.hdf5.linked.joined_file import Joined
 from insitu.formats.hdf5.structures.file import File
 from insitu.formats.hdf5.structures.layout import ContiguousLayout
@@ -37,9 +38,9 @@ def member_array(
     dims: tuple[str, ...],
     attributes: dict[str, Any],
 ) -> VirtualArray:
-    """The virtual array of a dataset of a set; see `virtual_array`."""
+    """Return the virtual array of a dataset in a set of files; see `virtual_array`."""
     layout = dataset.layout
-    heaped = dataset.datatype.heaped or dataset.datatype.deep
+    heaped = dataset.datatype.heaped or dataset.datatype.has_nested_variable_length
     seen = _beside_heap(joined, file) if heaped else file
     if isinstance(layout, ContiguousLayout) and layout.address is not None and not dataset.space.null:
         whole = (*shape, *dataset.datatype.shape)
@@ -72,10 +73,10 @@ def member_array(
 
 
 def _beside_heap(joined: Joined, file: File) -> File:
-    """The file as those see it who read values of varying length from one member: addresses begin elsewhere there."""
+    """Return the file with addresses relative to the member that holds its global heaps."""
     if joined.heap is None:
         raise UnsupportedError(
-            "values of varying length in a family of files: their heaps may lie in any of them",
+            "variable-length values are not supported in a family of files: their heaps may lie in any member",
             hint="Join its members into one file, in their order (`cat x_*.h5 > x.h5`, or h5repart)",
         )
     moved = copy.copy(file)
@@ -86,7 +87,7 @@ def _beside_heap(joined: Joined, file: File) -> File:
 def _check(joined: Joined, heaped: bool, sources: list[Any]) -> None:
     if heaped and any(source != joined.heap.source.describe() for source in sources if source and joined.heap):
         raise UnsupportedError(
-            "values of varying length whose references and heaps are in different files of a set",
+            "variable-length values are not supported if their references and heaps are in different files of a set",
             hint="Repack the set into one file with h5repack",
         )
 
@@ -102,13 +103,13 @@ def _spread(joined: Joined, table: ChunkTable) -> Columns:
         inline = bytearray(table.inline)
     else:
         if total > CELLS_LIMIT:
-            raise UnsupportedError(f"a grid of {table.shape} chunks, most of them never written, in a set of files")
+            raise UnsupportedError(f"a sparse grid of {table.shape} chunks is not supported in a set of files")
         found = table.locate(list(np.indices(table.shape).reshape(len(table.shape), -1)))
         source, offset, length = found.source, found.offset, found.length
         mask = np.broadcast_to(found.filter_mask, (total,)).reshape(table.shape)
         inline = bytearray()
     source, length = source.astype(np.int64), length.astype(np.int64)
-    # Addresses of a split set begin at 2^63 - 1: as signed numbers they have turned round.
+    # Addresses of a split set begin at 2^63 - 1: as signed numbers they overflow.
     place = offset.astype(np.int64).view(np.uint64)
     starts = np.array([member.start for member in joined.members], np.uint64)
     member = np.maximum(np.searchsorted(starts, place, side="right").astype(np.int64) - 1, 0)
@@ -117,7 +118,9 @@ def _spread(joined: Joined, table: ChunkTable) -> Columns:
     lengths = np.array([m.length for m in joined.members], np.int64)
     seams = np.flatnonzero(stored & (inside + length > lengths[member]))
     if int(length[seams].sum()) > INLINE_LIMIT:
-        raise UnsupportedError("chunks at the seams of a set of files that are too large to be kept")
+        raise UnsupportedError(
+            f"chunks that lie in two files of a set are not supported above {INLINE_LIMIT} bytes in total"
+        )
     source = np.where(stored, member, source)
     for cell in seams.tolist():
         data = b"".join(joined.read_many([(int(place[cell]), int(length[cell]))]))

@@ -1,4 +1,4 @@
-"""What do places hold that were never written, where the type is not a plain one?"""
+"""Fill values of variable-length, compound and array types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are other files that a file names opened as the file itself was, and never past a gate?"""
+"""Files that a file names are opened with its options, and only where access is allowed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Where do the written chunks of a dataset lie, whatever the index they were found through?
+"""Table of the written chunks of a dataset, whatever index they were found through.
 
-Rows of numpy columns, filled batch by batch; no Python object per chunk.
+NumPy columns, filled batch by batch; there is no Python object per chunk.
 """
 
 from __future__ import annotations
@@ -39,10 +39,14 @@ class ChunkRows:
     def places(
         self, first: npt.NDArray[np.uint64], chunk: tuple[int, ...]
     ) -> npt.NDArray[np.signedinteger[Any]] | None:
-        """The places in the grid of chunks given by their first elements; None: one is no first element."""
+        """Return the places in the grid of chunks given by their first elements.
+
+        None if one is not the first element of a chunk.
+        """
         index = np.empty(first.shape, _signed(max(self.grid, default=0)))
         for axis, size in enumerate(chunk):
-            # One axis at a time: numpy divides by a single number several times faster than by an array of them.
+            # One axis at a time: numpy divides by a single number several times faster than by an
+            # array of them.
             column = np.ascontiguousarray(first[:, axis])
             place = column // np.uint64(size)
             if (place * np.uint64(size) != column).any():
@@ -59,7 +63,10 @@ class ChunkRows:
         mask: npt.NDArray[Any] | None,
         structure: str,
     ) -> bool:
-        """Add rows; chunks beyond the grid (a dataset that shrank) and undefined addresses are left out. Whether there were none."""
+        """Add rows and return whether all were kept.
+
+        Chunks beyond the grid (of a dataset that shrank) and undefined addresses are left out.
+        """
         if not len(address):
             return True
         file = self.file
@@ -97,12 +104,12 @@ class ChunkRows:
         else:
             bad = int(np.argmax(address))
         place = tuple(int(i) for i in index[bad])
-        file.fail(f"has chunk {place} outside the file", min(int(address[bad]), file.size), structure)
+        file.fail(f"places chunk {place} outside the file", min(int(address[bad]), file.size), structure)
 
     def columns(
         self,
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any] | int]:
-        """Grid places, offsets, lengths and filter masks of all rows."""
+        """Return grid places, offsets, lengths and filter masks of all rows."""
         if self.whole is not None:
             return np.indices(self.grid).reshape(len(self.grid), -1).T, *self.whole
         if not self.index:
@@ -126,7 +133,7 @@ def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 
 
 def ascending(index: npt.NDArray[Any]) -> bool:
-    """Whether rows come in lexicographic order, each once."""
+    """Whether rows are in lexicographic order, without duplicates."""
     # Keys of 64 bits only come here when they are damaged: a sign is enough to know.
     step = (
         np.sign(np.diff(index.astype(np.float64), axis=0))

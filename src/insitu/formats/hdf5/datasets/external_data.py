@@ -1,7 +1,8 @@
-"""Where does data lie that a dataset keeps in other files?
+"""Virtual arrays of datasets whose data lies in external files.
 
-External data files messages: format specification 3.0, IV.A.2.h. The bytes of the dataset are those of the segments, one after the other;
-a file that ends before its segment does goes on with zeros, as in the library.
+External data files messages: format specification 3.0, IV.A.2.h. The bytes of the dataset are those
+of the segments, one after the other. A file that is shorter than its segment is continued with
+zeros, as the HDF5 library does.
 """
 
 from __future__ import annotations
@@ -52,12 +53,16 @@ def external_array(
     dims: tuple[str, ...],
     attributes: dict[str, Any],
 ) -> VirtualArray:
-    """The virtual array of a dataset whose data lies in other files; see `virtual_array`."""
+    """Return the virtual array of a dataset whose data lies in other files; see `virtual_array`."""
     encoding = encoding_of(file, dataset)
     if encoding.dtype.hasobject or dataset.filters:
-        raise UnsupportedError("values of varying length, or filters, in external storage", structure="external files")
+        raise UnsupportedError(
+            "variable-length values and filters are not supported in external storage", structure="external files"
+        )
     if shape != dataset.space.shape:
-        raise UnsupportedError(f"a dataset of {dataset.space.shape} in external storage, on a dimension of {shape}")
+        raise UnsupportedError(
+            f"a dataset of shape {dataset.space.shape} in external storage is not supported on dimensions of {shape}"
+        )
     details = details_of(dataset, shape)
     details = dataclasses.replace(
         details, notes={**details.notes, "external": [segment.name for segment in dataset.segments]}
@@ -77,7 +82,7 @@ def array_of_runs(
     details: ArrayDetails,
     size: int,
 ) -> VirtualArray:
-    """The virtual array whose bytes are those of some runs, one after the other.
+    """Return the virtual array whose bytes are those of some runs, one after the other.
 
     Parameters
     ----------
@@ -120,7 +125,10 @@ def _cut(runs: list[Run], whole: tuple[int, ...], encoding: Encoding, size: int)
 
 
 def aligned(parts: list[Part], size: int) -> list[Run]:
-    """Parts as runs of whole elements of some size; an element that lies in several files is read, and a run of its own."""
+    """Return parts as runs of whole elements.
+
+    An element that lies in several files is read now, and becomes a run of its own.
+    """
     runs: list[Run] = []
     owed = b""
     for source, begin, length in parts:
@@ -154,7 +162,7 @@ def _parts(neighbours: Neighbours, window: Window, dataset: Dataset, total: int)
         length = left if segment.size is None else min(segment.size, left)
         there = neighbours.open_beside(window, segment.name)
         if there is None:
-            raise NotFoundError(f"the external file {segment.name!r} with the data is missing", url=window.url)
+            raise NotFoundError(f"the external file {segment.name!r}, which holds the data, is missing", url=window.url)
         known = max(0, min(length, there.size - segment.offset))
         if known:
             parts.append(Part(there.source, segment.offset, known))
@@ -163,7 +171,7 @@ def _parts(neighbours: Neighbours, window: Window, dataset: Dataset, total: int)
         left -= length
     if left:
         raise FormatError(
-            f"external files for {total - left} bytes where {total} are needed", structure="external files"
+            f"the external files hold {total - left} bytes, but {total} are needed", structure="external files"
         )
     return parts
 
@@ -178,6 +186,6 @@ def _array(run: Run, shape: tuple[int, ...], encoding: Encoding) -> VirtualArray
         table = Columns.unwritten(grid)
     else:
         one = (1,) * len(grid)
-        place = np.zeros(one, np.int8), np.full(one, run.offset), np.full(one, run.length)
-        table = Columns(grid, (run.source,), *place)
+        columns = np.zeros(one, np.int8), np.full(one, run.offset), np.full(one, run.length)
+        table = Columns(grid, (run.source,), *columns)
     return VirtualArray.of(Tile(axes, (encoding,), table), dims=[f"axis_{axis}" for axis in range(len(shape))])

@@ -1,6 +1,6 @@
-"""Which other files hold the data of a dataset?
+"""Parser of external data files messages: the files that hold the data of a dataset.
 
-External data files messages: format specification 3.0, IV.A.2.h. The names lie in a local heap.
+Format specification 3.0, IV.A.2.h. The names lie in a local heap.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Segment(NamedTuple):
 
 
 def read_segments(file: File, body: bytes) -> Walk[tuple[Segment, ...]]:
-    """The segments of an external data files message."""
+    """Return the segments of an external data files message."""
     width, length = file.offset_size, file.length_size
     count = int.from_bytes(body[6:8], "little")
     at = 8 + width
