@@ -12,7 +12,7 @@ import pytest
 
 import insitu
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats import entry_points as registry
+from insitu.formats import registry
 
 PAGE = Path(__file__).parents[2] / "docs" / "own_format.md"
 
@@ -75,5 +75,5 @@ def test_asked_for_by_name(tmp_path: Path) -> None:
 
 def test_without_the_package_it_is_no_format(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.arange(3))
-    with pytest.raises(FormatError, match="of no format"):
+    with pytest.raises(FormatError, match="not known"):
         insitu.scan(tmp_path / "a.npy", decode=False)

@@ -91,7 +91,7 @@ def test_a_member_is_opened_like_a_file(tmp_path: Path, years: dict[str, Path], 
     assert insitu.scan(f"{archive}::runs/y0.nc", format="netcdf3", decode=False).arrays
     with pytest.raises(VariableError, match=r"runs/y0\.nc"):
         insitu.scan(f"{archive}::runs/none.nc", decode=False)
-    with pytest.raises(FormatError, match="of no format"):
+    with pytest.raises(FormatError, match="not known"):
         insitu.scan(f"{archive}::runs/notes.txt", decode=False)
     with pytest.raises(NotFoundError):
         insitu.scan(f"{tmp_path / 'none.zip'}::a.nc", decode=False)

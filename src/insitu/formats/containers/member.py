@@ -18,7 +18,7 @@ from insitu.errors import UnsupportedError
 from insitu.model import Codec, Columns, Encoding, Source, Sparse, Tile, VirtualArray, VirtualGroup
 from insitu.sources.protocol import ByteSource, Range
 
-__all__ = ["Inside", "Member", "Part", "moved", "path_of"]
+__all__ = ["Member", "Part", "WrappedSource", "moved", "path_of"]
 
 
 class Member(NamedTuple):
@@ -45,7 +45,7 @@ def path_of(name: str) -> str:
     return "/".join(part for part in name.replace("\\", "/").split("/") if part not in ("", ".", ".."))
 
 
-class _Wrapped:
+class WrappedSource:
     """A source around another. Whoever opened that one closes it."""
 
     def __init__(self, source: ByteSource) -> None:
@@ -67,7 +67,7 @@ class _Wrapped:
         self.close()
 
 
-class Part(_Wrapped):
+class Part(WrappedSource):
     """A range of a source, seen as a source of its own."""
 
     def __init__(self, source: ByteSource, member: Member) -> None:
@@ -94,35 +94,6 @@ class Part(_Wrapped):
     def _placed(self, offset: int, length: int) -> Range:
         offset = min(offset, self.member.length)
         return self.member.offset + offset, max(min(length, self.member.length - offset), 0)
-
-
-class Inside(_Wrapped):
-    """An archive, opened for one of its members: its bytes are the archive's, a scan sees the member."""
-
-    def __init__(self, source: ByteSource, path: str) -> None:
-        super().__init__(source)
-        self.path = path
-
-    @property
-    def url(self) -> str:
-        """The archive's, and the member's path."""
-        return f"{self.source.url}::{self.path}"
-
-    def size(self) -> int:
-        """Bytes in the archive."""
-        return self.source.size()
-
-    def read(self, offset: int, length: int) -> bytes:
-        """One range of the archive."""
-        return self.source.read(offset, length)
-
-    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Many ranges of the archive."""
-        return self.source.read_many(ranges)
-
-    def close(self) -> None:
-        """Close the archive, which was opened for this."""
-        self.source.close()
 
 
 def moved(tree: VirtualGroup, offset: int, own: str) -> VirtualGroup:

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from insitu.errors import InsituError, NotFoundError
 from insitu.formats.containers.listing import listed
-from insitu.formats.containers.member import Inside, path_of
+from insitu.formats.containers.member import path_of
+from insitu.formats.containers.scan import Inside
 from insitu.formats.containers.zarr_folders import store_roots
 from insitu.sources import ByteSource, expand, open_source
 from insitu.sources.globs import is_glob

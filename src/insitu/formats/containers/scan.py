@@ -6,21 +6,23 @@ are ranges of the archive itself, so nothing is unpacked, now or later; archives
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from insitu.errors import FormatError, InsituError, SourceError, UnsupportedError, VariableError
 from insitu.formats.containers.listing import is_tar, is_zip, listed, members_of
-from insitu.formats.containers.member import Inside, Member, Part, moved, path_of
+from insitu.formats.containers.member import Member, Part, WrappedSource, moved, path_of
 from insitu.formats.containers.zarr_folders import Kept, store_roots
 from insitu.formats.containers.zip_members import located
+from insitu.formats.detect import scan_window
 from insitu.formats.parsing.read_cache import Window
+from insitu.formats.registry import Format
 from insitu.formats.unreadable import Problems
 from insitu.formats.variable_filter import below, picked
 from insitu.model import GroupDetails, VirtualGroup
-from insitu.sources.protocol import ByteSource
+from insitu.sources.protocol import ByteSource, Range
 
-__all__ = ["scan_inside", "scan_tar", "scan_zip"]
+__all__ = ["TAR", "ZIP", "Inside", "scan_tar", "scan_zip"]
 
 DEEPEST = 4
 """Archives in archives."""
@@ -83,19 +85,47 @@ def scan_tar(
     return _tree(window.source, members_of(window, "tar"), "tar", wanted)
 
 
-def scan_inside(
-    place: Inside,
-    *,
-    group: str | None = None,
-    variables: Collection[str] | None = None,
-    errors: str = "raise",
-    format: str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-) -> VirtualGroup:
-    """Scan one member of an archive as if it were a file: see `scan_zip`."""
-    path = f"{place.path}/{group.strip('/')}" if group and group.strip("/") else place.path
-    wanted = Wanted(path, variables, errors, storage_options, format=format)
-    return _tree(place.source, listed(place.source), "archive", wanted)
+class Inside(WrappedSource):
+    """An archive, opened for one of its members: its bytes are the archive's, a scan sees the member."""
+
+    def __init__(self, source: ByteSource, path: str) -> None:
+        super().__init__(source)
+        self.path = path
+
+    @property
+    def url(self) -> str:
+        """The archive's, and the member's path."""
+        return f"{self.source.url}::{self.path}"
+
+    def size(self) -> int:
+        """Bytes in the archive."""
+        return self.source.size()
+
+    def read(self, offset: int, length: int) -> bytes:
+        """One range of the archive."""
+        return self.source.read(offset, length)
+
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Many ranges of the archive."""
+        return self.source.read_many(ranges)
+
+    def close(self) -> None:
+        """Close the archive, which was opened for this."""
+        self.source.close()
+
+    def scan(
+        self,
+        *,
+        group: str | None = None,
+        variables: Collection[str] | None = None,
+        errors: str = "raise",
+        format: str | None = None,
+        storage_options: Mapping[str, object] | None = None,
+    ) -> VirtualGroup:
+        """Scan the member as if it were a file: see `scan_zip`."""
+        path = f"{self.path}/{group.strip('/')}" if group and group.strip("/") else self.path
+        wanted = Wanted(path, variables, errors, storage_options, format=format)
+        return _tree(self.source, listed(self.source), "archive", wanted)
 
 
 def _tree(source: ByteSource, members: list[Member], kind: str, wanted: Wanted) -> VirtualGroup:
@@ -189,8 +219,6 @@ def _asked(source: ByteSource, member: Member, path: str, url: str, wanted: Want
 
 def _scan(source: ByteSource, member: Member, wanted: Wanted) -> VirtualGroup:
     """One member as a file of its own, or as an archive in the archive."""
-    from insitu.formats.detect import scan_window  # not at the top: it knows us
-
     window = Window(Part(source, member), storage_options=wanted.storage_options)
     kind = wanted.format or ("zip" if is_zip(window) else "tar" if is_tar(window) else None)
     if kind in ("zip", "tar"):
@@ -245,3 +273,7 @@ def _nested(found: dict[str, VirtualGroup], kind: str, problems: Problems) -> Vi
     for name, tree in whole.items():
         groups[name] = tree
     return VirtualGroup({}, groups, {}, GroupDetails(kind), problems.found)
+
+
+ZIP = Format(is_zip, scan_zip)
+TAR = Format(is_tar, scan_tar)

@@ -26,6 +26,7 @@ from insitu.formats.dmrpp.relative_urls import beside
 from insitu.formats.dmrpp.text_values import attributes_of, child_of, decoded, fill_of, local_name, whole_number
 from insitu.formats.dmrpp.types import KINDS, dtype_of
 from insitu.formats.parsing.read_cache import Window
+from insitu.formats.registry import Format
 from insitu.formats.unreadable import Problems
 from insitu.formats.variable_filter import below, picked
 from insitu.model import (
@@ -45,7 +46,7 @@ from insitu.model import (
 )
 from insitu.sources.object_store.xml_check import declares_doctype
 
-__all__ = ["is_dmrpp", "scan_dmrpp"]
+__all__ = ["DMRPP", "is_dmrpp", "scan_dmrpp"]
 
 NAMESPACES = (b"xml.opendap.org/dap/dmrpp", b"opendap.org/ns/dmrpp")
 PLACEHOLDER = "OPeNDAP_DMRpp_DATA_ACCESS_URL"
@@ -338,3 +339,6 @@ class _Document:
         if href.rpartition("/")[2] == self.source.url.rpartition("/")[2]:
             return self.source.url
         return beside(self.url, href)
+
+
+DMRPP = Format(is_dmrpp, scan_dmrpp)

@@ -14,16 +14,17 @@ import numpy as np
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
 from insitu.formats.fits.compressed import Packed
-from insitu.formats.fits.header import Unit, read_units
+from insitu.formats.fits.header import Unit, is_fits, read_units
 from insitu.formats.fits.images import described, image_of
 from insitu.formats.fits.tables import table_of
 from insitu.formats.fits.wcs import Scale, scale_of
 from insitu.formats.parsing.read_cache import Window
+from insitu.formats.registry import Format
 from insitu.formats.unreadable import Problems
 from insitu.formats.variable_filter import below, picked
 from insitu.model import Axis, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
 
-__all__ = ["scan_fits"]
+__all__ = ["FITS", "scan_fits"]
 
 LONGEST = 1 << 22
 """Pixels of an axis whose coordinates are kept."""
@@ -138,3 +139,6 @@ def _coordinate(name: str, scale: Scale, length: int) -> VirtualArray:
 
 def _inline(values: Any, length: int) -> Columns:
     return Columns.inlined((1,), values.tobytes()) if length else Columns.unwritten((0,))
+
+
+FITS = Format(is_fits, scan_fits)

@@ -19,15 +19,16 @@ from insitu.formats.grib.mars import kind, learnt, like, understood_words
 from insitu.formats.grib.sampled_messages import Looks
 from insitu.formats.grib.scan import Broken, Tree, tree_of
 from insitu.formats.grib.sections import Field
-from insitu.formats.grib.side_file import Line, read_side_file, target_names
+from insitu.formats.grib.side_file import Line, is_side_file, read_side_file, target_names
 from insitu.formats.grib.variables import Fields, alike
 from insitu.formats.parsing.read_cache import Window
 from insitu.formats.parsing.sibling_files import Neighbours
+from insitu.formats.registry import Format
 from insitu.formats.unreadable import Problems
 from insitu.formats.variable_filter import below, picked
 from insitu.model import VirtualGroup
 
-__all__ = ["scan_by_index"]
+__all__ = ["GRIB_INDEX", "scan_by_index"]
 
 ROUNDS = 8
 """Of looks at messages whose length nothing explains."""
@@ -245,3 +246,6 @@ def _seen(looks: Looks) -> list[Field]:
 def _field(looks: Looks, line: Line) -> Field | None:
     message = looks.messages.get(line.offset)
     return message.fields[line.number] if message is not None and line.number < len(message.fields) else None
+
+
+GRIB_INDEX = Format(is_side_file, scan_by_index)

@@ -24,11 +24,12 @@ from insitu.formats.grib.vocabulary import ABOUT_FILE, COORDINATES
 from insitu.formats.parsing.read_cache import Window
 from insitu.formats.parsing.scheduler import run
 from insitu.formats.parsing.sibling_files import Neighbours
+from insitu.formats.registry import Format
 from insitu.formats.unreadable import Problems
 from insitu.formats.variable_filter import below, picked
 from insitu.model import Axis, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
 
-__all__ = ["Broken", "Tree", "is_grib", "scan_grib", "tree_of"]
+__all__ = ["GRIB", "Broken", "Tree", "is_grib", "scan_grib", "tree_of"]
 
 WORTH_A_LOOK = 8 << 20
 """Bytes of a file far away for which an index is looked for,"""
@@ -235,3 +236,6 @@ def _valid_time(variable: Variable) -> VirtualArray:
     values = np.asarray(time[:, None] + step[None, :] * 3600)
     values = values.reshape([size for size in values.shape if size > 1])
     return _inline(values, "valid_time", COORDINATES["valid_time"], dims)
+
+
+GRIB = Format(is_grib, scan_grib)

@@ -30,11 +30,12 @@ from insitu.formats.hdf4.vsets import TYPES, Vdata, Vgroup, parse_vdata, parse_v
 from insitu.formats.hdf5.conventions.eos5 import EosStructure
 from insitu.formats.parsing.read_cache import Window
 from insitu.formats.parsing.scheduler import DAMAGE, Exact, Side, Walk, damaged, run
+from insitu.formats.registry import Format
 from insitu.formats.unreadable import Problems
 from insitu.formats.variable_filter import no_groups, picked
 from insitu.model import GroupDetails, VirtualArray, VirtualGroup
 
-__all__ = ["is_hdf4", "scan_hdf4"]
+__all__ = ["HDF4", "is_hdf4", "scan_hdf4"]
 
 VGROUP, NUMERIC_GROUP, DIMENSIONS, NUMBER_TYPE = 1965, 720, 701, 106
 LITTLE_ENDIAN = 4
@@ -242,3 +243,6 @@ def _dtype(told: bytes, found: Descriptors, offset: int) -> np.dtype[Any]:
             f"numbers of type {told[1]} are not read", url=found.url, offset=offset, structure="number type"
         )
     return np.dtype(name).newbyteorder("<" if told[3] == LITTLE_ENDIAN else ">")
+
+
+HDF4 = Format(is_hdf4, scan_hdf4)

@@ -16,11 +16,12 @@ import numpy as np
 from insitu.errors import FormatError
 from insitu.formats.netcdf3.header import VERSIONS, Header, Variable, read_header
 from insitu.formats.parsing.read_cache import Window
+from insitu.formats.registry import Format
 from insitu.formats.unreadable import Problems
 from insitu.formats.variable_filter import chosen, no_groups
 from insitu.model import Axis, Codec, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
 
-__all__ = ["is_netcdf3", "scan_netcdf3"]
+__all__ = ["NETCDF3", "is_netcdf3", "scan_netcdf3"]
 
 FILL: dict[str, Any] = {
     # What a variable without `_FillValue` is filled with: NC_FILL_* of netcdf.h
@@ -190,3 +191,6 @@ def _fill(variable: Variable) -> Any:
     if dtype.kind == "S":
         return np.bytes_(said if isinstance(said, bytes) and len(said) == 1 else FILL["S1"])
     return np.array(FILL[dtype.str[1:]], dtype)[()]
+
+
+NETCDF3 = Format(is_netcdf3, scan_netcdf3)

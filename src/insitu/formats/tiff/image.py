@@ -34,17 +34,15 @@ RGB, OLD_JPEG, JPEG = 2, 6, 7
 UNSIGNED, SIGNED, FLOAT, VOID, COMPLEX_INTEGER, COMPLEX = 1, 2, 3, 4, 5, 6
 
 PLAIN = {1: "none", 2: "ccitt rle", 3: "ccitt fax 3", 4: "ccitt fax 4", 5: "lzw", 7: "jpeg", 8: "deflate", 32773: "packbits", 32946: "deflate", 50013: "deflate",
-    33007: "jpeg", 34892: "jpeg", 32766: "next", 32809: "thunderscan", 34676: "sgi log", 32909: "pixarlog", 33004: "jpeg 2000",
+    33007: "jpeg", 34892: "jpeg", 32909: "pixarlog", 33004: "jpeg 2000",
     34887: "lerc", 34712: "jpeg 2000", 33003: "jpeg 2000", 33005: "jpeg 2000", 34925: "lzma", 34933: "png", 34934: "jpeg xr", 22610: "jpeg xr",
     50000: "zstd", 34926: "zstd", 50001: "webp", 34927: "webp", 50002: "jpeg xl", 52546: "jpeg xl"}  # fmt: skip
 UNREAD = {6: "old-style JPEG", 9: "JBIG", 10: "JBIG", 32771: "CCITT RLE with word alignment",
-    34661: "JBIG", 34677: "SGI LogLuv 24", 32908: "PixarFilm", 32947: "Kodak DCS",
+    34661: "JBIG", 34676: "SGI LogLuv", 34677: "SGI LogLuv 24", 32766: "NeXT 2-bit RLE", 32809: "ThunderScan", 32908: "PixarFilm", 32947: "Kodak DCS",
     65000: "EER", 65001: "EER", 65002: "EER"}  # fmt: skip
 IMAGES = {"ccitt rle": "imagecodecs_ccittrle", "ccitt fax 4": "imagecodecs_ccittfax4", "webp": "imagecodecs_webp",
     "jpeg 2000": "imagecodecs_jpeg2k", "jpeg xl": "imagecodecs_jpegxl", "png": "imagecodecs_png", "jpeg xr": "imagecodecs_jpegxr",
-    "pixarlog": "imagecodecs_pixarlog", "next": "tiff_next", "thunderscan": "tiff_thunder", "sgi log": "tiff_sgilog"}  # fmt: skip
-RELICS = {"next": (2, "u1"), "thunderscan": (4, "u1"), "sgi log": (16, "i2")}
-"""Bits of a sample, and the type that they become."""
+    "pixarlog": "imagecodecs_pixarlog"}  # fmt: skip
 BYTES = {
     "lzw": "imagecodecs_lzw",
     "deflate": "zlib",
@@ -179,9 +177,13 @@ def _image_of(directory: Directory) -> Image:
     if code == OLD_JPEG and _is_whole_jpeg(tags):
         code = JPEG
     if code not in PLAIN:
-        name = UNREAD.get(code, f"number {code}")
+        name = f"{UNREAD[code]} (number {code})" if code in UNREAD else f"number {code}"
         raise UnsupportedError(
-            f"compression {name} is not read", url=tags.url, offset=tags.offset, structure="Compression"
+            f"TIFF compression {name} is not supported",
+            url=tags.url,
+            offset=tags.offset,
+            structure="Compression",
+            hint="Convert the file to another compression, e.g. with libtiff: tiffcp -c lzw old.tif new.tif",
         )
     compression = PLAIN[code]
     tiled = TILE_WIDTH in tags.entries or TILE_OFFSETS in tags.entries
@@ -255,7 +257,7 @@ def _same(tags: Directory, tag: int, default: int) -> int:
 
 
 def _unsupported(tags: Directory, what: str, structure: str) -> UnsupportedError:
-    return UnsupportedError(f"{what}: not read", url=tags.url, offset=tags.offset, structure=structure)
+    return UnsupportedError(f"{what}: not supported", url=tags.url, offset=tags.offset, structure=structure)
 
 
 def _plain_type(bits: int, kind: int, order: str) -> np.dtype[Any] | None:
@@ -294,11 +296,6 @@ def _image_chain(
         if tags.number(FILL_ORDER, 1) == 2:
             codecs.append(Codec("imagecodecs_bitorder"))
         return np.dtype("u1"), tuple(codecs)
-    if compression in RELICS:
-        expected, named = RELICS[compression]
-        if bits != expected or (samples != 1 and not (compression == "sgi log" and samples == 3)):
-            raise _unsupported(tags, f"{compression} for {samples} bands of {bits} bits", "BitsPerSample")
-        return np.dtype(named), (Codec(IMAGES[compression]),)
     wide = 16 if 8 < bits < 16 else bits
     dtype = _plain_type(wide, kind, "=")
     if dtype is None:

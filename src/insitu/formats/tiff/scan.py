@@ -17,9 +17,10 @@ import numpy as np
 
 from insitu.errors import FormatError, InsituError
 from insitu.formats.parsing.read_cache import Window
+from insitu.formats.registry import Format
 from insitu.formats.tiff import geography, image, metadata
 from insitu.formats.tiff.crs import crs_attributes
-from insitu.formats.tiff.directory import Directory, read_directories
+from insitu.formats.tiff.directory import Directory, is_tiff, read_directories
 from insitu.formats.tiff.geography import Affine, affine_of, control_points, geo_keys
 from insitu.formats.tiff.image import Image, image_of
 from insitu.formats.tiff.metadata import attributes_of, colours_of_indices, frames_of, nodata_of
@@ -39,7 +40,7 @@ from insitu.model import (
     stack,
 )
 
-__all__ = ["scan_tiff"]
+__all__ = ["TIFF", "scan_tiff"]
 
 DATA, MASK = "band_data", "mask"
 DIMS = ("band", "y", "x")
@@ -341,3 +342,6 @@ _ORIGIN = np.zeros((1, 3), np.int64)
 _ORIGIN.flags.writeable = False
 _ZERO = _inline("spatial_ref", np.zeros((), np.int64))
 """The array `spatial_ref`, of which only the attributes say something."""
+
+
+TIFF = Format(is_tiff, scan_tiff)
