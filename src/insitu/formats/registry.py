@@ -75,7 +75,7 @@ FORMATS: dict[str, RegisteredFormat] = dict(
         _row("hdf4", "hdf4.scan:HDF4", rb"\x0e\x03\x13\x01"),
         _row("dmrpp", "dmrpp.scan:DMRPP", rb"[\xef\xbb\xbf \t\r\n]*<"),
         _row("grib", "grib.scan:GRIB", rb"[\0-\x7e]{0,4092}?GRIB"),  # a bulletin's heading may precede the message
-        _row("grib_index", "grib.by_index:GRIB_INDEX", rb"\s*[\d{]"),
+        _row("grib_index", "grib.scan_index:GRIB_INDEX", rb"\s*[\d{]"),
         _row("hdf5", "hdf5.format:HDF5", rb""),
     )
 )

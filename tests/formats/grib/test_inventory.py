@@ -12,7 +12,7 @@ import pytest
 
 import insitu
 from insitu.errors import CodecError, InsituError
-from insitu.formats.grib.by_index import Looks
+from insitu.formats.grib.scan_index import Looks
 from insitu.model import VirtualGroup
 
 eccodes = pytest.importorskip("eccodes")

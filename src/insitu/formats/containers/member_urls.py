@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from insitu.errors import InsituError, NotFoundError
-from insitu.formats.containers.listing import listed
-from insitu.formats.containers.member import path_of
+from insitu.formats.containers.archive_member import path_of
+from insitu.formats.containers.member_list import listed
 from insitu.formats.containers.scan import Inside
 from insitu.formats.containers.zarr_folders import store_roots
 from insitu.sources import ByteSource, expand, open_source

@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from insitu.errors import FormatError, InsituError, SourceError, UnsupportedError, VariableError
-from insitu.formats.containers.listing import is_tar, is_zip, listed, members_of
-from insitu.formats.containers.member import Member, Part, WrappedSource, moved, path_of
+from insitu.formats.containers.archive_member import Member, Part, WrappedSource, moved, path_of
+from insitu.formats.containers.member_list import is_tar, is_zip, listed, members_of
 from insitu.formats.containers.zarr_folders import Kept, store_roots
 from insitu.formats.containers.zip_members import located
 from insitu.formats.detect import scan_window

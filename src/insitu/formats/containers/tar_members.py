@@ -6,7 +6,7 @@ Headers of 512 bytes, each in front of its member (POSIX ustar); long names and 
 from __future__ import annotations
 
 from insitu.errors import FormatError
-from insitu.formats.containers.member import Member
+from insitu.formats.containers.archive_member import Member
 from insitu.formats.parsing.scheduler import Walk
 
 __all__ = ["is_header", "tar_members"]

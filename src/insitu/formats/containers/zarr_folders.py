@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.containers.member import Member
+from insitu.formats.containers.archive_member import Member
 from insitu.formats.containers.zip_members import located
 from insitu.model import Columns, Encoding, Sparse, scatter
 from insitu.sources.protocol import ByteSource

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from insitu.errors import FormatError
-from insitu.formats.containers.member import Member
+from insitu.formats.containers.archive_member import Member
 from insitu.formats.parsing.read_cache import Window
 from insitu.sources.protocol import ByteSource, read_tail
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError
+from insitu.formats.dmrpp.dap_types import TEXTS, members_of
 from insitu.formats.dmrpp.text_values import NUMBERS, decoded, inflated, local_name, unarmoured
-from insitu.formats.dmrpp.types import TEXTS, members_of
 
 __all__ = ["embedded", "structures", "texts"]
 

@@ -19,12 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
+from insitu.formats.dmrpp.chunk_lists import Chunks, alone, codecs_of, columns_of, index_of
 from insitu.formats.dmrpp.chunk_runs import without_runs
-from insitu.formats.dmrpp.chunks import Chunks, alone, codecs_of, columns_of, index_of
+from insitu.formats.dmrpp.dap_types import KINDS, dtype_of
 from insitu.formats.dmrpp.embedded import embedded, structures, texts
-from insitu.formats.dmrpp.relative_urls import beside
 from insitu.formats.dmrpp.text_values import attributes_of, child_of, decoded, fill_of, local_name, whole_number
-from insitu.formats.dmrpp.types import KINDS, dtype_of
 from insitu.formats.parsing.read_cache import Window
 from insitu.formats.registry import Format
 from insitu.formats.unreadable import Problems
@@ -44,6 +43,7 @@ from insitu.model import (
     VirtualGroup,
     scatter,
 )
+from insitu.sources.address import folder_of
 from insitu.sources.object_store.xml_check import declares_doctype
 
 __all__ = ["DMRPP", "is_dmrpp", "scan_dmrpp"]
@@ -339,6 +339,24 @@ class _Document:
         if href.rpartition("/")[2] == self.source.url.rpartition("/")[2]:
             return self.source.url
         return beside(self.url, href)
+
+
+def beside(url: str, href: str) -> str:
+    """The file of that name beside the document, or below.
+
+    A document comes from elsewhere: it must not name any file of this machine that it likes.
+
+    Examples
+    --------
+    >>> beside("https://example.com/a/b.nc.dmrpp", "c.nc")
+    'https://example.com/a/c.nc'
+    >>> beside("s3://bucket/what?/b.nc.dmrpp", "c.nc")
+    's3://bucket/what?/c.nc'
+    """
+    parts = href.split("/")
+    if href.startswith(("/", "file:")) or "\\" in href or ":" in parts[0] or ".." in parts:
+        raise UnsupportedError(f"the document names a file that is not beside it: {href!r}", url=url, structure="href")
+    return f"{folder_of(url)}{href}"
 
 
 DMRPP = Format(is_dmrpp, scan_dmrpp)

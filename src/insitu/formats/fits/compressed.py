@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.fits.header import Unit
-from insitu.formats.fits.images import TYPES, described
+from insitu.formats.fits.header_units import Unit
+from insitu.formats.fits.image_arrays import TYPES, described
 from insitu.formats.fits.number_formats import numbers_of
 from insitu.formats.parsing.read_cache import Window
 from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualArray

@@ -14,8 +14,8 @@ import numpy as np
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
 from insitu.formats.fits.compressed import Packed
-from insitu.formats.fits.header import Unit, is_fits, read_units
-from insitu.formats.fits.images import described, image_of
+from insitu.formats.fits.header_units import Unit, is_fits, read_units
+from insitu.formats.fits.image_arrays import described, image_of
 from insitu.formats.fits.tables import table_of
 from insitu.formats.fits.wcs import Scale, scale_of
 from insitu.formats.parsing.read_cache import Window

@@ -7,15 +7,14 @@ Rows of NAXIS1 bytes lie one after the other, each with a piece of every column 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from insitu.errors import FormatError, InsituError
-from insitu.formats.fits.columns import Column, spelled
-from insitu.formats.fits.header import Unit
-from insitu.formats.fits.images import described
+from insitu.formats.fits.header_units import Unit
+from insitu.formats.fits.image_arrays import described
 from insitu.formats.fits.number_formats import numbers_of
 from insitu.model import Axis, Codec, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
 
@@ -27,6 +26,26 @@ MOST_COLUMNS = 999
 COLUMN = re.compile(
     r"(TTYPE|TFORM|TUNIT|TNULL|TSCAL|TZERO|TDISP|TDIM|TBCOL|TCTYP|TCUNI|TCRPX|TCRVL|TCDLT|TLMIN|TLMAX|TDMIN|TDMAX)\d+"
 )
+
+WIDEST = 1 << 16
+"""Letters of a column of a text table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A piece of every row."""
+
+    name: str
+    skip: int
+    """Bytes of the row before it."""
+    nbytes: int
+    dtype: np.dtype[Any] | None
+    """None: not read; `problem` says why."""
+    shape: tuple[int, ...]
+    """Of one row's elements."""
+    codecs: tuple[Codec, ...]
+    attributes: dict[str, Any]
+    problem: str = ""
 
 
 def table_of(unit: Unit, source: Source, size: int) -> VirtualGroup:
@@ -99,6 +118,33 @@ def _column(unit: Unit, number: int, name: str, skip: int) -> Column:
     return Column(
         name, skip, repeat * stored.itemsize, packed.dtype, shape, packed.codecs, {**attributes, **packed.attributes}
     )
+
+
+def spelled(unit: Unit, number: int, name: str, skip: int) -> Column:
+    """A column of a table of text; `skip` is where the one before ended."""
+    form = re.fullmatch(r"\s*([AIFED])(\d+)(?:\.\d+)?(?:E\d+)?\s*", str(unit.cards.get(f"TFORM{number}", "")).upper())
+    width = int(form[2]) if form else 0
+    begin = unit.whole(f"TBCOL{number}", skip + 1, least=1, most=1 << 31) - 1
+    if form is None or not 0 < width <= WIDEST:
+        raise FormatError(f"TFORM{number} is {unit.cards.get(f'TFORM{number}')!r}", url=unit.url, offset=unit.offset)
+    text = unit.cards.get(f"TUNIT{number}")
+    attributes: dict[str, Any] = {"units": text} if text else {}
+    if form[1] == "A":
+        return Column(name, begin, width, np.dtype(f"S{width}"), (), (Codec("fits_text"),), attributes)
+    said: dict[str, Any] = {"width": width}
+    null = unit.cards.get(f"TNULL{number}")
+    scale, zero = (unit.number_of(f"{word}{number}", default) for word, default in (("TSCAL", 1.0), ("TZERO", 0.0)))
+    if form[1] == "I":
+        dtype: np.dtype[Any] = np.dtype("i2" if width <= 4 else "i4" if width <= 9 else "i8")
+        if null is not None:
+            said |= {"null": str(null), "missing": int(np.iinfo(dtype).min)}
+            attributes["_FillValue"] = dtype.type(np.iinfo(dtype).min)
+    else:
+        dtype = np.dtype("f8")
+        said |= {"null": str(null)} if null is not None else {}
+    if (scale, zero) != (1.0, 0.0):
+        attributes |= {"scale_factor": scale, "add_offset": zero}
+    return Column(name, begin, width, dtype, (), (Codec("fits_digits", said),), attributes)
 
 
 def _varying(unit: Unit, number: int, column: Column) -> Column:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.formats.fits.header import Unit
+from insitu.formats.fits.header_units import Unit
 
 __all__ = ["Scale", "scale_of"]
 

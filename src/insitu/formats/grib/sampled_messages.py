@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from insitu.errors import InsituError
 from insitu.formats.grib.header_keys import Told, describe
-from insitu.formats.grib.messages import at_places
+from insitu.formats.grib.message_search import at_places
 from insitu.formats.grib.sections import Field, Message
 from insitu.formats.parsing.read_cache import Window
 from insitu.formats.parsing.scheduler import run

@@ -16,9 +16,9 @@ import numpy.typing as npt
 from insitu.errors import FormatError, InsituError, SourceError
 from insitu.formats.grib.datasets import arranged, named
 from insitu.formats.grib.header_keys import UNDEFINED, describe
-from insitu.formats.grib.messages import PADDING, at_places, find_messages, first_message, message_length
+from insitu.formats.grib.index_file import is_side_file, read_side_file, side_names
+from insitu.formats.grib.message_search import PADDING, at_places, find_messages, first_message, message_length
 from insitu.formats.grib.sections import Field, Message
-from insitu.formats.grib.side_file import is_side_file, read_side_file, side_names
 from insitu.formats.grib.variables import Coordinate, Fields, Variable
 from insitu.formats.grib.vocabulary import ABOUT_FILE, COORDINATES
 from insitu.formats.parsing.read_cache import Window

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from insitu.errors import UnsupportedError
 from insitu.formats.grib.codecs.packed_sections import grid_mark
-from insitu.formats.grib.geography import Geography, geography_of
+from insitu.formats.grib.grid_coordinates import Geography, geography_of
 from insitu.formats.grib.header_keys import UNDEFINED, Told
 from insitu.formats.grib.sections import Field
 from insitu.formats.grib.vocabulary import ABOUT_FIELD, ABOUT_FILE, COORDINATES, HEADERS

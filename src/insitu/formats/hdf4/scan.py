@@ -6,14 +6,14 @@ The datasets of its SD interface (SDS), all in the root, with the attributes and
 from __future__ import annotations
 
 import math
+import re
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
-from insitu.formats.hdf4.arrays import Dataset, array_of, in_odd_pieces
 from insitu.formats.hdf4.data_storage import (
     DATA,
     VDATA,
@@ -24,10 +24,10 @@ from insitu.formats.hdf4.data_storage import (
     read_bytes,
     read_storage,
 )
+from insitu.formats.hdf4.dataset_arrays import Dataset, array_of, in_odd_pieces
 from insitu.formats.hdf4.descriptors import MAGIC, Descriptors, read_descriptors
-from insitu.formats.hdf4.eos2 import structures
 from insitu.formats.hdf4.vsets import TYPES, Vdata, Vgroup, parse_vdata, parse_vgroup, value_of
-from insitu.formats.hdf5.conventions.eos5 import EosStructure
+from insitu.formats.hdf5.conventions.eos5 import EosStructure, parse_grids
 from insitu.formats.parsing.read_cache import Window
 from insitu.formats.parsing.scheduler import DAMAGE, Exact, Side, Walk, damaged, run
 from insitu.formats.registry import Format
@@ -46,6 +46,10 @@ FILL_INTEGER = {1: -127, 2: -32767, 4: -2147483647}
 """FILL_BYTE, FILL_SHORT, FILL_LONG, by their bytes."""
 FILL_FLOAT = 9.9692099683868690e36
 """FILL_FLOAT and FILL_DOUBLE."""
+
+PARTS_LIMIT = 64
+"""Attributes that the text of HDF-EOS2 is spread over."""
+_GEOLOCATION = re.compile(r'GeoFieldName\s*=\s*"([^"]*)"')
 
 
 def is_hdf4(window: Window) -> bool:
@@ -243,6 +247,18 @@ def _dtype(told: bytes, found: Descriptors, offset: int) -> np.dtype[Any]:
             f"numbers of type {told[1]} are not read", url=found.url, offset=offset, structure="number type"
         )
     return np.dtype(name).newbyteorder("<" if told[3] == LITTLE_ENDIAN else ">")
+
+
+def structures(attributes: Mapping[str, Any], names: Collection[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the grids that HDF-EOS2 describes, by name, and which of these fields are coordinates.
+
+    MODIS and others describe grids and swaths in a text, the attributes `StructMetadata.0` and following. Coordinates
+    along the dimensions of a grid (`YDim:MOD_Grid`, …) are made from it when a file is opened. The geolocation fields of
+    a swath are coordinates.
+    """
+    texts = [attributes.get(f"StructMetadata.{number}") for number in range(PARTS_LIMIT)]
+    text = "".join(part for part in texts if isinstance(part, str))
+    return parse_grids(text), tuple(sorted(set(_GEOLOCATION.findall(text)) & set(names)))
 
 
 HDF4 = Format(is_hdf4, scan_hdf4)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from insitu.forking import import_before_fork
-from insitu.formats.tiff.geography import REVISION
+from insitu.formats.tiff.georeferencing import REVISION
 from insitu.formats.tiff.units import METRE, UNKNOWN_LENGTH, Unit, linear_unit
 from insitu.formats.tiff.wkt import (
     GEOGRAPHIC,

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from insitu.formats.tiff.directory import Directory
-from insitu.formats.tiff.geography import POINT, RASTER_TYPE
+from insitu.formats.tiff.georeferencing import POINT, RASTER_TYPE
 from insitu.formats.unreadable import InsituWarning
 from insitu.sources.object_store.xml_check import declares_doctype
 

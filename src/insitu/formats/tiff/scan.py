@@ -18,10 +18,10 @@ import numpy as np
 from insitu.errors import FormatError, InsituError
 from insitu.formats.parsing.read_cache import Window
 from insitu.formats.registry import Format
-from insitu.formats.tiff import geography, image, metadata
+from insitu.formats.tiff import georeferencing, image, metadata
 from insitu.formats.tiff.crs import crs_attributes
 from insitu.formats.tiff.directory import Directory, is_tiff, read_directories
-from insitu.formats.tiff.geography import Affine, affine_of, control_points, geo_keys
+from insitu.formats.tiff.georeferencing import Affine, affine_of, control_points, geo_keys
 from insitu.formats.tiff.image import Image, image_of
 from insitu.formats.tiff.metadata import attributes_of, colours_of_indices, frames_of, nodata_of
 from insitu.formats.tiff.strips_and_tiles import tile_of
@@ -50,7 +50,7 @@ SHORT = 1 << 16
 """Pixels of both axes whose coordinates are remembered for the next file: 64 such pairs take 32 MiB at most."""
 MOST_FRAMES = 1 << 16
 """Of a stack with one directory."""
-TAGS = (*image.TAGS, *geography.TAGS, *metadata.TAGS)
+TAGS = (*image.TAGS, *georeferencing.TAGS, *metadata.TAGS)
 
 
 def scan_tiff(
@@ -272,7 +272,7 @@ class _Described:
 _ABOUT: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any]]] = {}
 _MOST_ABOUT = 256
 _LONGEST_ABOUT = 1 << 16
-_SAID = (*metadata.TAGS, *geography.KEY_TAGS)
+_SAID = (*metadata.TAGS, *georeferencing.KEY_TAGS)
 
 
 def _described(found: Image) -> _Described:

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 from insitu.errors import AccessError, FormatError, GroupError, InsituError, NotFoundError, SourceError
 from insitu.formats.unreadable import Problems
+from insitu.formats.zarr.prefix_store import Store
 from insitu.formats.zarr.sharded import Sharded
-from insitu.formats.zarr.store import Store
 from insitu.formats.zarr.zip_store import Archive
 from insitu.model import ChunkTable, Encoding, GroupDetails, Tile, VirtualGroup
 from insitu.sources import ByteSource, open_source

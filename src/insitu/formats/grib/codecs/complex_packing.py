@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import Octets
 from insitu.errors import CodecError
-from insitu.formats.grib.codecs.bit_fields import integers, signed, widths_apart
+from insitu.formats.grib.codecs.packed_integers import integers, signed, widths_apart
 
 __all__ = ["COMPLEX", "DIFFERENCES", "grouped"]
 

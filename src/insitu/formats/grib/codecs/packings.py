@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import Octets
-from insitu.formats.grib.codecs.bit_fields import integers, signed
 from insitu.formats.grib.codecs.complex_packing import COMPLEX, DIFFERENCES, grouped
 from insitu.formats.grib.codecs.image_packing import CCSDS, JPEG, PNG, compressed
+from insitu.formats.grib.codecs.packed_integers import integers, signed
 from insitu.formats.grib.codecs.packed_sections import Parts
 
 __all__ = ["values_of"]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.dmrpp.chunks import Chunks
+from insitu.formats.dmrpp.chunk_lists import Chunks
 from insitu.formats.dmrpp.text_values import NUMBERS, child_of, local_name, whole_number
 
 __all__ = ["KINDS", "TEXTS", "dtype_of", "members_of"]

@@ -6,7 +6,7 @@ Of those that were looked at last the answer is remembered, as long as they are 
 from __future__ import annotations
 
 from insitu.errors import FormatError
-from insitu.formats.containers.member import Member, Part
+from insitu.formats.containers.archive_member import Member, Part
 from insitu.formats.containers.tar_members import is_header, tar_members
 from insitu.formats.containers.zip_members import zip_members
 from insitu.formats.parsing.read_cache import Window

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.fits.header import Unit
+from insitu.formats.fits.header_units import Unit
 from insitu.formats.fits.number_formats import Numbers, numbers_of
 from insitu.model import Axis, Columns, Encoding, Source, Tile, VirtualArray
 

@@ -14,12 +14,12 @@ from collections.abc import Collection
 from insitu.errors import NotFoundError
 from insitu.formats.grib.composed_header import INSTANT_OF, composed
 from insitu.formats.grib.header_keys import UNDEFINED, Told, describe
+from insitu.formats.grib.index_file import Line, is_side_file, read_side_file, target_names
 from insitu.formats.grib.inventory import Said, understood
 from insitu.formats.grib.mars import kind, learnt, like, understood_words
 from insitu.formats.grib.sampled_messages import Looks
 from insitu.formats.grib.scan import Broken, Tree, tree_of
 from insitu.formats.grib.sections import Field
-from insitu.formats.grib.side_file import Line, is_side_file, read_side_file, target_names
 from insitu.formats.grib.variables import Fields, alike
 from insitu.formats.parsing.read_cache import Window
 from insitu.formats.parsing.sibling_files import Neighbours
