@@ -34,9 +34,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: insitu-{name}\nVersion: 1.0\n")
         (about / "entry_points.txt").write_text(f"[insitu.formats]\n{name} = {module}:{name.upper()}\n")
     monkeypatch.syspath_prepend(folder)
-    registry._declared.cache_clear()
+    registry._third_party_formats.cache_clear()
     yield
-    registry._declared.cache_clear()
+    registry._third_party_formats.cache_clear()
     sys.modules.pop("insitu_npy", None)
 
 

@@ -45,7 +45,7 @@ def scan_format(
     format: str | None = None,
     storage_options: Mapping[str, object] | None = None,
 ) -> VirtualGroup:
-    """Find the format of a file and scan it: where every chunk lies, and how it is encoded.
+    """Detect the format of a file and scan it: where every chunk lies, and how it is encoded.
 
     Parameters
     ----------
@@ -56,17 +56,17 @@ def scan_format(
     variables
         Scan only these variables, by name or path, and their dimension scales.
     errors
-        "raise": a variable that cannot be taken ends the scan. "warn": it is left out, with an `InsituWarning` and
+        "raise": a variable that cannot be read ends the scan. "warn": it is left out, with an `InsituWarning` and
         an entry in `problems`. "keep": the same without the warning.
     format
         The format by name (see `FORMATS`), if the first bytes should not decide.
     storage_options
-        With which other files are opened that the file names (external links and data, sources of virtual datasets).
+        Options to open other files that this one names (external links and data, sources of virtual datasets).
 
     Raises
     ------
     FormatError
-        If the file is of no known format, or damaged.
+        If the format is not known, or the file is damaged.
     """
     if errors not in ("raise", "warn", "keep"):
         raise ValueError(f'errors must be "raise", "warn" or "keep", not {errors!r}')

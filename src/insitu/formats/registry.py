@@ -82,14 +82,14 @@ FORMATS: dict[str, RegisteredFormat] = dict(
 
 
 @cache
-def _declared() -> dict[str, RegisteredFormat]:
+def _third_party_formats() -> dict[str, RegisteredFormat]:
     anything = re.compile(b"")
     return {point.name: RegisteredFormat(point, anything) for point in entry_points(group=GROUP)}
 
 
 def installed_formats() -> dict[str, RegisteredFormat]:
     """Return all formats by name: those of this package, then those of other installed packages."""
-    return {**FORMATS, **{name: row for name, row in _declared().items() if name not in FORMATS}}
+    return {**FORMATS, **{name: row for name, row in _third_party_formats().items() if name not in FORMATS}}
 
 
 def load_format(row: RegisteredFormat) -> Format:

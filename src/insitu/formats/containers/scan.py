@@ -1,7 +1,8 @@
-"""What is in the files of a zip or tar archive?
+"""Scan zip and tar archives: each member of a known format becomes a group at its path.
 
-Each member that is not compressed and of a format that is read here becomes a group at its path, and so does each folder that is a Zarr store: `insitu.open_dataset("runs.tar", group="2024/jan.nc")`. Chunks
-are ranges of the archive itself, so nothing is unpacked, now or later; archives in archives too. Only the members that are asked for are looked at. An archive that is one Zarr store is opened as that store.
+`insitu.open_dataset("runs.tar", group="2024/jan.nc")` opens one. Members must not be compressed: chunks are ranges of
+the archive itself, so nothing is unpacked. Folders that are Zarr stores are groups too, and so are archives within the
+archive. Only the members that are asked for are scanned. An archive that is one Zarr store is opened as that store.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from insitu.sources.protocol import ByteSource, Range
 __all__ = ["TAR", "ZIP", "Inside", "scan_tar", "scan_zip"]
 
 DEEPEST = 4
-"""Archives in archives."""
+"""Most archives within one another."""
 
 
 class Wanted(NamedTuple):
-    """What a caller asks for."""
+    """What a caller asks for, and how deep in archives the scan is."""
 
     group: str | None
     variables: Collection[str] | None
@@ -39,13 +40,13 @@ class Wanted(NamedTuple):
     format: str | None = None
     """Of the member asked for, by name."""
 
-    def inside(self, path: str) -> Wanted:
-        """The same, seen from a member at the beginning of the path asked for."""
+    def for_member(self, path: str) -> Wanted:
+        """Return the same request, seen from a member at the beginning of the path."""
         rest = (self.group or "").strip("/")[len(path) :].strip("/")
         return self._replace(group=rest or None)
 
-    def everything(self) -> Wanted:
-        """All of a member."""
+    def for_whole_member(self) -> Wanted:
+        """Return a request for all of a member."""
         return self._replace(group=None, variables=None)
 
 
@@ -86,7 +87,7 @@ def scan_tar(
 
 
 class Inside(WrappedSource):
-    """An archive, opened for one of its members: its bytes are the archive's, a scan sees the member."""
+    """An archive that is opened for one of its members: its bytes are the archive's, a scan sees only the member."""
 
     def __init__(self, source: ByteSource, path: str) -> None:
         super().__init__(source)
@@ -129,7 +130,7 @@ class Inside(WrappedSource):
 
 
 def _tree(source: ByteSource, members: list[Member], kind: str, wanted: Wanted) -> VirtualGroup:
-    """What was asked for of the members; `source` is the archive, or a part of one that it is."""
+    """Scan the members that were asked for; `source` is the archive, or a member that is an archive."""
     if isinstance(source, Part):  # an archive in an archive: its members are ranges of the outer one
         base = source.member.offset
         members = [
@@ -146,7 +147,7 @@ def _tree(source: ByteSource, members: list[Member], kind: str, wanted: Wanted) 
         return _store(source, roots[0], files, wanted)
     for root in roots:
         if _in(asked, root):
-            return _store(source, root, files, wanted.inside(root))
+            return _store(source, root, files, wanted.for_member(root))
     units = {path: member for path, member in files.items() if not any(_in(path, root) for root in roots)}
     one = next((path for path in units if _in(asked, path)), None)
     if one is not None:
@@ -159,7 +160,7 @@ def _tree(source: ByteSource, members: list[Member], kind: str, wanted: Wanted) 
     found = _all(source, units, chosen, problems, wanted)
     for root in stores:
         try:
-            found[root] = _store(source, root, files, wanted.everything())
+            found[root] = _store(source, root, files, wanted.for_whole_member())
         except SourceError:
             raise
         except InsituError as problem:
@@ -167,13 +168,13 @@ def _tree(source: ByteSource, members: list[Member], kind: str, wanted: Wanted) 
     if (
         not found
         and not asked
-        and not any(units[path].hidden for path in chosen)
+        and not any(units[path].problem for path in chosen)
         and not problems.found.keys() - units.keys()
     ):
         raise FormatError(
-            f"a {kind} archive without a member of a format that is known here",
+            f"no member of the {kind} archive has a known format",
             url=url,
-            hint=f"There are: {', '.join([*units][:12]) or 'none'}",
+            hint=f"Its members: {', '.join([*units][:12]) or 'none'}",
         )
     if asked and not found:
         raise _missing(asked, [*units, *roots], url)
@@ -183,18 +184,18 @@ def _tree(source: ByteSource, members: list[Member], kind: str, wanted: Wanted) 
 def _all(
     source: ByteSource, units: dict[str, Member], chosen: list[str], problems: Problems, wanted: Wanted
 ) -> dict[str, VirtualGroup]:
-    """The members that are files of a known format."""
+    """Scan the members that are files of a known format."""
     found: dict[str, VirtualGroup] = {}
-    plain = [path for path in chosen if not units[path].hidden]
+    plain = [path for path in chosen if not units[path].problem]
     for path in chosen:
-        if units[path].hidden:
-            problems.note(path, f"{units[path].hidden}: unpack the archive")
+        if units[path].problem:
+            problems.note(path, f"{units[path].problem}: unpack the archive to read it")
     for path, member in zip(plain, located([units[path] for path in plain], source), strict=True):
-        if member.hidden:
-            problems.note(path, member.hidden)
+        if member.problem:
+            problems.note(path, member.problem)
             continue
         try:
-            found[path] = _scan(source, member, wanted.everything())
+            found[path] = _scan(source, member, wanted.for_whole_member())
         except SourceError:
             raise
         except InsituError as problem:
@@ -206,24 +207,26 @@ def _all(
 
 
 def _asked(source: ByteSource, member: Member, path: str, url: str, wanted: Wanted) -> VirtualGroup:
-    """One member that was asked for by name."""
+    """Scan one member that was asked for by name."""
     (there,) = located([member], source)
-    if there.hidden:
+    if there.problem:
         raise VariableError(
-            f"member {path!r} cannot be read by range: {there.hidden}",
+            f"member {path!r} cannot be read by range: {there.problem}",
             url=url,
             hint="Make the archive without compression (zip -0), or unpack it",
         )
-    return _scan(source, there, wanted.inside(path))
+    return _scan(source, there, wanted.for_member(path))
 
 
 def _scan(source: ByteSource, member: Member, wanted: Wanted) -> VirtualGroup:
-    """One member as a file of its own, or as an archive in the archive."""
+    """Scan one member as a file of its own, or as an archive in the archive."""
     window = Window(Part(source, member), storage_options=wanted.storage_options)
     kind = wanted.format or ("zip" if is_zip(window) else "tar" if is_tar(window) else None)
     if kind in ("zip", "tar"):
         if wanted.depth >= DEEPEST:
-            raise UnsupportedError(f"archives in archives, more than {DEEPEST} deep", url=window.url)
+            raise UnsupportedError(
+                f"archives are nested more than {DEEPEST} deep", url=window.url, hint="Unpack the outer archives"
+            )
         inner = wanted._replace(depth=wanted.depth + 1, format=None)
         return _tree(window.source, members_of(window, kind), kind, inner)
     tree = scan_window(
@@ -233,7 +236,7 @@ def _scan(source: ByteSource, member: Member, wanted: Wanted) -> VirtualGroup:
 
 
 def _store(source: ByteSource, root: str, files: dict[str, Member], wanted: Wanted) -> VirtualGroup:
-    """A folder that is a Zarr store."""
+    """Scan a folder that is a Zarr store."""
     from insitu.formats.zarr import scan_store  # not at the top: most archives hold none
 
     prefix = f"{root}/" if root else ""
@@ -241,12 +244,12 @@ def _store(source: ByteSource, root: str, files: dict[str, Member], wanted: Want
     kept = Kept(source, root, inside, wanted.storage_options)
     found = scan_store(kept, group=wanted.group, variables=wanted.variables, errors=wanted.errors)
     if found is None:
-        raise FormatError("a folder with documents of Zarr's, but no store", url=kept.url, structure="zarr.json")
+        raise FormatError("the folder holds Zarr metadata, but no store", url=kept.url, structure="zarr.json")
     return found
 
 
 def _in(path: str, root: str) -> bool:
-    """Whether a path is that of a member (or store), or lies in it."""
+    """Return whether a path is that of a member (or store), or lies in it."""
     return bool(path) and (not root or path == root or path.startswith(f"{root}/"))
 
 
@@ -256,11 +259,13 @@ def _alone(roots: list[str], files: dict[str, Member]) -> bool:
 
 def _missing(path: str, names: list[str], url: str) -> VariableError:
     shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-    return VariableError(f"no member {path!r} that is read here", url=url, hint=f"There are: {shown or 'none'}")
+    return VariableError(
+        f"the archive has no readable member {path!r}", url=url, hint=f"Its members: {shown or 'none'}"
+    )
 
 
 def _nested(found: dict[str, VirtualGroup], kind: str, problems: Problems) -> VirtualGroup:
-    """Groups in groups, as the members lie in folders."""
+    """Return groups in groups, as the members lie in folders."""
     tops: dict[str, dict[str, VirtualGroup]] = {}
     whole: dict[str, VirtualGroup] = {}
     for path, tree in found.items():

@@ -26,7 +26,7 @@ ORDER = ("shuffle", "zlib", "fletcher32")
 class Chunks:
     """The chunks of one variable, as columns."""
 
-    said: dict[str, str]
+    attributes: dict[str, str]
     """Attributes of the element: compressionType, fillValue, byteOrder."""
     sizes: tuple[int, ...] | None = None
     """Of a chunk; None: contiguous."""
@@ -65,7 +65,7 @@ def columns_of(element: Any) -> Chunks:
         elif kind in ("chunk", "block") and "offset" in said:  # one without it holds the fill value
             found.blocks |= kind == "block"
             _add(found, said)
-            if found.said.get("LBChunk") == "true" or LINKED[1] in said:
+            if found.attributes.get("LBChunk") == "true" or LINKED[1] in said:
                 linked.append(said.get(LINKED[0], said.get(LINKED[1], "")))
     _check(found)
     if any(linked):
@@ -104,7 +104,7 @@ def _link(found: Chunks) -> None:
             continue
         where = first[0]
         if found.offset[where] + found.length[where] != found.offset[row] or found.href[where] != found.href[row]:
-            found.said["scattered"] = position
+            found.attributes["scattered"] = position
         found.length[where] += found.length[row]
     kept = [first[0] for first in rows.values()]
     for name in ("offset", "length", "mask", "position", "href"):
@@ -152,7 +152,7 @@ def codecs_of(chunks: Chunks | None, dtype: np.dtype[Any], in_order: bool) -> tu
     in_order
         Whether the document names filters in the order in which they were applied: those of old, without a version, do not.
     """
-    said = chunks.said if chunks is not None else {}
+    said = chunks.attributes if chunks is not None else {}
     levels = iter(said.get("deflateLevel", said.get("deflate_level", "")).split())
     found = []
     for name in said.get("compressionType", "").split():

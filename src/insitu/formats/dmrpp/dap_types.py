@@ -36,7 +36,7 @@ def dtype_of(element: Any, chunks: Chunks | None, enums: dict[str, str]) -> np.d
         The types behind the enumerations of the document, by full name.
     """
     kind = local_name(element)
-    order = "<" if chunks is None or chunks.said.get("byteOrder", "LE").upper() == "LE" else ">"
+    order = "<" if chunks is None or chunks.attributes.get("byteOrder", "LE").upper() == "LE" else ">"
     if kind == "Enum":
         full = element.get("enum", "")
         kind = enums.get(full if full.startswith("/") else f"/{full}", "Enum")
@@ -80,7 +80,7 @@ def _record(element: Any, chunks: Chunks | None, order: str) -> np.dtype[Any]:
         )
     formats = [np.dtype((f"{order}{NUMBERS[kind]}", shape)) for _, kind, shape in members]
     names = [name for name, _, _ in members]
-    told = [] if chunks is None else chunks.said.get("structOffset", "").split()
+    told = [] if chunks is None else chunks.attributes.get("structOffset", "").split()
     if not told:
         return np.dtype(list(zip(names, formats, strict=True)))
     numbers = [int(text) for text in told if text.isdecimal()]

@@ -193,7 +193,7 @@ class _Document:
         chunks = self._chunks(element)
         inline = child_of(element, *INLINE)
         if inline is not None:
-            encoding, data = self._embedded(element, inline, shape)
+            encoding, data = self._embedded_data(element, inline, shape)
             axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
             grid = tuple(axis.count for axis in axes)
             table: ChunkTable = Columns.unwritten(grid) if 0 in grid else Columns.inlined(grid, data)
@@ -205,9 +205,9 @@ class _Document:
                 raise UnsupportedError(
                     "texts of varying length in chunks are not read from a DMR++", structure="String"
                 )
-            fill = fill_of(chunks.said.get("fillValue"), dtype)
+            fill = fill_of(chunks.attributes.get("fillValue"), dtype)
             encoding = Encoding(dtype, codecs_of(chunks, dtype, self.in_order), fill=fill)
-            axes, table = self._stored(chunks, shape, encoding)
+            axes, table = self._stored_chunks(chunks, shape, encoding)
         return VirtualArray.of(
             Tile(axes, (encoding,), table), dims=dims, attributes=attributes_of(element), fill_value=encoding.fill_value(),
             details=ArrayDetails(None if chunks is None or chunks.sizes is None else tuple(chunks.sizes), True),
@@ -223,7 +223,7 @@ class _Document:
         except (ValueError, LookupError) as problem:
             raise FormatError(f"a chunk makes no sense: {problem!r}", structure="chunk") from problem
 
-    def _embedded(self, element: Any, inline: Any, shape: tuple[int, ...]) -> tuple[Encoding, bytes]:
+    def _embedded_data(self, element: Any, inline: Any, shape: tuple[int, ...]) -> tuple[Encoding, bytes]:
         """Data that stands in the document, and how it is encoded."""
         kind, count = local_name(inline), math.prod(shape)
         if kind == "vlsa":
@@ -238,7 +238,7 @@ class _Document:
             raise UnsupportedError("texts of varying length in one piece are not read from a DMR++", structure=kind)
         return Encoding(dtype), embedded(inline, count * dtype.itemsize)
 
-    def _stored(
+    def _stored_chunks(
         self, chunks: Chunks, shape: tuple[int, ...], encoding: Encoding
     ) -> tuple[tuple[Axis, ...], ChunkTable]:
         """How the variable is cut, and where its chunks lie."""
@@ -264,7 +264,7 @@ class _Document:
         index[:, 0] = np.arange(len(rows))
         zero = np.zeros_like(length)
         grid = tuple(axis.count for axis in axes)
-        return axes, self._scattered(chunks, grid, index, np.array(chunks.offset, np.int64), length, zero)
+        return axes, self._scattered_chunks(chunks, grid, index, np.array(chunks.offset, np.int64), length, zero)
 
     def _shape(self, element: Any) -> tuple[tuple[str, ...], tuple[int, ...]]:
         names: list[str] = []
@@ -286,7 +286,7 @@ class _Document:
         return tuple(names), tuple(shape)
 
     def _table(self, chunks: Chunks, grid: tuple[int, ...], shape: tuple[int, ...], dtype: np.dtype[Any]) -> ChunkTable:
-        if "scattered" in chunks.said or (chunks.blocks and chunks.sizes is not None):
+        if "scattered" in chunks.attributes or (chunks.blocks and chunks.sizes is not None):
             raise UnsupportedError("chunks in linked blocks that lie apart are not read", structure="LinkedBlockIndex")
         if 0 in grid or not chunks.count:
             return Columns.unwritten(grid)
@@ -295,7 +295,7 @@ class _Document:
             if len(offset) > 1:
                 self.fail(f"has {len(offset)} chunks without their shape", "chunk")
             index = np.zeros((1, len(grid)), np.int64)
-            if not mask.any() and not chunks.said.get("compressionType"):
+            if not mask.any() and not chunks.attributes.get("compressionType"):
                 if length[0] < math.prod(shape) * dtype.itemsize:
                     self.fail(f"has {length[0]} bytes for a shape of {shape}", "chunk")
                 length[0] = math.prod(shape) * dtype.itemsize
@@ -305,9 +305,9 @@ class _Document:
                 self.fail("has a chunk outside of its variable", "chunkPositionInArray")
         if set(chunks.href) <= {""} and grid:
             return scatter(grid, (self.source,), index, offset, length, mask)
-        return self._scattered(chunks, grid, index, offset, length, mask)
+        return self._scattered_chunks(chunks, grid, index, offset, length, mask)
 
-    def _scattered(
+    def _scattered_chunks(
         self,
         chunks: Chunks,
         grid: tuple[int, ...],
@@ -319,7 +319,7 @@ class _Document:
         """Chunks in several files; or of a variable without dimensions."""
         if math.prod(grid) > MOST_CELLS:
             raise UnsupportedError(f"a grid of {grid} chunks in several files is not read", structure="chunk")
-        places = {href: self._place(href) for href in dict.fromkeys(chunks.href)}
+        places = {href: self._data_file(href) for href in dict.fromkeys(chunks.href)}
         pool = dict.fromkeys([self.source.url, *places.values()])
         numbers = {url: number for number, url in enumerate(pool)}
         columns = [np.full(grid, fill, np.int64) for fill in (UNWRITTEN, 0, 0, 0)]
@@ -329,7 +329,7 @@ class _Document:
         state, place, size, masks = columns
         return Columns(grid, tuple(Source(url) for url in pool), state, place, size, masks)
 
-    def _place(self, href: str) -> str:
+    def _data_file(self, href: str) -> str:
         """The file that a chunk names: on the network, or beside the document."""
         if href in ("", PLACEHOLDER):
             return self.source.url

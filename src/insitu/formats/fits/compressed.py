@@ -75,18 +75,18 @@ class Packed:
             data = self._rows(grid)
             chunks = self._table(grid, source, data)
             if rounded:
-                encodings, chunks = self._rounded(stored, data, encodings, chunks)
+                encodings, chunks = self._quantized_encodings(stored, data, encodings, chunks)
         return VirtualArray.of(
             Tile(axes, encodings, chunks), dims=dims, attributes={**described(image), **numbers.attributes}
         )
 
-    def _rounded(
+    def _quantized_encodings(
         self, stored: np.dtype[Any], data: npt.NDArray[np.uint8], encodings: tuple[Encoding, ...], chunks: Columns
     ) -> tuple[tuple[Encoding, ...], Columns]:
         """Floats that were rounded to integers: each tile by a scale of its own, so each has an encoding of its own."""
         method = str(self.unit.cards.get("ZQUANTIZ", "NO_DITHER")).strip()
         if method not in DITHERS or len(data) > MOST_TILES:
-            raise self._refused(f"an image of {len(data)} tiles rounded by {method}")
+            raise self._unsupported(f"an image of {len(data)} tiles rounded by {method}")
         scale, zero = self._numbers(data, "ZSCALE"), self._numbers(data, "ZZERO")
         blank = self.unit.cards.get("ZBLANK")
         blanks = self._numbers(data, "ZBLANK").tolist() if self._column("ZBLANK") is not None else [blank] * len(data)
@@ -123,9 +123,9 @@ class Packed:
             return (Codec("fits_hcompress", said),)
         if method == "NOCOMPRESS":
             return ()
-        raise self._refused(f"an image compressed by {method or 'nobody knows what'}")
+        raise self._unsupported(f"an image compressed by {method or 'nobody knows what'}")
 
-    def _refused(self, what: str) -> UnsupportedError:
+    def _unsupported(self, what: str) -> UnsupportedError:
         return UnsupportedError(
             f"{what} is not read", url=self.unit.url, offset=self.unit.offset, structure="ZCMPTYPE", hint="Uncompress it with funpack"
         )  # fmt: skip
@@ -137,7 +137,7 @@ class Packed:
             if keyword.startswith("ZNAME") and value == name:
                 said = cards.get(f"ZVAL{keyword[5:]}", default)
                 if not isinstance(said, (int, float)) or not 0 <= said < 1 << 31:
-                    raise self._refused(f"{name} = {said!r}")
+                    raise self._unsupported(f"{name} = {said!r}")
                 return int(said)
         return default
 
@@ -193,11 +193,11 @@ class Packed:
         """A column of one number a row."""
         column = self._column(name)
         if column is None or column[1] not in NUMBERS:
-            raise self._refused(f"an image without {name}")
+            raise self._unsupported(f"an image without {name}")
         dtype = np.dtype(NUMBERS[column[1]])
         part = data[:, column[0] : column[0] + dtype.itemsize]
         if part.shape[1] != dtype.itemsize:
-            raise self._refused(f"an image without {name}")
+            raise self._unsupported(f"an image without {name}")
         return np.ascontiguousarray(part).view(dtype).reshape(-1).astype(np.float64)
 
     def _column(self, name: str) -> tuple[int, str, str] | None:

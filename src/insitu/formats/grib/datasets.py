@@ -50,7 +50,7 @@ def _split(table: Fields, numbers: list[int], names: Sequence[str]) -> list[list
     Fields of one header share their keys, so that only these are compared.
     """
     shared: dict[int, list[int]] = {}
-    told = table.told
+    told = table.descriptions
     for number in numbers:
         shared.setdefault(id(told[number].keys), []).append(number)
     found = _apart(table, list(shared.values()), names)
@@ -64,7 +64,7 @@ def _apart(table: Fields, parts: list[list[int]], names: Sequence[str]) -> list[
     values: dict[Any, list[list[int]]] = {}
     for part in parts:
         first = part[0]
-        value = _undefined(table, first) if names[0] == DEFINED else table.told[first].keys[names[0]]
+        value = _undefined(table, first) if names[0] == DEFINED else table.descriptions[first].keys[names[0]]
         values.setdefault(value, []).append(part)
     return [some for together in values.values() for some in _apart(table, together, names[1:])]
 

@@ -126,7 +126,9 @@ def _asked(first: Field) -> Geography:
         if apart and points > COMPUTED_POINTS:
             problem = FormatError(f"the coordinates of {points} points are not computed", offset=first.offset)
             return Geography(("latitude", "longitude"), shape, {}, (), problem)
-        if apart and (asked.defined("iScansNegatively") == 1 or asked.defined("jPointsAreConsecutive") == 1):
+        if apart and (
+            asked.get_or_undefined("iScansNegatively") == 1 or asked.get_or_undefined("jPointsAreConsecutive") == 1
+        ):
             return _scanned(asked, shape)
         if apart:
             values, problem = _values(asked, ("latitude", "distinctLatitudes"), ("longitude", "distinctLongitudes"))

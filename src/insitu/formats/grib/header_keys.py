@@ -90,15 +90,15 @@ def _keys_of(field: Field) -> dict[str, Any]:
         keys = {
             **_part(_centres, centre, ("edition", "centre", "centreDescription", "subCentre"), asked),
             **_part(_grids, place, ("numberOfPoints", "gridType", "uvRelativeToGrid", "alternativeRowScanning"), asked),
-            **{name: asked.defined(name) for name in ("paramId", "dataType", "typeOfLevel", "stepType")},
-            **{name: _COMPUTED[name](asked) if name in _COMPUTED else asked.defined(name) for name in HEADERS},
+            **{name: asked.get_or_undefined(name) for name in ("paramId", "dataType", "typeOfLevel", "stepType")},
+            **{name: _COMPUTED[name](asked) if name in _COMPUTED else asked.get_or_undefined(name) for name in HEADERS},
         }
         named = (about[5:12] if field.edition == 2 else about[3:5] + about[25:26], keys["paramId"])
         known = keys["paramId"] not in (0, UNDEFINED)
         found = {
             **_part(_names if known else {}, named, NAMES, asked),
             **_part(_grid_names, (*place, keys["gridType"]), ABOUT_GRID.get(keys["gridType"], ()), asked),
-            **{name: asked.defined(name) for name in ABOUT_VARIABLE},
+            **{name: asked.get_or_undefined(name) for name in ABOUT_VARIABLE},
         }
     keys["variable"] = {
         f"GRIB_{name}": np.array(value) if isinstance(value, tuple) else value
@@ -126,7 +126,7 @@ def _part(
 ) -> dict[str, Any]:
     found = memory.get(key)
     if found is None:
-        found = {name: asked.defined(name) for name in names}
+        found = {name: asked.get_or_undefined(name) for name in names}
         if len(memory) >= MEMORY // 64:
             memory.clear()
         memory[key] = found
@@ -219,7 +219,7 @@ class Asked:
                 f"ecCodes cannot tell {key}: {problem}", offset=self.field.offset, structure="GRIB message"
             ) from problem
 
-    def defined(self, key: str) -> Any:
+    def get_or_undefined(self, key: str) -> Any:
         """A key, or "undef"."""
         try:
             value = self.get(key)

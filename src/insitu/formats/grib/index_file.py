@@ -35,7 +35,7 @@ class Line(NamedTuple):
     """Of the run, in seconds since 1970, if the text says it."""
     words: tuple[str, str, str, str] | None
     """`.idx`: parameter, level, forecast, and what follows."""
-    said: tuple[tuple[str, str], ...] | None
+    mars_words: tuple[tuple[str, str], ...] | None
     """`.index`: what else the object says."""
 
 

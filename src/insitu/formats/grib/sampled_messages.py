@@ -40,10 +40,10 @@ class Looks:
         self.file, self.lengths, self.broken = file, lengths, broken
         self.messages: dict[int, Message] = {}
         self.tried: set[int] = set()
-        self.told: dict[tuple[int, int], Told] = {}
+        self.descriptions: dict[tuple[int, int], Told] = {}
         """By offset of the message and number of the field."""
 
-    def at(self, offsets: Iterable[int]) -> None:
+    def read(self, offsets: Iterable[int]) -> None:
         """Look at some, in one batch."""
         new = [offset for offset in dict.fromkeys(offsets) if offset not in self.tried]
         self.tried.update(new)
@@ -52,11 +52,11 @@ class Looks:
             self.messages[message.offset] = message
             for field in message.fields:
                 try:
-                    self.told[field.offset, field.number] = describe(field)
+                    self.descriptions[field.offset, field.number] = describe(field)
                 except InsituError as problem:
                     self.broken(field.offset, problem)
 
-    def at_hand(self) -> list[int]:
+    def in_first_bytes(self) -> list[int]:
         """Messages whose headers came with the first bytes of the file: to look at them costs nothing."""
         known = len(self.file.head)
         return [offset for offset in self.lengths if offset + AT_HAND <= known or known >= self.file.size]
@@ -65,7 +65,7 @@ class Looks:
         """The grids that were seen."""
         return {field.grid for message in self.messages.values() for field in message.fields}
 
-    def odd(self, lines: dict[int, int]) -> list[int]:
+    def unexplained(self, lines: dict[int, int]) -> list[int]:
         """Of messages with their length of section 4: one of each kind of length that those looked at do not explain."""
         found: dict[int, int] = {}
         for offset, product in lines.items():

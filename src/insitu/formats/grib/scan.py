@@ -84,7 +84,7 @@ def scan_grib(
                 broken(field.offset, problem)
                 continue
             table.fields.append(field)
-            table.told.append(told)
+            table.descriptions.append(told)
     tree = tree_of(Tree(table, len(messages)), window.source.describe(), problems)
     return picked(below(tree, group, url=window.url), variables, url=window.url)
 

@@ -71,7 +71,7 @@ def scan_by_index(
 
 def _table(lines: list[Line], looks: Looks) -> Fields:
     """All fields: those looked at, and those that the lines describe."""
-    looks.at(line.offset for line in lines[:1])
+    looks.read(line.offset for line in lines[:1])
     if not looks.messages:
         return _all(looks)
     first = next(iter(looks.messages.values())).fields[0]
@@ -83,17 +83,17 @@ def _table(lines: list[Line], looks: Looks) -> Fields:
             said[line] = found = understood(*line.words, centre)
             if found is not None:
                 models.setdefault(found.model, line)
-        elif line.said is not None and line.time is not None:
-            models.setdefault(like(dict(line.said)), line)
-    texts = Counter((line.time, line.words or line.said) for line in lines)
-    looks.at(
+        elif line.mars_words is not None and line.time is not None:
+            models.setdefault(like(dict(line.mars_words)), line)
+    texts = Counter((line.time, line.words or line.mars_words) for line in lines)
+    looks.read(
         line.offset
         for line in lines
-        if texts[line.time, line.words or line.said] > 1
+        if texts[line.time, line.words or line.mars_words] > 1
         or (line.words is not None and said[line] is None)
         or line.time is None
     )
-    looks.at([*(line.offset for line in models.values()), *looks.at_hand()])
+    looks.read([*(line.offset for line in models.values()), *looks.in_first_bytes()])
     headers = {model: _field(looks, line) for model, line in models.items()}
     said |= _words(lines, headers, looks)
     guesses = _guesses(lines, said, headers, looks)
@@ -106,13 +106,13 @@ def _words(lines: list[Line], headers: dict[Model, Field | None], looks: Looks) 
     """What objects of MARS say; of each kind that its words leave open, one is looked at."""
     found: dict[Line, Said | None] = {}
     examples: dict[tuple[str, ...], Line] = {}
-    objects = [(line, dict(line.said)) for line in lines if line.said is not None and line.time is not None]
+    objects = [(line, dict(line.mars_words)) for line in lines if line.mars_words is not None and line.time is not None]
     for line, words in objects:
         model = headers[like(words)]
         found[line] = understood_words(words, model) if model is not None else None
         if found[line] is None:
             examples.setdefault(kind(words), line)
-    looks.at(line.offset for line in examples.values())
+    looks.read(line.offset for line in examples.values())
     for line, words in objects:
         model, example = headers[like(words)], examples.get(kind(words))
         seen = _field(looks, example) if example is not None else None
@@ -141,8 +141,8 @@ def _guesses(
                 unclear.setdefault(line.words[0], line.offset)
         if not unclear:
             break
-        looks.at(unclear.values())
-    looks.at(line.offset for line in lines if line not in guesses)
+        looks.read(unclear.values())
+    looks.read(line.offset for line in lines if line not in guesses)
     return guesses if _right(guesses, looks) else None
 
 
@@ -150,7 +150,7 @@ def _right(guesses: dict[Line, Guess], looks: Looks) -> bool:
     """Whether all lines whose message was looked at said what is in its header."""
     for line, (_, told, _) in guesses.items():
         if line.offset in looks.messages:
-            real = looks.told.get((line.offset, line.number))
+            real = looks.descriptions.get((line.offset, line.number))
             if real is None or not alike(real, told):
                 return False
     return True
@@ -183,7 +183,7 @@ def _guess(said: Said, line: Line, headers: dict[Model, Field | None]) -> Guess 
     told = [describe(field) for field in fields]
     if not all(alike(told[0], other) for other in told[1:]):
         return None
-    if line.said is not None and told[0].keys["paramId"] in (0, UNDEFINED):
+    if line.mars_words is not None and told[0].keys["paramId"] in (0, UNDEFINED):
         return None  # MARS has a name for everything
     return fields[0], told[0], line.words is not None and len(said.parameters) == 1
 
@@ -192,9 +192,9 @@ def _joined(lines: list[Line], guesses: dict[Line, Guess], looks: Looks) -> Fiel
     """The table, when the lines can be trusted."""
     products = {line.offset: len(guess[0].product) for line, guess in guesses.items() if line.number == 0}
     for _ in range(ROUNDS):
-        if not (odd := looks.odd(products)):
+        if not (odd := looks.unexplained(products)):
             break
-        looks.at(odd)
+        looks.read(odd)
     several = len(looks.grids()) > 1
     table = Fields([], [], {})
     placed: list[Guess] = []
@@ -210,28 +210,28 @@ def _joined(lines: list[Line], guesses: dict[Line, Guess], looks: Looks) -> Fiel
             field = guess[0]._replace(grid=other.grid)
             guess = (field, describe(field), guess[2])
         placed.append(guess)
-    looks.at(doubtful)
+    looks.read(doubtful)
     if not _right(guesses, looks):
         return _all(looks)
     order = {offset: place for place, offset in enumerate(looks.lengths)}
     found: list[tuple[Field, Told, bool | None]] = [
-        (field, looks.told[field.offset, field.number], None) for field in _seen(looks)
+        (field, looks.descriptions[field.offset, field.number], None) for field in _seen(looks)
     ]
     found += placed
     for field, told, precise in sorted(found, key=lambda one: (order[one[0].offset], one[0].number)):
         if precise is not None:
-            table.unseen[len(table.fields)] = precise
+            table.unverified[len(table.fields)] = precise
         table.fields.append(field)
-        table.told.append(told)
+        table.descriptions.append(told)
     return table
 
 
 def _all(looks: Looks) -> Fields:
     """All fields, by their headers."""
-    looks.at(looks.lengths)
+    looks.read(looks.lengths)
     order = {offset: place for place, offset in enumerate(looks.lengths)}
     fields = sorted(_seen(looks), key=lambda field: (order[field.offset], field.number))
-    return Fields(fields, [looks.told[field.offset, field.number] for field in fields])
+    return Fields(fields, [looks.descriptions[field.offset, field.number] for field in fields])
 
 
 def _seen(looks: Looks) -> list[Field]:
@@ -239,7 +239,7 @@ def _seen(looks: Looks) -> list[Field]:
         field
         for message in looks.messages.values()
         for field in message.fields
-        if (field.offset, field.number) in looks.told
+        if (field.offset, field.number) in looks.descriptions
     ]
 
 

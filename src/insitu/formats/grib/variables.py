@@ -39,18 +39,18 @@ class Fields:
     """All fields of a file, and what they are."""
 
     fields: list[Field]
-    told: list[Told]
-    unseen: dict[int, bool] = dataclass_field(default_factory=dict)
+    descriptions: list[Told]
+    unverified: dict[int, bool] = dataclass_field(default_factory=dict)
     """Fields whose messages were not looked at: they are checked when they are read, their parameter too where True."""
 
     def header(self, number: int, name: str) -> Any:
         """What one field says about one possible dimension."""
-        told = self.told[number]
+        told = self.descriptions[number]
         return getattr(told, name) if name in PLAIN else told.keys[name]
 
     def headers(self, numbers: Sequence[int], name: str) -> list[Any]:
         """What some fields say about one possible dimension."""
-        told = self.told
+        told = self.descriptions
         if name not in PLAIN:
             return [told[number].keys[name] for number in numbers]
         place = Told._fields.index(name)
@@ -203,7 +203,7 @@ def _several(
 
 def variable_of(table: Fields, numbers: Sequence[int]) -> Variable:
     """The variable that some fields make, which agree in `SPLIT_BY`."""
-    first, keys = table.fields[numbers[0]], table.told[numbers[0]].keys
+    first, keys = table.fields[numbers[0]], table.descriptions[numbers[0]].keys
     attributes = {f"GRIB_{name}": keys[name] for name in ABOUT_FIELD if keys[name] not in (UNDEFINED, "unknown")}
     attributes |= keys["variable"]
     attributes["long_name"] = attributes.get("GRIB_name", f"original GRIB paramId: {keys['paramId']}")
@@ -248,13 +248,13 @@ def variable_of(table: Fields, numbers: Sequence[int]) -> Variable:
 
 def _check(table: Fields, numbers: Sequence[int]) -> dict[str, Any]:
     """What is to be looked at when messages are read that were not looked at in the scan."""
-    unseen = [number for number in numbers if number in table.unseen]
+    unseen = [number for number in numbers if number in table.unverified]
     if not unseen:
         return {}
     first = table.fields[numbers[0]]
     found: dict[str, Any] = {"grid": grid_mark(first.grid)}
     codes = {(field.discipline, *field.product[9:11]) for field in (table.fields[number] for number in numbers)}
-    if len(codes) == 1 and all(table.unseen[number] for number in unseen):
+    if len(codes) == 1 and all(table.unverified[number] for number in unseen):
         found["parameter"] = list(*codes)
     return found
 

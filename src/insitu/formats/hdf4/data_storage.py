@@ -40,7 +40,7 @@ class Pieces(NamedTuple):
     codec: Codec | None
     joined: bytes | None = None
     """Compressed data that lies in several pieces, put together."""
-    elsewhere: str | None = None
+    other_file: str | None = None
     """The name of another file, if the ranges are in that."""
 
     @property
@@ -105,7 +105,7 @@ def _external(head: bytes, url: str, offset: int) -> Pieces:
         raise FormatError(
             f"{length} bytes at {begin} of {name!r}", url=url, offset=offset, structure="external element"
         )
-    return Pieces([(begin, length)], None, elsewhere=name)
+    return Pieces([(begin, length)], None, other_file=name)
 
 
 def joined_pieces(found: Descriptors, ranges: list[tuple[int, int]]) -> Walk[bytes]:
@@ -140,7 +140,7 @@ def read_bytes(found: Descriptors, place: Place) -> Walk[bytes]:
 def _plain(found: Descriptors, place: Place) -> Walk[list[tuple[int, int]]]:
     """The ranges of an object that is not compressed."""
     stored = yield from read_storage(found, place) if place.special else _whole(place)
-    if not isinstance(stored, Pieces) or stored.codec is not None or stored.elsewhere is not None:
+    if not isinstance(stored, Pieces) or stored.codec is not None or stored.other_file is not None:
         raise UnsupportedError(
             "a table that is compressed, or in another file", url=found.url, offset=place.offset, structure="Vdata"
         )

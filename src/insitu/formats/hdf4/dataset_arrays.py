@@ -104,8 +104,8 @@ def _pieces(dataset: Dataset, stored: Pieces | None, fill: bytes, source: Source
             raise FormatError(f"{len(stored.joined)} bytes for a dataset of {nbytes}", structure="linked blocks")
         chunks = Columns.inlined(grid, stored.joined if codecs else stored.joined[:nbytes])
         return Tile(axes, encodings, chunks)
-    if stored.elsewhere is not None:
-        source = Source(_beside(dataset.url, stored.elsewhere))
+    if stored.other_file is not None:
+        source = Source(_beside(dataset.url, stored.other_file))
     if len(stored.ranges) == 1:
         offset, length = stored.ranges[0]
         if not codecs and length < nbytes:

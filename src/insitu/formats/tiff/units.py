@@ -56,7 +56,7 @@ def angular_unit(keys: dict[int, Any]) -> Unit:
 
 
 def linear_unit(proj: Any, keys: dict[int, Any], default: Unit = METRE) -> Unit | None:
-    """Return the unit of projected coordinates; None if nobody knows its number, or its size is not given."""
+    """Return the unit of projected coordinates; None if its number is unknown, or its size is not given."""
     number = keys.get(LINEAR_UNIT)
     if number is None:
         return default

@@ -39,7 +39,7 @@ class Descriptors:
     """Its bytes."""
     scale: float
     zero: float
-    moved: bool
+    is_unsigned_offset: bool
     """Whether the zero only makes integers unsigned."""
     null: int | None = None
     """The stored integer that stands for a missing value (TNULL): it becomes NaN."""
@@ -51,7 +51,9 @@ class Descriptors:
         part = ">i8" if wide else ">i4"
         base = np.dtype(configuration["base"])
         zero = configuration.get("zero", 0)
-        moved = base.kind == "i" and configuration.get("scale", 1) == 1 and zero == 1 << (8 * base.itemsize - 1)
+        is_unsigned_offset = (
+            base.kind == "i" and configuration.get("scale", 1) == 1 and zero == 1 << (8 * base.itemsize - 1)
+        )
         return cls(
             np.dtype([("length", part), ("offset", part)]),
             base,
@@ -60,7 +62,7 @@ class Descriptors:
             int(configuration["size"]),
             float(configuration.get("scale", 1)),
             float(zero),
-            moved,
+            is_unsigned_offset,
             int(configuration["null"]) if "null" in configuration else None,
         )
 
@@ -113,7 +115,7 @@ class Descriptors:
             return (stored == b"T") | (stored == b"\x01")  # as astropy wrote them up to 7.2
         native: NDArray[Any] = stored.astype(self.base.newbyteorder("="))
         values = native
-        if self.moved:
+        if self.is_unsigned_offset:
             kind = np.dtype(f"u{self.base.itemsize}")
             values = native.view(kind) ^ np.array(1 << (8 * self.base.itemsize - 1), kind)
         elif (self.scale, self.zero) != (1, 0):

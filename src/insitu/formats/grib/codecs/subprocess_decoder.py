@@ -96,19 +96,19 @@ class _Worker:
         self.to: IO[bytes] = self.process.stdin
         self.back: IO[bytes] = self.process.stdout
         self.used = False
-        with self._limited(START_SECONDS):
+        with self._time_limit(START_SECONDS):
             ready = self.back.read(1)
         if ready != READY:
             self.end()
             raise OSError("no process for ecCodes can be started")
 
-    def _limited(self, seconds: float) -> _Limit:
+    def _time_limit(self, seconds: float) -> _Limit:
         return _Limit(self.process, seconds)
 
     def ask(self, raw: bytes, key: str, count: int) -> NDArray[np.float64]:
         self.used = True
         # The other process has a limit of its own, which is the shorter one, where there are signals.
-        with self._limited(_seconds(count) + 5):
+        with self._time_limit(_seconds(count) + 5):
             try:
                 self.to.write(_REQUEST.pack(key.encode(), count, len(raw)))
                 self.to.write(raw)
