@@ -1,7 +1,7 @@
-"""Of which type are the elements of a DMR++ variable?
+"""NumPy types of DAP4 variables in a DMR++ document.
 
-Numbers by their DAP name and the byte order of their chunks; enumerations by the numbers behind them; texts of one length; and structures of numbers, whose members
-lie where `structOffset` says.
+Numbers by their DAP name and the byte order of their chunks; enumerations by the numbers behind them; texts of one
+length; and structures of numbers, whose members lie where `structOffset` says.
 """
 
 from __future__ import annotations
@@ -49,25 +49,27 @@ def dtype_of(element: Any, chunks: Chunks | None, enums: dict[str, str]) -> np.d
         return None
     if kind == "Structure":
         return _record(element, chunks, order)
-    raise UnsupportedError(f"a variable of type {kind} is not read from a DMR++", structure=kind)
+    raise UnsupportedError(f"DMR++: variables of type {kind} are not supported", structure=kind)
 
 
 def members_of(element: Any) -> list[tuple[str, str, tuple[int, ...]]]:
-    """Name, DAP type and shape of the members of a structure."""
+    """Return name, DAP type and shape of the members of a structure."""
     found = []
     for child in element:
         kind = local_name(child)
         if kind not in KINDS:
             continue
         if kind not in NUMBERS and kind not in TEXTS:
-            raise UnsupportedError(f"a structure with a member of type {kind} is not read from a DMR++", structure=kind)
+            raise UnsupportedError(f"DMR++: structures with a member of type {kind} are not supported", structure=kind)
         shape = tuple(whole_number(dim, "size") for dim in child if local_name(dim) == "Dim")
         if math.prod(shape) > LARGEST_RECORD:
-            raise FormatError(f"a member of {shape}", structure="Structure")
+            raise FormatError(f"a member of a structure cannot have the shape {shape}", structure="Structure")
         found.append((child.get("name", ""), kind, shape))
     names = {name for name, _, _ in found}
     if not found or len(found) > MOST_MEMBERS or len(names) < len(found) or "" in names:
-        raise FormatError(f"a structure of {len(found)} members, one without a name of its own", structure="Structure")
+        raise FormatError(
+            f"two of the {len(found)} members of a structure share a name, or there are none", structure="Structure"
+        )
     return found
 
 
@@ -76,7 +78,7 @@ def _record(element: Any, chunks: Chunks | None, order: str) -> np.dtype[Any]:
     texts = [name for name, kind, _ in members if kind in TEXTS]
     if texts:
         raise UnsupportedError(
-            f"member {texts[0]!r} is a text, of which a DMR++ does not say the length", structure="Structure"
+            f"member {texts[0]!r} of a structure is a text, whose length DMR++ does not give", structure="Structure"
         )
     formats = [np.dtype((f"{order}{NUMBERS[kind]}", shape)) for _, kind, shape in members]
     names = [name for name, _, _ in members]

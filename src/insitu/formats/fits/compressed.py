@@ -1,7 +1,8 @@
-"""Which virtual array is an image that was compressed tile by tile?
+"""Virtual arrays of FITS images that are compressed tile by tile.
 
-Such an image lies in a binary table (ZIMAGE; section 10): each row is a tile, its column COMPRESSED_DATA says where in the heap behind the table its bytes lie. Read are
-integers by Rice, gzip, PLIO and HCOMPRESS codes, floats that gzip keeps as they are, and floats that were rounded to integers first.
+Such an image lies in a binary table (ZIMAGE; section 10): each row is a tile, its column COMPRESSED_DATA says where in
+the heap behind the table its bytes lie. Supported are integers by Rice, gzip, PLIO and HCOMPRESS, floats in gzip, and
+floats that were quantised to integers first.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ WIDTHS = {"L": 1, "B": 1, "A": 1, "I": 2, "J": 4, "E": 4, "K": 8, "D": 8, "C": 8
 NUMBERS = {"B": "u1", "I": ">i2", "J": ">i4", "K": ">i8", "E": ">f4", "D": ">f8"}
 DITHERS = {"NO_DITHER": 0, "NONE": 0, "": 0, "SUBTRACTIVE_DITHER_1": 1, "SUBTRACTIVE_DITHER_2": 2}
 MOST_TILES = 1 << 16
-"""Of an image whose tiles have an encoding each."""
+"""Most tiles of an image whose tiles have an encoding each."""
 
 
 class Packed:
-    """A compressed image and the header of the image that it was."""
+    """A compressed image, and the header of the original image."""
 
     def __init__(self, unit: Unit, window: Window) -> None:
         self.unit, self.window = unit, window
@@ -50,11 +51,13 @@ class Packed:
         """The header of the image."""
 
     def array(self, source: Source, dims: tuple[str, ...]) -> VirtualArray:
-        """The virtual array."""
+        """Return the virtual array."""
         image, unit = self.image, self.unit
         bits = image.whole("BITPIX", least=-64, most=64)
         if bits not in TYPES:
-            raise FormatError(f"ZBITPIX is {bits}", url=unit.url, offset=unit.offset, structure="ZBITPIX")
+            raise FormatError(
+                f"ZBITPIX has the invalid value {bits}", url=unit.url, offset=unit.offset, structure="ZBITPIX"
+            )
         stored = np.dtype(TYPES[bits])
         shape = image.axes[::-1]
         tile = [unit.whole(f"ZTILE{i}", image.axes[0] if i == 1 else 1, least=1) for i in range(1, len(shape) + 1)]
@@ -83,7 +86,7 @@ class Packed:
     def _quantized_encodings(
         self, stored: np.dtype[Any], data: npt.NDArray[np.uint8], encodings: tuple[Encoding, ...], chunks: Columns
     ) -> tuple[tuple[Encoding, ...], Columns]:
-        """Floats that were rounded to integers: each tile by a scale of its own, so each has an encoding of its own."""
+        """Return encodings and table of floats that were quantised: each tile has its own scale, so its own encoding."""
         method = str(self.unit.cards.get("ZQUANTIZ", "NO_DITHER")).strip()
         if method not in DITHERS or len(data) > MOST_TILES:
             raise self._unsupported(f"an image of {len(data)} tiles rounded by {method}")
@@ -103,7 +106,7 @@ class Packed:
         return (*encodings, *more), replace(chunks, encoding=state.reshape(chunks.shape))
 
     def _codecs(self, stored: np.dtype[Any]) -> tuple[Codec, ...]:
-        """The codecs of the column COMPRESSED_DATA."""
+        """Return the codecs of the column COMPRESSED_DATA."""
         method = str(self.unit.cards.get("ZCMPTYPE", "")).strip()
         if method == "GZIP_1":
             return (*((Codec("any_width"),) if stored.kind in "iu" else ()), Codec("gzip"))
@@ -127,11 +130,11 @@ class Packed:
 
     def _unsupported(self, what: str) -> UnsupportedError:
         return UnsupportedError(
-            f"{what} is not read", url=self.unit.url, offset=self.unit.offset, structure="ZCMPTYPE", hint="Uncompress it with funpack"
+            f"{what} is not supported", url=self.unit.url, offset=self.unit.offset, structure="ZCMPTYPE", hint="Uncompress it with funpack"
         )  # fmt: skip
 
     def _option(self, name: str, default: int) -> int:
-        """A parameter of the algorithm: ZNAMEn, ZVALn."""
+        """Return a parameter of the algorithm: ZNAMEn, ZVALn."""
         cards = self.unit.cards
         for keyword, value in cards.items():
             if keyword.startswith("ZNAME") and value == name:
@@ -142,21 +145,24 @@ class Packed:
         return default
 
     def _rows(self, grid: tuple[int, ...]) -> npt.NDArray[np.uint8]:
-        """The rows of the table, read in one piece."""
+        """Read the rows of the table, in one piece."""
         unit, window = self.unit, self.window
         width, rows = unit.whole("NAXIS1", least=1), unit.whole("NAXIS2")
         if rows != int(np.prod(grid, dtype=object)):
             raise FormatError(
-                f"{rows} rows for a grid of {grid} tiles", url=unit.url, offset=unit.offset, structure="ZTILE"
+                f"the table has {rows} rows for a grid of {grid} tiles",
+                url=unit.url,
+                offset=unit.offset,
+                structure="ZTILE",
             )
         if unit.data + width * rows > window.size:
             raise FormatError(
-                "the file ends before the table does", url=unit.url, offset=window.size, structure="FITS data"
+                "the file is truncated within the table", url=unit.url, offset=window.size, structure="FITS data"
             )
         return np.frombuffer(window.source.read(unit.data, width * rows), np.uint8).reshape(rows, width)
 
     def _table(self, grid: tuple[int, ...], source: Source, data: npt.NDArray[np.uint8]) -> Columns:
-        """Where the tiles lie."""
+        """Return the table of the tiles."""
         unit, window = self.unit, self.window
         rows, width = data.shape
         heap = unit.data + unit.whole("THEAP", width * rows)
@@ -168,16 +174,14 @@ class Packed:
                 fresh = (state < 0) & (found[0] > 0)
                 state[fresh], length[fresh], offset[fresh] = encoding, found[0][fresh], heap + found[1][fresh]
         if (state < 0).any() or (offset < heap).any() or (offset + length > window.size).any():
-            raise FormatError(
-                "tiles lie outside of the file", url=unit.url, offset=unit.data, structure="COMPRESSED_DATA"
-            )
+            raise FormatError("tiles lie outside the file", url=unit.url, offset=unit.data, structure="COMPRESSED_DATA")
         columns = [column.reshape(grid) for column in (offset, length, state)]
         return Columns(grid, (source,), np.asarray(0), columns[0], columns[1], encoding=columns[2])
 
     def _descriptors(
         self, data: npt.NDArray[np.uint8], name: str
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
-        """Bytes and heap offset of every row of a column of varying length; None if there is no such column."""
+        """Return bytes and heap offset of every row of a column of varying length; None if there is no such column."""
         column = self._column(name)
         if column is None or column[1] not in "PQ":
             return None
@@ -190,7 +194,7 @@ class Packed:
         return values[:, 0] * WIDTHS.get(element, 1), values[:, 1]
 
     def _numbers(self, data: npt.NDArray[np.uint8], name: str) -> npt.NDArray[np.float64]:
-        """A column of one number a row."""
+        """Return a column of one number a row."""
         column = self._column(name)
         if column is None or column[1] not in NUMBERS:
             raise self._unsupported(f"an image without {name}")
@@ -201,13 +205,13 @@ class Packed:
         return np.ascontiguousarray(part).view(dtype).reshape(-1).astype(np.float64)
 
     def _column(self, name: str) -> tuple[int, str, str] | None:
-        """Where a column begins in a row, its type, and that of the elements of a varying length; None if there is no such column."""
+        """Return where a column begins in a row, its type, and the type of its elements; None if there is no such column."""
         cards, skip = self.unit.cards, 0
         for number in range(1, self.unit.whole("TFIELDS", most=999) + 1):
             form = re.match(r"\s*(\d*)([LXBIJKAEDCMPQ])([BIJKED]?)", str(cards.get(f"TFORM{number}", "")))
             if form is None:
                 raise FormatError(
-                    f"TFORM{number} is nonsense", url=self.unit.url, offset=self.unit.offset, structure="TFORM"
+                    f"TFORM{number} is not valid", url=self.unit.url, offset=self.unit.offset, structure="TFORM"
                 )
             if str(cards.get(f"TTYPE{number}", "")).strip() == name:
                 return skip, form[2], form[3]

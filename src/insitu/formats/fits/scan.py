@@ -27,7 +27,7 @@ from insitu.model import Axis, Columns, Encoding, GroupDetails, Source, Tile, Vi
 __all__ = ["FITS", "scan_fits"]
 
 LONGEST = 1 << 22
-"""Pixels of an axis whose coordinates are kept."""
+"""Most pixels of an axis whose coordinates are kept."""
 
 
 def scan_fits(
@@ -57,7 +57,7 @@ def scan_fits(
         scanner.add(unit)
     if ended:
         scanner.failed.setdefault(
-            f"HDU{len(units)}", FormatError(f"the chain of units ends early: {ended}", url=window.url)
+            f"HDU{len(units)}", FormatError(f"header-data units are missing: {ended}", url=window.url)
         )
     asked = None if variables is None else {name.strip("/") for name in variables}
     prefix = f"{group.strip('/')}/" if group and group.strip("/") else ""
@@ -71,7 +71,7 @@ def scan_fits(
 
 
 class _Scanner:
-    """Collects arrays and groups."""
+    """Collects the arrays and groups of a file."""
 
     def __init__(self, source: Source, window: Window) -> None:
         self.source, self.window = source, window
@@ -81,7 +81,7 @@ class _Scanner:
         self.dims: dict[str, tuple[int, Scale | None]] = {}
 
     def add(self, unit: Unit) -> None:
-        """Take one unit."""
+        """Add one header-data unit."""
         name = self._free(unit)
         try:
             if unit.kind == "IMAGE":
@@ -96,13 +96,16 @@ class _Scanner:
                     self.failed[f"{name}/{column}"] = UnsupportedError(why, url=unit.url, offset=unit.offset)
             else:
                 raise UnsupportedError(
-                    f"extension {unit.kind!r} is not read", url=unit.url, offset=unit.offset, structure="XTENSION"
+                    f"FITS extension {unit.kind!r} is not supported",
+                    url=unit.url,
+                    offset=unit.offset,
+                    structure="XTENSION",
                 )
         except InsituError as problem:
             self.failed[name] = problem
 
     def _free(self, unit: Unit) -> str:
-        """A name of its own; a slash would be a path."""
+        """Return a name that is not used yet; a slash would be a path."""
         base = unit.name.replace("/", "_")
         taken = self.arrays.keys() | self.groups.keys() | self.failed.keys() | self.dims.keys()
         name, number = base, 2
