@@ -1,7 +1,8 @@
-"""What is in a FITS file, and where does it lie?
+"""Scan FITS files: images are arrays, tables are groups.
 
-Every image is an array of the root, named like its unit (`PRIMARY`, `SCI`, `SCI_2`); its dimensions are x, y, z, axis_4, … (x is NAXIS1), with coordinates where the world coordinates of an axis
-stand alone. A dimension that another image has with other pixels or coordinates carries the unit's name too: `x_ERR`. Every table is a group, its columns are
+Every image is an array of the root, named like its unit (`PRIMARY`, `SCI`, `SCI_2`). Its dimensions are x, y, z, axis_4,
+… (x is NAXIS1), with coordinates where the world coordinates of an axis depend on no other. A dimension that another
+image has with other pixels or coordinates carries the unit's name too: `x_ERR`. Every table is a group, its columns are
 arrays.
 """
 

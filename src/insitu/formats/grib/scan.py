@@ -1,7 +1,8 @@
-"""What is in a GRIB file?
+"""Scan GRIB files: find the messages, group their fields into variables and datasets.
 
-Messages are found by hopping from one to the next, their headers say which field is which; fields make variables, variables make datasets. A file that is one cube has its arrays in
-the root, any other has a group for each. Messages that repeat the headers of others (which differ in something that cfgrib does not look at) are in groups `repeated_2`, …. Values and coordinates look as cfgrib shows them. A message is a chunk: its bytes become values when they are read, by codec `grib`.
+A file that is one cube has its arrays in the root; any other has a group for each dataset. Messages that repeat the
+headers of others (they differ in something that cfgrib ignores) are in groups `repeated_2`, …. Names, dimensions,
+coordinates and attributes are those of cfgrib.
 """
 
 from __future__ import annotations
@@ -32,20 +33,20 @@ from insitu.model import Axis, Columns, Encoding, GroupDetails, Source, Tile, Vi
 __all__ = ["GRIB", "Broken", "Tree", "is_grib", "scan_grib", "tree_of"]
 
 WORTH_A_LOOK = 8 << 20
-"""Bytes of a file far away for which an index is looked for,"""
+"""Bytes of a remote file from which on an index beside it is looked for,"""
 MANY = 64
-"""and how many messages it must seem to hold: the walk would take about a fourth as many round trips."""
+"""and the estimated messages: to walk over them would take about a fourth as many round trips."""
 
 LAYERS = 16
-"""Messages of the same headers that are shown, each in a group of its own behind the first."""
+"""Most groups of messages that repeat the headers of others."""
 HEADING = bytes(range(0x7F))
-"""What a heading consists of: text, and the signs that tell teleprinters where it begins."""
+"""Bytes of a bulletin's heading: text and control characters."""
 LEADING = 4096
-"""Bytes in which the first message must begin: bulletins have a heading of some dozen."""
+"""Bytes in which the first message must begin; the heading of a bulletin has some dozen."""
 
 
 def is_grib(window: Window) -> bool:
-    """Whether a file begins as GRIB does, or with a bulletin's heading in front of it."""
+    """Return whether a file begins with a GRIB message, or with the heading of a bulletin before one."""
     at = first_message(window.head[:LEADING])
     return at == 0 or (at > 0 and not window.head[:at].strip(HEADING))
 
@@ -90,7 +91,7 @@ def scan_grib(
 
 
 def _by_side_file(window: Window) -> list[Message] | None:
-    """The messages of a file far away, if an index beside it says where they are: then their headers come in one batch."""
+    """Return the messages of a remote file, if an index beside it tells their offsets; their headers come in one batch."""
     if not window.remote or window.size < WORTH_A_LOOK or "::" in window.url:
         return None
     near = max(first_message(window.head), 0)
@@ -107,12 +108,12 @@ def _by_side_file(window: Window) -> list[Message] | None:
                     found: list[Message] = run(at_places(places, window.size, _refuse), window)
                     return found if _whole(found, window.size) else None
     except (FormatError, SourceError):
-        return None  # it is of no use: the file speaks for itself
+        return None  # the index is of no use: read the file itself
     return None
 
 
 def _whole(messages: list[Message], size: int) -> bool:
-    """Whether messages fill a file, but for some padding."""
+    """Return whether messages fill a file, but for some padding."""
     ends = [message.offset + message.length for message in messages]
     begins = [message.offset for message in messages]
     gaps = [begin - end for begin, end in zip([*begins, size], [0, *ends], strict=True)]
@@ -124,19 +125,19 @@ def _refuse(offset: int, problem: InsituError) -> None:
 
 
 class Broken:
-    """Leaves out a message that cannot be taken."""
+    """Leaves out messages that cannot be read, or raises."""
 
     def __init__(self, problems: Problems, url: str) -> None:
         self.problems, self.url = problems, url
 
     def __call__(self, offset: int, problem: InsituError) -> None:
-        """Say so, or raise."""
+        """Record a broken message, or raise."""
         problem.located(url=self.url, offset=offset)
         self.problems.leave_out(f"message_at_{offset}", problem)
 
 
 class Tree(NamedTuple):
-    """What a tree is made of."""
+    """The fields of a file, and the number of its messages."""
 
     table: Fields
     messages: int
@@ -144,12 +145,10 @@ class Tree(NamedTuple):
 
 
 def tree_of(found: Tree, source: Source, problems: Problems) -> VirtualGroup:
-    """The tree that fields make."""
+    """Return the group that fields make."""
     table = found.table
     if not table.fields:
-        raise FormatError(
-            "the file holds no message that can be read", url=source.url, offset=0, structure="GRIB message"
-        )
+        raise FormatError("the file has no readable GRIB message", url=source.url, offset=0, structure="GRIB message")
     details = GroupDetails("grib", notes={"messages": found.messages, "fields": len(table.fields)})
     arrays: Mapping[str, VirtualArray] = {}
     groups: dict[str, VirtualGroup] = {}
@@ -177,7 +176,7 @@ def tree_of(found: Tree, source: Source, problems: Problems) -> VirtualGroup:
         numbers = sorted(number for dataset in datasets for variable in dataset for number in variable.repeated)
         layer += 1
     if numbers:
-        problems.note("repeated", f"{len(numbers)} more messages repeat the headers of {LAYERS} others")
+        problems.note("repeated", f"left out: {len(numbers)} more messages have headers that {LAYERS} others have too")
     return VirtualGroup(arrays, groups, attributes, details, problems.found)
 
 
@@ -202,7 +201,7 @@ def _dataset(
             arrays["valid_time"] = _valid_time(variable)
         arrays[variable.name] = array
     if (why := first.geography.problem) is not None:
-        # The values are none the worse for it: cfgrib shows them without coordinates, too.
+        # The values are not affected: cfgrib shows them without coordinates, too.
         for name in ("latitude", "longitude"):
             problems.note(f"{prefix}{name}", str(why))
     told = {f"GRIB_{name}": first.keys[name] for name in ABOUT_FILE if first.keys[name] not in (UNDEFINED, "unknown")}
@@ -214,14 +213,14 @@ def _dataset(
 
 @lru_cache(maxsize=1024)
 def _shown(coordinate: Coordinate) -> VirtualArray:
-    """A coordinate as an array; files of an archive share it."""
+    """Return a coordinate as an array. Cached: files of an archive share it."""
     return _inline(coordinate.values, coordinate.name, coordinate.attributes)
 
 
 def _inline(
     values: npt.NDArray[Any], name: str, attributes: dict[str, Any], dims: tuple[str, ...] = ()
 ) -> VirtualArray:
-    """A coordinate; of one value: without a dimension."""
+    """Return a coordinate as an array; one of a single value has no dimension."""
     if not dims and values.size > 1:
         dims = (name,)
     shape = values.shape if dims else ()

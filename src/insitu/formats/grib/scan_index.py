@@ -1,9 +1,11 @@
-"""What is in a GRIB file, by the index beside it?
+"""Scan a GRIB file by the index beside it (`.idx` of NCEP, `.index` of ECMWF), reading few messages.
 
-Lines say which field lies where; what they do not say (centre, grid, how an ensemble is numbered) is the same in all messages of a kind, so one of each is looked at. From it and the
-words of a line the header of a field is composed, and described as any other. Looked at are also: lines that are not understood, lines that are said twice, names that stand for
-several parameters, messages of an odd length, and whatever came with the first bytes of the file. Where a line turns out to say something else than the header, all headers are read. The rest is
-checked when it is read: a message on another grid or of another parameter than was thought is an error.
+The lines of an index say which field lies where. What they do not say (centre, grid, how an ensemble is numbered) is the
+same in all messages of a kind, so one message of each kind is read. From its header and the words of a line the header of
+a field is composed, and described like any other. Also read are the messages of lines that are not understood or occur
+twice, of names that stand for several parameters, of unexplained lengths, and those in the first bytes of the file. If a
+line contradicts the header of its message, all headers are read. The other messages are checked when their values are
+read: another grid or parameter than expected is an error.
 """
 
 from __future__ import annotations
@@ -31,10 +33,10 @@ from insitu.model import VirtualGroup
 __all__ = ["GRIB_INDEX", "scan_by_index"]
 
 ROUNDS = 8
-"""Of looks at messages whose length nothing explains."""
+"""Most rounds of reading messages of unexplained length."""
 Model = tuple[str, int]
 Guess = tuple[Field, Told, bool]
-"""A header, what it says, and whether its parameter is the only one that the line can mean."""
+"""A header, its description, and whether its parameter is the only one that the line can mean."""
 
 
 def scan_by_index(
@@ -59,7 +61,7 @@ def scan_by_index(
         file = next((found for name in names if (found := neighbours.open_beside(window, name)) is not None), None)
         if file is None:
             raise NotFoundError(
-                f"the GRIB file of the index is not there: {' or '.join(names) or 'it has no name'}",
+                f"the GRIB file of the index is missing: {' or '.join(names) or 'the index has no name to derive it from'}",
                 url=window.url,
             )
         lines = read_side_file(window, file.size)
@@ -70,7 +72,7 @@ def scan_by_index(
 
 
 def _table(lines: list[Line], looks: Looks) -> Fields:
-    """All fields: those looked at, and those that the lines describe."""
+    """Return all fields: those whose messages were read, and those that the lines describe."""
     looks.read(line.offset for line in lines[:1])
     if not looks.messages:
         return _all(looks)
@@ -103,7 +105,7 @@ def _table(lines: list[Line], looks: Looks) -> Fields:
 
 
 def _words(lines: list[Line], headers: dict[Model, Field | None], looks: Looks) -> dict[Line, Said | None]:
-    """What objects of MARS say; of each kind that its words leave open, one is looked at."""
+    """Parse the MARS words of lines; of each kind that they leave open, one message is read."""
     found: dict[Line, Said | None] = {}
     examples: dict[tuple[str, ...], Line] = {}
     objects = [(line, dict(line.mars_words)) for line in lines if line.mars_words is not None and line.time is not None]
@@ -125,7 +127,7 @@ def _words(lines: list[Line], headers: dict[Model, Field | None], looks: Looks) 
 def _guesses(
     lines: list[Line], said: dict[Line, Said | None], headers: dict[Model, Field | None], looks: Looks
 ) -> dict[Line, Guess] | None:
-    """The headers of the lines; looks where it has to. None: a line said something else than its header."""
+    """Return the header of each line, reading messages where needed; None if a line contradicts its message."""
     guesses: dict[Line, Guess] = {}
     for _ in range(2):
         _narrow(lines, said, looks)
@@ -147,7 +149,7 @@ def _guesses(
 
 
 def _right(guesses: dict[Line, Guess], looks: Looks) -> bool:
-    """Whether all lines whose message was looked at said what is in its header."""
+    """Return whether all lines whose message was read agree with its header."""
     for line, (_, told, _) in guesses.items():
         if line.offset in looks.messages:
             real = looks.descriptions.get((line.offset, line.number))
@@ -157,7 +159,7 @@ def _right(guesses: dict[Line, Guess], looks: Looks) -> bool:
 
 
 def _narrow(lines: list[Line], said: dict[Line, Said | None], looks: Looks) -> None:
-    """Let names that stand for several parameters mean the one that was seen."""
+    """Reduce names that stand for several parameters to the one that was found in a message."""
     seen: dict[str, tuple[int, int, int]] = {}
     for line in lines:
         field = _field(looks, line)
@@ -169,7 +171,7 @@ def _narrow(lines: list[Line], said: dict[Line, Said | None], looks: Looks) -> N
 
 
 def _guess(said: Said, line: Line, headers: dict[Model, Field | None]) -> Guess | None:
-    """The header of a line; None if it may be one of several that differ."""
+    """Return the header of a line; None if several differing ones are possible."""
     model = headers.get(said.model)
     if model is None or line.time is None or model.edition != 2:
         return None
@@ -189,7 +191,7 @@ def _guess(said: Said, line: Line, headers: dict[Model, Field | None]) -> Guess 
 
 
 def _joined(lines: list[Line], guesses: dict[Line, Guess], looks: Looks) -> Fields:
-    """The table, when the lines can be trusted."""
+    """Return the table of all fields, from messages and lines."""
     products = {line.offset: len(guess[0].product) for line, guess in guesses.items() if line.number == 0}
     for _ in range(ROUNDS):
         if not (odd := looks.unexplained(products)):
@@ -227,7 +229,7 @@ def _joined(lines: list[Line], guesses: dict[Line, Guess], looks: Looks) -> Fiel
 
 
 def _all(looks: Looks) -> Fields:
-    """All fields, by their headers."""
+    """Return all fields, by reading all headers."""
     looks.read(looks.lengths)
     order = {offset: place for place, offset in enumerate(looks.lengths)}
     fields = sorted(_seen(looks), key=lambda field: (order[field.offset], field.number))

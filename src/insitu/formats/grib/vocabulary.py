@@ -1,7 +1,4 @@
-"""Which keys does cfgrib ask for, and which attributes does it give?
-
-Datasets look as cfgrib's do: same names, same attributes. This is the list.
-"""
+"""Keys that cfgrib asks ecCodes for, and the attributes that it gives: datasets here look the same."""
 
 from __future__ import annotations
 
