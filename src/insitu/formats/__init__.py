@@ -1,4 +1,7 @@
-"""FIND the chunks: bytes of an archive file → `VirtualGroup`. Formats are imported when a file needs them."""
+"""FIND the chunks: bytes of an archive file → `VirtualGroup`.
+
+Formats are imported when a file needs them.
+"""
 
 from insitu.formats.detect import scan_format
 from insitu.formats.registry import FORMATS, Format

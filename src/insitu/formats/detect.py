@@ -56,12 +56,13 @@ def scan_format(
     variables
         Scan only these variables, by name or path, and their dimension scales.
     errors
-        "raise": a variable that cannot be read ends the scan. "warn": it is left out, with an `InsituWarning` and
-        an entry in `problems`. "keep": the same without the warning.
+        "raise": a variable that cannot be read ends the scan. "warn": it is left out, with an
+        `InsituWarning` and an entry in `problems`. "keep": the same without the warning.
     format
         The format by name (see `FORMATS`), if the first bytes should not decide.
     storage_options
-        Options to open other files that this one names (external links and data, sources of virtual datasets).
+        Options to open other files that this one names (external links and data, sources of virtual
+        datasets).
 
     Raises
     ------

@@ -18,7 +18,10 @@ _PAGES = (b"<!doctype", b"<html", b"<?xml", b"<error")
 
 
 def identify_foreign_file(head: bytes) -> tuple[str, str] | None:
-    """Return the kind of a file that insitu does not read, and what to do about it; None if unknown."""
+    """Return the kind of a file that insitu does not read, and what to do about it.
+
+    None if unknown.
+    """
     for magic, kind, hint in _KINDS:
         if head.startswith(magic):
             return kind, hint

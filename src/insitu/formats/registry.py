@@ -1,8 +1,9 @@
 """Registry of file formats: name → module, imported when a file needs it.
 
-The formats of this package and those of other packages are registered alike: by a name and, as text, the place of a
-`Format`. Other packages declare theirs as entry points in the group `insitu.formats` (see `docs/own_format.md`).
-Importing `insitu` imports no format. A file imports only those formats whose signature its first bytes match.
+The formats of this package and those of other packages are registered alike: by a name and, as
+text, the place of a `Format`. Other packages declare theirs as entry points in the group
+`insitu.formats` (see `docs/own_format.md`). Importing `insitu` imports no format. A file imports
+only those formats whose signature its first bytes match.
 """
 
 from __future__ import annotations
@@ -63,8 +64,9 @@ def _row(name: str, target: str, signature: bytes) -> tuple[str, RegisteredForma
     return name, RegisteredFormat(point, re.compile(signature, re.DOTALL))
 
 
-# In the order in which they are tried: archives before all formats that a member at their beginning may look like. HDF5
-# is the last, because to look for its signature behind a user block may cost a request.
+# In the order in which they are tried: archives before all formats that a member at their beginning
+# may look like. HDF5 is the last, because to look for its signature behind a user block may cost a
+# request.
 FORMATS: dict[str, RegisteredFormat] = dict(
     (
         _row("zip", "containers.scan:ZIP", rb"PK(?:\x03\x04|\x05\x06)"),

@@ -1,8 +1,8 @@
 """Variables that cannot be scanned: raise, or leave them out and record why.
 
-`errors="raise"`: the scan ends with the reason. `errors="warn"`: the variable is left out with an `InsituWarning`, and
-the reason stays in the group's `problems`. `errors="keep"`: the same without the warning, for callers that warn
-themselves. Nothing is dropped in silence.
+`errors="raise"`: the scan ends with the reason. `errors="warn"`: the variable is left out with an
+`InsituWarning`, and the reason stays in the group's `problems`. `errors="keep"`: the same without
+the warning, for callers that warn themselves. Nothing is dropped in silence.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class Problems:
             warnings.warn(f"left out: {reason}", InsituWarning, stacklevel=2)
 
     def leave_out_attributes(self, path: str, reasons: Mapping[str, str]) -> None:
-        """Warn of attributes that cannot be read. The variable or group is complete without them, so this never raises.
+        """Warn of attributes that cannot be read.
+
+        The variable or group is complete without them, so this never raises.
 
         Parameters
         ----------
@@ -51,7 +53,8 @@ class Problems:
         if self.errors == "keep":
             return
         for name, reason in reasons.items():
-            # Without the file's name: the files of an archive have the same attributes, and one warning is enough.
+            # Without the file's name: the files of an archive have the same attributes, and one
+            # warning is enough.
             warnings.warn(
                 f"left out: attribute {name!r} of {path or 'the root'}: {reason}", InsituWarning, stacklevel=2
             )

@@ -1,7 +1,7 @@
 """Select variables and groups of a scanned file.
 
-Variables are named by name or path. The coordinates of their dimensions come with them: a variable `time` of the same
-group that lies along `time`.
+Variables are named by name or path. The coordinates of their dimensions come with them: a variable
+`time` of the same group that lies along `time`.
 """
 
 from __future__ import annotations

@@ -228,7 +228,7 @@ def test_linked_blocks(tmp_path: Path) -> None:
         f'<Int16 name="v"><Dim size="10"/><Dim size="4"/><dmrpp:chunks byteOrder="BE">{blocks}</dmrpp:chunks></Int16>'
     )
     np.testing.assert_array_equal(insitu.read(_beside(tmp_path / "a.hdf", inside), "v", decode=False), values)
-    with pytest.raises(UnsupportedError, match="no whole rows"):
+    with pytest.raises(UnsupportedError, match="do not hold whole rows"):
         _beside(tmp_path / "a.hdf", inside.replace('nBytes="48"', 'nBytes="46"'))
 
 

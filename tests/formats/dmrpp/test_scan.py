@@ -190,7 +190,7 @@ def test_the_data_file_is_found() -> None:
     ):
         group = insitu.scan(MemorySource(_wrapped(inside, href), name), decode=False)
         assert [source.url for source in group.sources] == [expected]
-    with pytest.raises(FormatError, match="does not say which file"):
+    with pytest.raises(FormatError, match="does not name its data file"):
         insitu.scan(MemorySource(_wrapped(inside), "nameless"), decode=False)
 
 

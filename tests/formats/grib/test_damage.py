@@ -187,7 +187,7 @@ def test_a_message_that_it_does_not_survive(monkeypatch: pytest.MonkeyPatch) -> 
     subprocess_decoder._ended()
     program = "import os; os.write(1, b'R'); os.read(0, 1); os.abort()"
     monkeypatch.setattr(subprocess_decoder, "_PROGRAM", program)
-    with pytest.raises(CodecError, match="could not survive"):
+    with pytest.raises(CodecError, match="ecCodes crashed"):
         apart(message, "values", values.size)
     assert subprocess_decoder._worker is None
 
@@ -197,7 +197,7 @@ def test_a_message_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     subprocess_decoder._ended()
     monkeypatch.setattr(subprocess_decoder, "_PROGRAM", "import os, time; os.write(1, b'R'); time.sleep(100)")
     monkeypatch.setattr(subprocess_decoder, "SECONDS", -4)
-    with pytest.raises(CodecError, match="could not survive"):
+    with pytest.raises(CodecError, match="ecCodes crashed"):
         apart(message, "values", values.size)
 
 

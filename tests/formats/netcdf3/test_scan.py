@@ -290,7 +290,7 @@ def test_errors_say_where(tmp_path: Path) -> None:
     assert caught.value.offset == 10
     with pytest.raises(FormatError, match="no room"):
         insitu.scan(MemorySource(data[:12] + struct.pack(">I", 2**31) + data[16:]), decode=False)
-    with pytest.warns(insitu.formats.InsituWarning, match="before the variable does"):
+    with pytest.warns(insitu.formats.InsituWarning, match="bytes of the variable are missing"):
         group = insitu.scan(MemorySource(data[:-40]), errors="warn", decode=False)
     assert {"w"} <= group.arrays.keys()
     assert group.problems.keys() | group.arrays.keys() == {"time", "v", "w", "c"}

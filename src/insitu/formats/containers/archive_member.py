@@ -1,7 +1,7 @@
 """A member of an archive, and the source that shows its bytes as a file of its own.
 
-An uncompressed member is a name and a range of bytes. `Part` shows that range as a source. What a scan finds in it is
-moved back to where it lies in the archive (`moved`).
+An uncompressed member is a name and a range of bytes. `Part` shows that range as a source. What a
+scan finds in it is moved back to where it lies in the archive (`moved`).
 """
 
 from __future__ import annotations
@@ -133,7 +133,10 @@ def _tile(tile: Tile, offset: int, own: str) -> Tile:
 
 
 def _encoding(encoding: Encoding, offset: int) -> Encoding:
-    """Shift the addresses that chunks hold (HDF5 values of varying length): they count from the beginning of the member."""
+    """Shift the addresses that chunks hold (HDF5 values of varying length).
+
+    They count from the beginning of the member.
+    """
     if not any(codec.name in OUTSIDE_VALUES for codec in encoding.codecs):
         return encoding
     return replace(encoding, codecs=tuple(_codec(codec, offset) for codec in encoding.codecs))

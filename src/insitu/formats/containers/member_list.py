@@ -1,7 +1,7 @@
 """List the members of a zip or tar archive, with a cache of recent lists.
 
-The lists of the archives that were opened last are remembered while the archives do not change: to open a thousand
-members one by one reads one directory.
+The lists of the archives that were opened last are remembered while the archives do not change: to
+open a thousand members one by one reads one directory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def is_tar(window: Window) -> bool:
 def listed(source: ByteSource) -> list[Member]:
     """Return the members of an archive, from the cache if it has not changed."""
     if is_guarded():
-        # The list may have been read for another client: check that this one can read the archive, too.
+        # The list may have been read for another client: check that this one can read the archive,
+        # too.
         source.read(0, 1)
     about = source.describe()
     known = _recent.get(about)

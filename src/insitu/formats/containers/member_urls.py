@@ -70,7 +70,10 @@ def names_member(url: Any) -> Place | None:
 
 
 def open_place(url: Any, storage_options: Mapping[str, Any] | None = None) -> ByteSource:
-    """Open the source of a URL. For a member of an archive, this is the archive, scanned for that member only."""
+    """Open the source of a URL.
+
+    For a member of an archive, this is the archive, scanned for that member only.
+    """
     place = names_member(url)
     if place is None:
         return open_source(url, storage_options)
@@ -129,7 +132,10 @@ _WILD = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 def _regex(token: re.Match[str]) -> str:
-    """Return one token of a glob pattern as a regular expression: `*` stops at a slash, `**` does not."""
+    """Return one token of a glob pattern as a regular expression.
+
+    `*` stops at a slash, `**` does not.
+    """
     text = token[0]
     if text in _WILD:
         return _WILD[text]

@@ -1,8 +1,9 @@
 """Scan zip and tar archives: each member of a known format becomes a group at its path.
 
-`insitu.open_dataset("runs.tar", group="2024/jan.nc")` opens one. Members must not be compressed: chunks are ranges of
-the archive itself, so nothing is unpacked. Folders that are Zarr stores are groups too, and so are archives within the
-archive. Only the members that are asked for are scanned. An archive that is one Zarr store is opened as that store.
+`insitu.open_dataset("runs.tar", group="2024/jan.nc")` opens one. Members must not be compressed:
+chunks are ranges of the archive itself, so nothing is unpacked. Folders that are Zarr stores are
+groups too, and so are archives within the archive. Only the members that are asked for are scanned.
+An archive that is one Zarr store is opened as that store.
 """
 
 from __future__ import annotations
@@ -87,7 +88,10 @@ def scan_tar(
 
 
 class Inside(WrappedSource):
-    """An archive that is opened for one of its members: its bytes are the archive's, a scan sees only the member."""
+    """An archive that is opened for one of its members.
+
+    Its bytes are the archive's, a scan sees only the member.
+    """
 
     def __init__(self, source: ByteSource, path: str) -> None:
         super().__init__(source)
@@ -130,7 +134,10 @@ class Inside(WrappedSource):
 
 
 def _tree(source: ByteSource, members: list[Member], kind: str, wanted: Wanted) -> VirtualGroup:
-    """Scan the members that were asked for; `source` is the archive, or a member that is an archive."""
+    """Scan the members that were asked for.
+
+    `source` is the archive, or a member that is an archive.
+    """
     if isinstance(source, Part):  # an archive in an archive: its members are ranges of the outer one
         base = source.member.offset
         members = [

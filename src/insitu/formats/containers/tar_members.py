@@ -1,7 +1,8 @@
 """List the members of a tar archive.
 
-A header of 512 bytes precedes each member (POSIX ustar). Long names and large sizes stand in members of their own in
-front of it (GNU `L`, pax `x` and `g`). The list is read by hopping from header to header.
+A header of 512 bytes precedes each member (POSIX ustar). Long names and large sizes stand in
+members of their own in front of it (GNU `L`, pax `x` and `g`). The list is read by hopping from
+header to header.
 """
 
 from __future__ import annotations
@@ -109,7 +110,10 @@ def _member(name: str, kind: bytes, begin: int, nbytes: int, size: int, extended
 
 
 def _behind_map(at: int, size: int, url: str) -> Walk[int]:
-    """Return where the bytes of a sparse file begin: behind map blocks, each of which says whether one more follows."""
+    """Return where the bytes of a sparse file begin.
+
+    Behind map blocks, each of which says whether one more follows.
+    """
     while at + BLOCK <= size:
         (block,) = yield [(at, BLOCK)]
         at += BLOCK

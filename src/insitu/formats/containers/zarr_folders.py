@@ -1,7 +1,7 @@
 """Zarr stores in folders of an archive.
 
-A folder is a store if it holds Zarr metadata and no folder above it does. Its chunks are members, so they are ranges of
-the archive, and the list of members tells which exist.
+A folder is a store if it holds Zarr metadata and no folder above it does. Its chunks are members,
+so they are ranges of the archive, and the list of members tells which exist.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """List the members of a zip archive, and find where their bytes begin.
 
-The central directory at the end lists them (APPNOTE 4.3.12). Their bytes begin behind a local header, whose length only
-the header itself tells. The headers of the members that are wanted are read in one batch.
+The central directory at the end lists them (APPNOTE 4.3.12). Their bytes begin behind a local
+header, whose length only the header itself tells. The headers of the members that are wanted are
+read in one batch.
 """
 
 from __future__ import annotations
@@ -114,7 +115,10 @@ def _begun(member: Member, header: bytes, size: int, url: str) -> Member:
 
 
 def _end(tail: bytes) -> int:
-    """Return where the end record lies: the last one whose comment fills the rest (a comment may hold anything); -1: nowhere."""
+    """Return where the end record lies.
+
+    The last one whose comment fills the rest (a comment may hold anything); -1: nowhere.
+    """
     last = place = tail.rfind(b"PK\5\6")
     while place >= 0:
         if place + _END.size <= len(tail):
@@ -126,7 +130,10 @@ def _end(tail: bytes) -> int:
 
 
 def _large(source: ByteSource, size: int, tail: bytes, place: int, start: int) -> tuple[int, int, int]:
-    """Return count, length and offset of a directory that is too large for the old record: Zip64 (4.3.14)."""
+    """Return count, length and offset of a directory that is too large for the old record.
+
+    Zip64 (4.3.14).
+    """
     at = place - _LOCATOR.size
     if at < 0 or tail[at : at + 4] != b"PK\6\7":
         raise FormatError(
@@ -164,7 +171,10 @@ def _entries(data: bytes, count: int, url: str, offset: int) -> list[Entry]:
 
 
 def _widened(extra: bytes, full: int, packed: int, place: int) -> tuple[int, int, int]:
-    """Return sizes and offset with those of the Zip64 extra field (4.5.3): only numbers that are all ones in the entry, in this order."""
+    """Return sizes and offset with those of the Zip64 extra field (4.5.3).
+
+    Only numbers that are all ones in the entry, in this order.
+    """
     at = 0
     while at + 4 <= len(extra):
         tag, length = struct.unpack_from("<HH", extra, at)

@@ -153,7 +153,8 @@ def codecs_of(chunks: Chunks | None, dtype: np.dtype[Any], in_order: bool) -> tu
     dtype
         Of their elements.
     in_order
-        Whether the document names filters in the order in which they were applied: those of old, without a version, do not.
+        Whether the document names filters in the order in which they were applied: those of old,
+        without a version, do not.
     """
     said = chunks.attributes if chunks is not None else {}
     levels = iter(said.get("deflateLevel", said.get("deflate_level", "")).split())

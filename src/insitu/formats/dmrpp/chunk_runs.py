@@ -1,8 +1,8 @@
 """Parse long lists of chunks in a DMR++ document as columns of numbers, without an object for each chunk.
 
-Nearly all lists repeat one element, with the same attributes in the same order and other numbers. Without its digits,
-such a list is its first element, over and over; the digits alone are the table. Such lists are cut out of the document
-before it is parsed as XML. Any other list is parsed as XML.
+Nearly all lists repeat one element, with the same attributes in the same order and other numbers.
+Without its digits, such a list is its first element, over and over; the digits alone are the table.
+Such lists are cut out of the document before it is parsed as XML. Any other list is parsed as XML.
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ class Run(NamedTuple):
 
 
 def without_runs(data: bytes) -> tuple[bytes, list[Run | None]]:
-    """Return the document without its uniform lists of chunks; and for each list in order, what was cut out.
+    """Return the document without its uniform lists of chunks.
+
+    And for each list in order, what was cut out.
 
     Parameters
     ----------
     data
-        The document. One with comments or unparsed sections is returned as it is: there, a bracket may not begin a tag.
+        The document. One with comments or unparsed sections is returned as it is: there, a bracket
+        may not begin a tag.
     """
     if b"<!" in data:
         return data, []

@@ -1,7 +1,7 @@
 """NumPy types of DAP4 variables in a DMR++ document.
 
-Numbers by their DAP name and the byte order of their chunks; enumerations by the numbers behind them; texts of one
-length; and structures of numbers, whose members lie where `structOffset` says.
+Numbers by their DAP name and the byte order of their chunks; enumerations by the numbers behind
+them; texts of one length; and structures of numbers, whose members lie where `structOffset` says.
 """
 
 from __future__ import annotations

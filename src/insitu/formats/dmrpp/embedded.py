@@ -1,7 +1,8 @@
 """Data that is embedded in a DMR++ document.
 
-Small data as base64 (`compact`), deflated (`missingdata`), texts of varying length one by one (`vlsa`), and structures
-with texts in them (`specialstructuredata`), whose texts are in base64 once more, each followed by a semicolon.
+Small data as base64 (`compact`), deflated (`missingdata`), texts of varying length one by one
+(`vlsa`), and structures with texts in them (`specialstructuredata`), whose texts are in base64 once
+more, each followed by a semicolon.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ def embedded(element: Any, nbytes: int) -> bytes:
 
 
 def texts(element: Any, count: int) -> bytes:
-    """Return the texts of a `vlsa` in the form of codec `vlen-utf8`: their number, and each behind its length."""
+    """Return the texts of a `vlsa` in the form of codec `vlen-utf8`.
+
+    Their number, and each behind its length.
+    """
     parts: list[bytes] = [struct.pack("<I", count & 0xFFFFFFFF)]
     total = nbytes = 0
     for child in element:
@@ -60,7 +64,10 @@ def texts(element: Any, count: int) -> bytes:
 
 
 def structures(variable: Any, element: Any, count: int) -> tuple[np.dtype[Any], bytes]:
-    """Return the records of `specialstructuredata`: numbers as stored, texts as long as the longest."""
+    """Return the records of `specialstructuredata`.
+
+    Numbers as stored, texts as long as the longest.
+    """
     data = decoded(element)
     members = members_of(variable)
     smallest = sum(_smallest(kind, shape) for _, kind, shape in members)

@@ -1,8 +1,9 @@
 """Scan DMR++ documents: where the chunks of a data file lie, without touching the file.
 
-OPeNDAP's DMR++ is XML: a DAP4 description of a dataset, and for each variable the chunks with their offsets in the data
-file. NASA keeps one beside each file of its archive. The URL of the data file is the document's own without `.dmrpp`,
-unless the document names another. Chunks that are not listed were never written.
+OPeNDAP's DMR++ is XML: a DAP4 description of a dataset, and for each variable the chunks with their
+offsets in the data file. NASA keeps one beside each file of its archive. The URL of the data file
+is the document's own without `.dmrpp`, unless the document names another. Chunks that are not
+listed were never written.
 """
 
 from __future__ import annotations
@@ -142,7 +143,10 @@ class _Document:
         return root
 
     def _data_url(self, href: str) -> str:
-        """Return the URL of the data file: what the document names, if it is remote; else the document's name without its ending."""
+        """Return the URL of the data file: what the document names, if it is remote.
+
+        Else the document's name without its ending.
+        """
         if "://" in href and href != PLACEHOLDER and not href.startswith("file:"):
             return href
         if self.url.endswith(".dmrpp"):
@@ -252,7 +256,10 @@ class _Document:
     def _blocks(
         self, chunks: Chunks, shape: tuple[int, ...], encoding: Encoding
     ) -> tuple[tuple[Axis, ...], ChunkTable]:
-        """Return axes and table of data in consecutive pieces: each is a cell, if it holds whole rows."""
+        """Return axes and table of data in consecutive pieces.
+
+        Each is a cell, if it holds whole rows.
+        """
         row = math.prod(shape[1:]) * encoding.dtype.itemsize
         length = np.array(chunks.length, np.int64)
         if encoding.codecs or not shape or not row or (length % row).any() or length.sum() != row * shape[0]:

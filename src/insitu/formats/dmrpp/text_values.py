@@ -113,7 +113,10 @@ def inflated(data: bytes, nbytes: int, structure: str) -> bytes:
 
 
 def attributes_of(element: Any) -> dict[str, Any]:
-    """Return the attributes of a variable or group; those of a file are in a container of their own."""
+    """Return the attributes of a variable or group.
+
+    Those of a file are in a container of their own.
+    """
     found: dict[str, Any] = {}
     for child in element:
         if local_name(child) != "Attribute" or child.get("name") in OWN:

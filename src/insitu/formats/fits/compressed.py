@@ -1,8 +1,8 @@
 """Virtual arrays of FITS images that are compressed tile by tile.
 
-Such an image lies in a binary table (ZIMAGE; section 10): each row is a tile, its column COMPRESSED_DATA says where in
-the heap behind the table its bytes lie. Supported are integers by Rice, gzip, PLIO and HCOMPRESS, floats in gzip, and
-floats that were quantised to integers first.
+Such an image lies in a binary table (ZIMAGE; section 10): each row is a tile, its column
+COMPRESSED_DATA says where in the heap behind the table its bytes lie. Supported are integers by
+Rice, gzip, PLIO and HCOMPRESS, floats in gzip, and floats that were quantised to integers first.
 """
 
 from __future__ import annotations
@@ -86,7 +86,10 @@ class Packed:
     def _quantized_encodings(
         self, stored: np.dtype[Any], data: npt.NDArray[np.uint8], encodings: tuple[Encoding, ...], chunks: Columns
     ) -> tuple[tuple[Encoding, ...], Columns]:
-        """Return encodings and table of floats that were quantised: each tile has its own scale, so its own encoding."""
+        """Return encodings and table of floats that were quantised.
+
+        Each tile has its own scale, so its own encoding.
+        """
         method = str(self.unit.cards.get("ZQUANTIZ", "NO_DITHER")).strip()
         if method not in DITHERS or len(data) > MOST_TILES:
             raise self._unsupported(f"an image of {len(data)} tiles rounded by {method}")
@@ -181,7 +184,10 @@ class Packed:
     def _descriptors(
         self, data: npt.NDArray[np.uint8], name: str
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
-        """Return bytes and heap offset of every row of a column of varying length; None if there is no such column."""
+        """Return bytes and heap offset of every row of a column of varying length.
+
+        None if there is no such column.
+        """
         column = self._column(name)
         if column is None or column[1] not in "PQ":
             return None
@@ -205,7 +211,10 @@ class Packed:
         return np.ascontiguousarray(part).view(dtype).reshape(-1).astype(np.float64)
 
     def _column(self, name: str) -> tuple[int, str, str] | None:
-        """Return where a column begins in a row, its type, and the type of its elements; None if there is no such column."""
+        """Return where a column begins in a row, its type, and the type of its elements.
+
+        None if there is no such column.
+        """
         cards, skip = self.unit.cards, 0
         for number in range(1, self.unit.whole("TFIELDS", most=999) + 1):
             form = re.match(r"\s*(\d*)([LXBIJKAEDCMPQ])([BIJKED]?)", str(cards.get(f"TFORM{number}", "")))

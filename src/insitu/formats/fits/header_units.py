@@ -1,8 +1,9 @@
 """Read the headers of a FITS file: a chain of header-data units (HDUs).
 
-A header is text: cards of 80 characters, `KEYWORD = value / comment`, in blocks of 2880 bytes, up to one that says END.
-The data follow, filled up to a whole block. "Definition of the Flexible Image Transport System", version 4.0, sections 3
-and 4. A header tells where the next unit begins, so the data are never read.
+A header is text: cards of 80 characters, `KEYWORD = value / comment`, in blocks of 2880 bytes, up
+to one that says END. The data follow, filled up to a whole block. "Definition of the Flexible Image
+Transport System", version 4.0, sections 3 and 4. A header tells where the next unit begins, so the
+data are never read.
 """
 
 from __future__ import annotations
@@ -165,7 +166,10 @@ def _continue(unit: Unit, keyword: str, rest: str) -> None:
 
 
 def _value(text: str) -> Any:
-    """Parse a value, section 4.2: text in quotes, T or F, an integer, a float (its exponent may be a D), a complex number."""
+    """Parse a value, section 4.2.
+
+    Text in quotes, T or F, an integer, a float (its exponent may be a D), a complex number.
+    """
     text = text.strip()
     if text.startswith("'"):
         found = _TEXT.match(text)

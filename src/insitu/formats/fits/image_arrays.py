@@ -1,7 +1,8 @@
 """Virtual arrays of FITS images.
 
-An image is one run of big-endian numbers, NAXIS1 fastest. Plain numbers are one cell, which the reader cuts as it likes.
-Unsigned integers have a codec, so they are cut into cells of a few MiB along the slowest axes.
+An image is one run of big-endian numbers, NAXIS1 fastest. Plain numbers are one cell, which the
+reader cuts as it likes. Unsigned integers have a codec, so they are cut into cells of a few MiB
+along the slowest axes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ LARGEST = 2**62
 
 
 def described(unit: Unit) -> dict[str, Any]:
-    """Return the cards of a header that do not describe its structure as attributes; comments and history as one text each."""
+    """Return the cards of a header that do not describe its structure as attributes.
+
+    Comments and history as one text each.
+    """
     found = {
         name: value
         for name, value in unit.cards.items()
@@ -91,7 +95,10 @@ def _tile(numbers: Numbers, shape: tuple[int, ...], offset: int, source: Source)
 
 
 def _cut(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Return the shape of the largest contiguous cells of at most a few MiB: whole along fast axes, 1 along slow ones."""
+    """Return the shape of the largest contiguous cells of at most a few MiB.
+
+    Whole along fast axes, 1 along slow ones.
+    """
     cuts = [1] * len(shape)
     room = max(CELL_BYTES // itemsize, 1)
     for number in reversed(range(len(shape))):

@@ -1,9 +1,9 @@
 """Scan FITS files: images are arrays, tables are groups.
 
-Every image is an array of the root, named like its unit (`PRIMARY`, `SCI`, `SCI_2`). Its dimensions are x, y, z, axis_4,
-… (x is NAXIS1), with coordinates where the world coordinates of an axis depend on no other. A dimension that another
-image has with other pixels or coordinates carries the unit's name too: `x_ERR`. Every table is a group, its columns are
-arrays.
+Every image is an array of the root, named like its unit (`PRIMARY`, `SCI`, `SCI_2`). Its dimensions
+are x, y, z, axis_4, … (x is NAXIS1), with coordinates where the world coordinates of an axis depend
+on no other. A dimension that another image has with other pixels or coordinates carries the unit's
+name too: `x_ERR`. Every table is a group, its columns are arrays.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Virtual arrays of the columns of FITS tables, binary and text.
 
-Rows of NAXIS1 bytes follow each other, each with a piece of every column (TFORMn: repeat count and type; sections 7.2 and
-7.3). A cell is a block of whole rows, of which codec `record_member` takes the column's part. Texts are fixed strings,
-bits are booleans along a last dimension. Values of varying length, to which rows only point, are arrays in an array of
-objects. Text tables (XTENSION TABLE) spell out integers (I), floats (F, E, D) and texts (A) at TBCOLn; their types are
-those of astropy.
+Rows of NAXIS1 bytes follow each other, each with a piece of every column (TFORMn: repeat count and
+type; sections 7.2 and 7.3). A cell is a block of whole rows, of which codec `record_member` takes
+the column's part. Texts are fixed strings, bits are booleans along a last dimension. Values of
+varying length, to which rows only point, are arrays in an array of objects. Text tables (XTENSION
+TABLE) spell out integers (I), floats (F, E, D) and texts (A) at TBCOLn; their types are those of
+astropy.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """World coordinates (WCS) of single FITS image axes.
 
-Only axes that do not depend on others have coordinates: coordinate = CRVAL + CDELT · (pixel − CRPIX), pixels counted from 1, with no other axis in it ("Representations of World Coordinates in FITS", Greisen
-and Calabretta 2002). Logarithmic axes are written out too. Of the sky, longitude and latitude depend on each other by a projection: no coordinates of an axis
-can be given, the keywords stay in the attributes.
+Only axes that do not depend on others have coordinates: coordinate = CRVAL + CDELT · (pixel −
+CRPIX), pixels counted from 1, with no other axis in it ("Representations of World Coordinates in
+FITS", Greisen and Calabretta 2002). Logarithmic axes are written out too. Of the sky, longitude and
+latitude depend on each other by a projection: no coordinates of an axis can be given, the keywords
+stay in the attributes.
 """
 
 from __future__ import annotations
@@ -48,7 +50,10 @@ class Scale:
 
 
 def scale_of(unit: Unit, axis: int) -> Scale | None:
-    """Return the scale of an axis (counted from 1); None if it has none, or depends on another axis."""
+    """Return the scale of an axis (counted from 1).
+
+    None if it has none, or depends on another axis.
+    """
     cards, number = unit.cards, axis
     if not any(f"{word}{number}" in cards for word in ("CRVAL", "CRPIX", "CDELT", "CTYPE")):
         return None

@@ -1,7 +1,8 @@
 """Compose the header of a GRIB 2 field from a line of an index.
 
-Sections 1 to 3 are those of another field of the file, with the date of the line. Section 4 is written anew, by templates
-0, 1, 2 for instants and 8, 11, 12 for intervals. ecCodes then describes it like the real header.
+Sections 1 to 3 are those of another field of the file, with the date of the line. Section 4 is
+written anew, by templates 0, 1, 2 for instants and 8, 11, 12 for intervals. ecCodes then describes
+it like the real header.
 """
 
 from __future__ import annotations

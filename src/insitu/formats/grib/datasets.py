@@ -1,8 +1,9 @@
 """Arrange GRIB variables into datasets, and name these.
 
-All variables make one dataset if they agree in what they share: the file is one cube, as `cfgrib.open_dataset` shows it.
-If not, they are arranged as `cfgrib.open_datasets` does: variables of one type of level that have the same coordinates.
-A dataset is named after its type of level, and after what distinguishes it from others of that type.
+All variables make one dataset if they agree in what they share: the file is one cube, as
+`cfgrib.open_dataset` shows it. If not, they are arranged as `cfgrib.open_datasets` does: variables
+of one type of level that have the same coordinates. A dataset is named after its type of level, and
+after what distinguishes it from others of that type.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def arranged(table: Fields, numbers: list[int]) -> list[list[Variable]]:
 
 
 def _split(table: Fields, numbers: list[int], names: Sequence[str]) -> list[list[int]]:
-    """Fields that differ in something kept apart: each value in the order of its first field, one key after the other.
+    """Split fields by the values of keys.
+
+    Each value in the order of its first field, one key after the other.
 
     Fields of one header share their keys, so that only these are compared.
     """
@@ -71,7 +74,10 @@ def _apart(table: Fields, parts: list[list[int]], names: Sequence[str]) -> list[
 
 
 def _undefined(table: Fields, number: int) -> tuple[bool, ...]:
-    """Return which possible dimensions a field lacks: fields with a member number, say, are kept apart from others."""
+    """Return which possible dimensions a field lacks.
+
+    Fields with a member number, say, are kept apart from others.
+    """
     return tuple(table.header(number, name) == UNDEFINED for name in HEADERS)
 
 

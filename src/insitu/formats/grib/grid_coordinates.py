@@ -1,8 +1,8 @@
 """Coordinates of GRIB grids: latitudes and longitudes, by ecCodes, from the headers alone.
 
-Each grid is asked for once. Latitudes and longitudes of regular grids are dimensions; those of projected and rotated
-grids have both axes; all others lie in one row of points. Large coordinates are not kept but computed when they are read,
-from the first message.
+Each grid is asked for once. Latitudes and longitudes of regular grids are dimensions; those of
+projected and rotated grids have both axes; all others lie in one row of points. Large coordinates
+are not kept but computed when they are read, from the first message.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ __all__ = ["Geography", "geography_of"]
 KEPT_POINTS = 1 << 16
 """Most points of a grid whose latitudes and longitudes are kept, half a MiB each."""
 COMPUTED_POINTS = 1 << 26
-"""Most points of a regular grid whose axes are computed: ecCodes lists all points to find the distinct values."""
+"""Most points of a regular grid whose axes are computed: ecCodes lists all points to find the
+distinct values.
+"""
 MEMORY = 64
 
 
@@ -65,7 +67,10 @@ class Geography:
         return all(np.array_equal(values, other.values[name]) for name, values in self.values.items())
 
     def arrays(self, first: Field, source: Source, check: dict[str, Any]) -> dict[str, VirtualArray]:
-        """Return the coordinates as arrays; lazy ones are computed from the first field, which must match `check`."""
+        """Return the coordinates as arrays.
+
+        Lazy ones are computed from the first field, which must match `check`.
+        """
         for name, values in self.values.items():
             if name in self.made:
                 continue
@@ -94,7 +99,7 @@ _lock = fork_safe_lock()
 
 
 def geography_of(first: Field, geometry: bytes) -> Geography:
-    """The grid of a field.
+    """Return the grid of a field.
 
     Parameters
     ----------
@@ -155,7 +160,9 @@ def _asked(first: Field) -> Geography:
 
 
 def _scanned(asked: Asked, shape: tuple[int, ...]) -> Geography:
-    """A regular grid whose points come from the east, or column by column: they stand where ecCodes' lists have them.
+    """Return a regular grid whose points run from the east, or column by column.
+
+    They stand where ecCodes' lists have them.
 
     cfgrib shows all as if they came from the west, row by row.
     """

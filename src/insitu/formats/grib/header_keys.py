@@ -1,9 +1,12 @@
-"""Describe GRIB fields: keys by ecCodes, remembered for all headers that differ only in plain numbers.
+"""Describe GRIB fields.
 
-Names of parameters and levels come from the tables of ecCodes; to ask takes a millisecond. Most headers of a file differ
-only in plain numbers (date, step, member, level), which are read here. So ecCodes is asked once for all headers that are
-otherwise the same, in whatever file. Its answer is compared with the plain numbers until each of them, other than zero,
-has agreed for this layout of header. Headers where they differ are asked about every time.
+Keys by ecCodes, remembered for all headers that differ only in plain numbers.
+
+Names of parameters and levels come from the tables of ecCodes; to ask takes a millisecond. Most
+headers of a file differ only in plain numbers (date, step, member, level), which are read here. So
+ecCodes is asked once for all headers that are otherwise the same, in whatever file. Its answer is
+compared with the plain numbers until each of them, other than zero, has agreed for this layout of
+header. Headers where they differ are asked about every time.
 """
 
 from __future__ import annotations
@@ -83,7 +86,10 @@ def _seen(value: Any, shape: tuple[Any, ...], name: str) -> bool:
 
 
 def _keys_of(field: Field) -> dict[str, Any]:
-    """Ask ecCodes for all keys; what depends only on the centre, the grid or the parameter is asked once for each."""
+    """Ask ecCodes for all keys.
+
+    What depends only on the centre, the grid or the parameter is asked once for each.
+    """
     about, grid = field.identification, field.grid
     centre = (2, about[5:9]) if field.edition == 2 else (1, about[4:5], about[25:26])
     place = (field.edition, grid or about[6:7])
@@ -244,7 +250,8 @@ def _time(asked: Asked) -> Any:
 
 
 def _step(asked: Asked) -> Any:
-    # ecCodes first tries hours; where these do not do, it falls back to the unit of the header, and answers the second time.
+    # ecCodes first tries hours; where these do not do, it falls back to the unit of the header, and
+    # answers the second time.
     for _ in range(2):
         try:
             unit = UNIT_SECONDS.get(asked.get("stepUnits", int))

@@ -1,6 +1,9 @@
-"""Read the plain numbers of a GRIB header without tables: date of the run, step, member, plain levels.
+"""Read the plain numbers of a GRIB header without tables.
 
-They lie at known offsets. What is left of the header without them is what ecCodes has to be asked about.
+Date of the run, step, member, plain levels.
+
+They lie at known offsets. What is left of the header without them is what ecCodes has to be asked
+about.
 """
 
 from __future__ import annotations
@@ -39,7 +42,9 @@ class Taken(NamedTuple):
     """The header without the plain numbers, as a key."""
     plain: Plain
     shape: tuple[Any, ...]
-    """The layout of the header: plain numbers that are right for one header of a layout are right for all."""
+    """The layout of the header: plain numbers that are right for one header of a layout are right
+    for all.
+    """
 
 
 def taken_apart(field: Field) -> Taken:
@@ -47,7 +52,8 @@ def taken_apart(field: Field) -> Taken:
     return _second(field) if field.edition == 2 else _first(field)
 
 
-# GRIB 2: where the end of the interval lies in section 4, for products over an interval; the number of ranges follows.
+# GRIB 2: where the end of the interval lies in section 4, for products over an interval; the number
+# of ranges follows.
 _INTERVALS = {8: 34, 9: 47, 10: 35, 11: 37, 12: 36}
 _INSTANTS = frozenset((0, 1, 2, 5, 6))
 _KNOWN = _INSTANTS | _INTERVALS.keys()
@@ -125,7 +131,10 @@ def _first(field: Field) -> Taken:
 
 
 def _seconds(year: int, month: int, day: int, hour: int, minute: int) -> int | None:
-    """Return seconds since 1970; None if the date is not valid. The header's seconds are ignored, as in ecCodes."""
+    """Return seconds since 1970; None if the date is not valid.
+
+    The header's seconds are ignored, as in ecCodes.
+    """
     try:
         moment = datetime.datetime(year, month, day, hour, minute)
     except ValueError:

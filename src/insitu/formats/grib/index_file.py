@@ -1,7 +1,8 @@
 """Read the index beside a GRIB file: offsets and lengths of messages, and words about their fields.
 
-NCEP's `.idx` (wgrib2) has a line for each field: number, offset, date, parameter, level, forecast. ECMWF's `.index` has a
-JSON object in each line, with offset and length. The words are interpreted by `inventory` and `mars`.
+NCEP's `.idx` (wgrib2) has a line for each field: number, offset, date, parameter, level, forecast.
+ECMWF's `.index` has a JSON object in each line, with offset and length. The words are interpreted
+by `inventory` and `mars`.
 """
 
 from __future__ import annotations
@@ -130,7 +131,10 @@ def _colons(lines: list[str], size: int) -> list[Line]:
 
 
 def _objects(lines: list[str]) -> list[Line]:
-    """Parse lines of ECMWF: `{"date": "20240101", "time": "0000", "step": "6", "param": "2t", "_offset": 0, "_length": 5}`."""
+    """Parse lines of ECMWF.
+
+    `{"date": "20240101", "time": "0000", "step": "6", "param": "2t", "_offset": 0, "_length": 5}`.
+    """
     found: list[Line] = []
     seen: dict[int, int] = {}
     for line in lines:

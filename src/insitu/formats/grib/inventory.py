@@ -53,7 +53,9 @@ class Said(NamedTuple):
     sign: int
     """Code table 4.6."""
     model: tuple[str, int]
-    """Key of fields that share the rest of the header: ensembles of the same words, levels of the same coefficients."""
+    """Key of fields that share the rest of the header: ensembles of the same words, levels of the
+    same coefficients.
+    """
     tables: bytes = b""
     """Versions of the tables, octets 10 and 11 of section 1, if the parameter needs its own."""
 

@@ -1,8 +1,8 @@
 """Parse MARS words of ECMWF's index (`.index`) with the help of ecCodes.
 
-`param` and `levtype` are translated by ecCodes, which knows what a header with that name holds. It is asked twice, from
-headers of different levels: what comes out the same is meant by the name; what differs is left open, and the header of
-the message has to be read.
+`param` and `levtype` are translated by ecCodes, which knows what a header with that name holds. It
+is asked twice, from headers of different levels: what comes out the same is meant by the name; what
+differs is left open, and the header of the message has to be read.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Find the messages of a GRIB file.
 
-Each message gives its length, so the search hops from one to the next and reads some hundred bytes of each. After messages
-of one length in a row, the next headers are requested together. A large remote file is searched from several offsets at
-once; where one search arrives at the start of the next, they have found the same chain. Bytes between messages (bulletin
-headings, padding) are skipped, as all readers of GRIB do.
+Each message gives its length, so the search hops from one to the next and reads some hundred bytes
+of each. After messages of one length in a row, the next headers are requested together. A large
+remote file is searched from several offsets at once; where one search arrives at the start of the
+next, they have found the same chain. Bytes between messages (bulletin headings, padding) are
+skipped, as all readers of GRIB do.
 """
 
 from __future__ import annotations
@@ -72,7 +73,10 @@ def find_messages(head: bytes, size: int, broken: Broken, *, far: bool = False) 
 
 
 def _side_by_side(near: int, length: int, walks: int, size: int) -> Walk[list[Message] | None]:
-    """Search from several offsets at once; return None if anything is unusual: then one search goes through in order."""
+    """Search from several offsets at once; return None if anything is unusual.
+
+    Then one search goes through in order.
+    """
     places = [near + number * ((size - near) // walks) for number in range(1, walks)]
     room = min(max(length + length // 2, SEARCH), LONGEST_SEARCH)
     blocks = yield Exact([(place, min(room, size - place)) for place in places])

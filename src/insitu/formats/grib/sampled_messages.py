@@ -1,8 +1,8 @@
 """Messages of a GRIB file whose headers were read, and what their lengths tell about others.
 
-The length of a message in simple packing follows from its grid, bits and headers: if the length of another one fits, it
-has the same grid. In other packings lengths say little, so only messages much longer or shorter than all that were read
-are suspicious.
+The length of a message in simple packing follows from its grid, bits and headers: if the length of
+another one fits, it has the same grid. In other packings lengths say little, so only messages much
+longer or shorter than all that were read are suspicious.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ class Looks:
                     self.broken(field.offset, problem)
 
     def in_first_bytes(self) -> list[int]:
-        """Return messages whose headers are in the first bytes of the file: to read them costs nothing."""
+        """Return messages whose headers are in the first bytes of the file.
+
+        To read them costs nothing.
+        """
         known = len(self.file.head)
         return [offset for offset in self.lengths if offset + AT_HAND <= known or known >= self.file.size]
 
@@ -81,7 +84,10 @@ class Looks:
         return list(found.values())
 
     def grid_of(self, offset: int, product: int) -> Field | None:
-        """Return a field on the grid that a message has by its length; None if the length does not tell."""
+        """Return a field on the grid that a message has by its length.
+
+        None if the length does not tell.
+        """
         length = self.lengths[offset]
         fields = {
             message.fields[0].grid: message.fields[0]
@@ -92,7 +98,10 @@ class Looks:
 
 
 def _explains(message: Message, length: int, product: int) -> bool | None:
-    """Return whether another message of that length can have the grid of this one; None if lengths tell nothing."""
+    """Return whether another message of that length can have the grid of this one.
+
+    None if lengths tell nothing.
+    """
     packing = message.packing
     if len(packing) < 20 or packing[9:11] != b"\0\0" or message.bitmap != WITHOUT_BITMAP or len(message.fields) > 1:
         return None

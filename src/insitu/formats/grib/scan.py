@@ -1,8 +1,8 @@
 """Scan GRIB files: find the messages, group their fields into variables and datasets.
 
-A file that is one cube has its arrays in the root; any other has a group for each dataset. Messages that repeat the
-headers of others (they differ in something that cfgrib ignores) are in groups `repeated_2`, …. Names, dimensions,
-coordinates and attributes are those of cfgrib.
+A file that is one cube has its arrays in the root; any other has a group for each dataset. Messages
+that repeat the headers of others (they differ in something that cfgrib ignores) are in groups
+`repeated_2`, …. Names, dimensions, coordinates and attributes are those of cfgrib.
 """
 
 from __future__ import annotations
@@ -91,7 +91,10 @@ def scan_grib(
 
 
 def _by_side_file(window: Window) -> list[Message] | None:
-    """Return the messages of a remote file, if an index beside it tells their offsets; their headers come in one batch."""
+    """Return the messages of a remote file, if an index beside it tells their offsets.
+
+    Their headers come in one batch.
+    """
     if not window.remote or window.size < WORTH_A_LOOK or "::" in window.url:
         return None
     near = max(first_message(window.head), 0)

@@ -1,11 +1,12 @@
 """Scan a GRIB file by the index beside it (`.idx` of NCEP, `.index` of ECMWF), reading few messages.
 
-The lines of an index say which field lies where. What they do not say (centre, grid, how an ensemble is numbered) is the
-same in all messages of a kind, so one message of each kind is read. From its header and the words of a line the header of
-a field is composed, and described like any other. Also read are the messages of lines that are not understood or occur
-twice, of names that stand for several parameters, of unexplained lengths, and those in the first bytes of the file. If a
-line contradicts the header of its message, all headers are read. The other messages are checked when their values are
-read: another grid or parameter than expected is an error.
+The lines of an index say which field lies where. What they do not say (centre, grid, how an
+ensemble is numbered) is the same in all messages of a kind, so one message of each kind is read.
+From its header and the words of a line the header of a field is composed, and described like any
+other. Also read are the messages of lines that are not understood or occur twice, of names that
+stand for several parameters, of unexplained lengths, and those in the first bytes of the file. If a
+line contradicts the header of its message, all headers are read. The other messages are checked
+when their values are read: another grid or parameter than expected is an error.
 """
 
 from __future__ import annotations
@@ -127,7 +128,10 @@ def _words(lines: list[Line], headers: dict[Model, Field | None], looks: Looks) 
 def _guesses(
     lines: list[Line], said: dict[Line, Said | None], headers: dict[Model, Field | None], looks: Looks
 ) -> dict[Line, Guess] | None:
-    """Return the header of each line, reading messages where needed; None if a line contradicts its message."""
+    """Return the header of each line, reading messages where needed.
+
+    None if a line contradicts its message.
+    """
     guesses: dict[Line, Guess] = {}
     for _ in range(2):
         _narrow(lines, said, looks)

@@ -1,8 +1,8 @@
 """Read the header sections of one GRIB message, and split it into fields.
 
-A message is a chain of sections, each with its length in front. Only the sections that say what, when and where are read;
-bitmaps and data are skipped. A GRIB 2 message may repeat sections 2 to 7: each section 7 ends a field, and sections that
-are not repeated hold on.
+A message is a chain of sections, each with its length in front. Only the sections that say what,
+when and where are read; bitmaps and data are skipped. A GRIB 2 message may repeat sections 2 to 7:
+each section 7 ends a field, and sections that are not repeated hold on.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class Message(NamedTuple):
     bitmap: int = 0
     """GRIB 2: octet 6 of section 6 of the first field."""
     layout: tuple[tuple[int, bytes], ...] = ()
-    """GRIB 2, of one field: where sections begin, and their first five bytes, from the first to the bitmap."""
+    """GRIB 2, of one field: where sections begin, and their first five bytes, from the first to the
+    bitmap.
+    """
 
 
 class _Reach:
@@ -188,7 +190,9 @@ def _second(reach: _Reach, length: int) -> Walk[Message]:
 
 
 def read_alike(before: Message, offset: int, data: bytes, size: int) -> Message | None:
-    """Read the headers of a GRIB 2 message with the layout of another; return None if it has another layout.
+    """Read the headers of a GRIB 2 message with the layout of another.
+
+    Return None if it has another layout.
 
     Most messages of a file have the same layout: this takes a tenth of the time of `read_message`.
 

@@ -1,8 +1,8 @@
 """Parse level names of wgrib2 into the fixed surfaces of a GRIB 2 header.
 
-`500 mb` is code 100 of table 4.5 with 50,000 Pa; `0-0.1 m below ground` lies between two surfaces of code 106. Numbers are
-printed with `%g`, so the stored scale factor is not known: all likely ones are candidates, and count only if they mean
-the same.
+`500 mb` is code 100 of table 4.5 with 50,000 Pa; `0-0.1 m below ground` lies between two surfaces
+of code 106. Numbers are printed with `%g`, so the stored scale factor is not known: all likely ones
+are candidates, and count only if they mean the same.
 """
 
 from __future__ import annotations
@@ -117,7 +117,10 @@ def _plain(code: int) -> list[Surface]:
 
 
 def _scaled(code: int, factor: int, *texts: str) -> list[tuple[Surface, ...]]:
-    """Return candidates with the fewest decimals that the numbers need; if any needs some, also with one more."""
+    """Return candidates with the fewest decimals that the numbers need.
+
+    If any needs some, also with one more.
+    """
     try:
         values = [Decimal(text) * factor for text in texts]
     except InvalidOperation:

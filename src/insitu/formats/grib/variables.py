@@ -1,7 +1,8 @@
 """Make variables of GRIB fields.
 
-A variable has all fields of a parameter that agree in everything but member, run, step and level, as in cfgrib. A
-dimension of one value becomes a scalar coordinate. A combination that no message holds is NaN.
+A variable has all fields of a parameter that agree in everything but member, run, step and level,
+as in cfgrib. A dimension of one value becomes a scalar coordinate. A combination that no message
+holds is NaN.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class Fields:
     fields: list[Field]
     descriptions: list[Told]
     unverified: dict[int, bool] = dataclass_field(default_factory=dict)
-    """Fields whose messages were not read: checked when their values are read; True: the parameter too."""
+    """Fields whose messages were not read: checked when their values are read; True: the parameter
+    too.
+    """
 
     def header(self, number: int, name: str) -> Any:
         """Return the value of one field along a possible dimension."""

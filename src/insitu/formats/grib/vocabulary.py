@@ -1,4 +1,7 @@
-"""Keys that cfgrib asks ecCodes for, and the attributes that it gives: datasets here look the same."""
+"""Keys that cfgrib asks ecCodes for, and the attributes that it gives.
+
+Datasets here look the same.
+"""
 
 from __future__ import annotations
 

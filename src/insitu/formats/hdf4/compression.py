@@ -1,8 +1,8 @@
 """Codecs of HDF4: run lengths, n-bit, skipping Huffman, and szip with HDF4's preamble.
 
-Each works on bytes as they lie in the file. The Huffman tree changes with every byte that it yields (a splay tree, after
-D. W. Jones, "Application of splay trees to data compression", 1988), one tree for each byte of an element. It is decoded
-byte by byte, in Python.
+Each works on bytes as they lie in the file. The Huffman tree changes with every byte that it yields
+(a splay tree, after D. W. Jones, "Application of splay trees to data compression", 1988), one tree
+for each byte of an element. It is decoded byte by byte, in Python.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ WITH_PREAMBLE = 1 << 16
 
 
 def hdf4_rle(configuration: Configuration, form: Form) -> Step:
-    """Prepare for run lengths: a byte with the high bit set repeats the next one, another is followed by so many as they are."""
+    """Prepare for run lengths.
+
+    A byte with the high bit set repeats the next one, another is followed by so many as they are.
+    """
     limit = form.limit
 
     def run(data: Data, out: Octets | None) -> Data:
@@ -47,7 +50,10 @@ def hdf4_rle(configuration: Configuration, form: Form) -> Step:
 
 
 def hdf4_nbit(configuration: Configuration, form: Form) -> Step:
-    """Prepare for elements of which only some bits are kept: `size` in bytes, `start` (the highest bit), `length`, `sign`, `ones`."""
+    """Prepare for elements of which only some bits are kept.
+
+    `size` in bytes, `start` (the highest bit), `length`, `sign`, `ones`.
+    """
     size, start, length = (int(configuration[name]) for name in ("size", "start", "length"))
     sign, ones = bool(configuration.get("sign")), bool(configuration.get("ones"))
     if size not in (1, 2, 4, 8) or not 0 <= start - length + 1 <= start < 8 * size or form.limit % size:
@@ -69,7 +75,10 @@ def hdf4_nbit(configuration: Configuration, form: Form) -> Step:
 
 
 def hdf4_szip(configuration: Configuration, form: Form) -> Step:
-    """Prepare for szip, with HDF4's preamble: `options_mask`, `pixels_per_block`, `bits_per_pixel`, `pixels_per_scanline`."""
+    """Prepare for szip, with HDF4's preamble.
+
+    `options_mask`, `pixels_per_block`, `bits_per_pixel`, `pixels_per_scanline`.
+    """
     parameters = {name: int(configuration[name]) for name in PARAMETERS}
     preamble = bool(parameters["options_mask"] & WITH_PREAMBLE)
     parameters["options_mask"] &= ~WITH_PREAMBLE
@@ -130,7 +139,10 @@ class _Tree:
         """Left and right of each inner node, one after the other."""
 
     def splay(self, node: int) -> None:
-        """Bring a leaf up: at every other step, it changes places with the sibling of its parent."""
+        """Bring a leaf up.
+
+        At every other step, it changes places with the sibling of its parent.
+        """
         parent, children = self.parent, self.children
         while node:
             above = parent[node]

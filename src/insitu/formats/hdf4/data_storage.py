@@ -1,7 +1,8 @@
 """Find where the data of an HDF4 dataset lies, and how it is compressed.
 
-In one piece; compressed in one piece; in linked blocks; in another file; or in chunks, each of which may be compressed
-(HDF4 specification, chapter 10). Each special element begins with its code and a header of its own.
+In one piece; compressed in one piece; in linked blocks; in another file; or in chunks, each of
+which may be compressed (HDF4 specification, chapter 10). Each special element begins with its code
+and a header of its own.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ class Pieces(NamedTuple):
 
     @property
     def has_holes(self) -> bool:
-        """Whether blocks in the middle were never written: the library reads them as zeros, whatever the fill value."""
+        """Whether blocks in the middle were never written.
+
+        The library reads them as zeros, whatever the fill value.
+        """
         return any(offset == HOLE for offset, _ in self.ranges)
 
 
@@ -292,7 +296,10 @@ def _chunked(found: Descriptors, head: bytes, offset: int) -> Walk[Chunked]:
 
 
 def _compressions(heads: list[bytes], url: str) -> tuple[list[Codec | None], npt.NDArray[np.int64]]:
-    """Return the codec of each chunk, and the reference number of its bytes. Most headers differ only in the latter."""
+    """Return the codec of each chunk, and the reference number of its bytes.
+
+    Most headers differ only in the latter.
+    """
     known: dict[bytes, Codec | None] = {}
     codecs: list[Codec | None] = []
     refs = np.zeros(len(heads), np.int64)

@@ -1,7 +1,7 @@
 """Virtual arrays of HDF4 datasets.
 
-A dataset in one piece is one cell; in blocks of whole rows, one cell for each block; in chunks, one for each chunk. Data
-in other pieces is kept as bytes, if it is small.
+A dataset in one piece is one cell; in blocks of whole rows, one cell for each block; in chunks, one
+for each chunk. Data in other pieces is kept as bytes, if it is small.
 """
 
 from __future__ import annotations
@@ -130,7 +130,10 @@ def _pieces(dataset: Dataset, stored: Pieces | None, fill: bytes, source: Source
 
 
 def _beside(url: str, name: str) -> str:
-    """Return the URL of a file beside this one; a name must not lead to other places of this machine."""
+    """Return the URL of a file beside this one.
+
+    A name must not lead to other places of this machine.
+    """
     leaf = name if local_path(url) is None else name.replace("\\", "/").rpartition("/")[2]
     places = places_beside(url, leaf)
     if not places:

@@ -1,8 +1,8 @@
 """Read the data descriptors of an HDF4 file: where each object lies.
 
-Blocks of descriptors, chained from the beginning of the file, list every object: tag (its kind), reference number,
-offset, length (HDF4 specification, chapter 2). An object whose tag has the special bit begins with a header that says
-where its data lies.
+Blocks of descriptors, chained from the beginning of the file, list every object: tag (its kind),
+reference number, offset, length (HDF4 specification, chapter 2). An object whose tag has the
+special bit begins with a header that says where its data lies.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Scan HDF4 files: the datasets of the SD interface (SDS), with their attributes and dimensions.
 
-All are in the root. Vgroups and Vdatas give their attributes and dimensions. Raster images and tables are not read.
+All are in the root. Vgroups and Vdatas give their attributes and dimensions. Raster images and
+tables are not read.
 """
 
 from __future__ import annotations
@@ -207,8 +208,8 @@ def _numeric(
     stored = None if values is None else (yield from read_storage(found, values))
     unlimited = bool(rank) and (unlimited or not shape[0])
     if unlimited and not isinstance(stored, Chunked):
-        # As many as were written. The record of dimensions is not renewed by rows that are appended later; the library
-        # counts by the length of the data, too (mfhdf, hdf_read_vars).
+        # As many as were written. The record of dimensions is not renewed by rows that are appended
+        # later; the library counts by the length of the data, too (mfhdf, hdf_read_vars).
         row = math.prod(shape[1:]) * dtype.itemsize
         rows = stored.size // row if row and stored is not None and stored.codec is None else shape[0] if stored else 0
         shape = (rows, *shape[1:])
@@ -227,7 +228,10 @@ def _numeric(
 
 
 def _unique(names: list[str]) -> tuple[str, ...]:
-    """Return names that differ: a dataset may have one dimension twice, which xarray does not allow."""
+    """Return names that differ.
+
+    A dataset may have one dimension twice, which xarray does not allow.
+    """
     found: list[str] = []
     for name in names:
         free, number = name, 2
@@ -261,9 +265,9 @@ def _dtype(told: bytes, found: Descriptors, offset: int) -> np.dtype[Any]:
 def structures(attributes: Mapping[str, Any], names: Collection[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the grids that HDF-EOS2 describes, by name, and which of these fields are coordinates.
 
-    MODIS and others describe grids and swaths in a text, the attributes `StructMetadata.0` and following. Coordinates
-    along the dimensions of a grid (`YDim:MOD_Grid`, …) are made from it when a file is opened. The geolocation fields of
-    a swath are coordinates.
+    MODIS and others describe grids and swaths in a text, the attributes `StructMetadata.0` and
+    following. Coordinates along the dimensions of a grid (`YDim:MOD_Grid`, …) are made from it when
+    a file is opened. The geolocation fields of a swath are coordinates.
     """
     texts = [attributes.get(f"StructMetadata.{number}") for number in range(PARTS_LIMIT)]
     text = "".join(part for part in texts if isinstance(part, str))

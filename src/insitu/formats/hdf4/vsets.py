@@ -1,7 +1,8 @@
 """Parse Vgroups and Vdatas of an HDF4 file.
 
-A Vgroup is a list of objects with a name and a class. A Vdata is a table, whose header lists its fields (HDF4
-specification, 6.7). Datasets, dimensions and attributes of the SD interface are made of both.
+A Vgroup is a list of objects with a name and a class. A Vdata is a table, whose header lists its
+fields (HDF4 specification, 6.7). Datasets, dimensions and attributes of the SD interface are made
+of both.
 """
 
 from __future__ import annotations
@@ -80,7 +81,10 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
 
 
 def value_of(table: Vdata, data: bytes) -> Any:
-    """Return the value of an attribute: a table of one field, of many values in one record, or of many records."""
+    """Return the value of an attribute.
+
+    A table of one field, of many values in one record, or of many records.
+    """
     if len(table.fields) != 1:
         raise FormatError(f"an attribute has {len(table.fields)} fields, not one", structure="Vdata")
     _, kind, order = table.fields[0]

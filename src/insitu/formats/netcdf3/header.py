@@ -1,8 +1,11 @@
-"""Parse the header of a NetCDF-3 file: dimensions, attributes, variables and where their data begins.
+"""Parse the header of a NetCDF-3 file.
 
-The header is a run of big-endian numbers and names at the beginning of the file. The grammar is that of "The NetCDF
-Classic Format Specification" (NetCDF Users Guide, appendix B) and of PnetCDF's "CDF-5 Format Specification"; its terms
-stand in the comments. CDF-5 widens counts to 8 bytes, CDF-2 and CDF-5 widen offsets.
+Dimensions, attributes, variables and where their data begins.
+
+The header is a run of big-endian numbers and names at the beginning of the file. The grammar is
+that of "The NetCDF Classic Format Specification" (NetCDF Users Guide, appendix B) and of PnetCDF's
+"CDF-5 Format Specification"; its terms stand in the comments. CDF-5 widens counts to 8 bytes, CDF-2
+and CDF-5 widen offsets.
 """
 
 from __future__ import annotations
@@ -66,7 +69,9 @@ class Variable:
     inner: tuple[int, ...] = field(init=False)
     """Its shape, without the dimension of records."""
     nbytes: int = field(init=False)
-    """Bytes of its data; of a record variable, in one record. `vsize` in the header wraps around at 4 GiB, and is not needed."""
+    """Bytes of its data; of a record variable, in one record. `vsize` in the header wraps around at
+    4 GiB, and is not needed.
+    """
 
     def __post_init__(self) -> None:
         record = bool(self.dims) and self.dims[0].length == 0

@@ -1,9 +1,10 @@
 """Scan NetCDF-3 files: find the data of every variable.
 
-A fixed variable is one run of bytes: one cell, which the reader cuts as it likes. A record variable has a piece in every
-record, between those of the others: one cell for each record, at `begin + number * record_size`. Where records are small
-and many, a cell is a block of whole records, of which codec `record_member` takes the variable's part: there a piece
-costs more to fetch than its neighbours.
+A fixed variable is one run of bytes: one cell, which the reader cuts as it likes. A record variable
+has a piece in every record, between those of the others: one cell for each record, at `begin +
+number * record_size`. Where records are small and many, a cell is a block of whole records, of
+which codec `record_member` takes the variable's part: there a piece costs more to fetch than its
+neighbours.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ SMALL_RECORD = 4 << 10
 Larger records would be, too, but for ten times the bytes.
 """
 BLOCK_BYTES = 64 << 10
-"""Bytes of a block of whole records: one value costs so much to read; larger blocks are hardly faster when all is read."""
+"""Bytes of a block of whole records: one value costs so much to read; larger blocks are hardly
+faster when all is read.
+"""
 
 
 def is_netcdf3(window: Window) -> bool:
@@ -179,7 +182,10 @@ def _whole(extent: int) -> Axis:
 
 
 def _member(header: Header, variable: Variable, skip: int) -> Codec:
-    """Return the codec that takes a variable's part of whole records; kerchunk has one of that name."""
+    """Return the codec that takes a variable's part of whole records.
+
+    Kerchunk has one of that name.
+    """
     rest = header.record_size - skip - variable.nbytes
     own: list[Any] = ["own", variable.dtype.str, list(variable.inner)]
     fields = [*([["before", f"V{skip}"]] if skip else []), own, *([["behind", f"V{rest}"]] if rest else [])]

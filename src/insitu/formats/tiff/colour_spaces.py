@@ -1,7 +1,8 @@
 """Colour spaces of TIFF: which images are shown as RGB though they are stored otherwise.
 
-YCbCr, CMYK and CIE L*a*b* of eight bits become RGB, as in GDAL (through libtiff's RGBA interface) and so in rasterio.
-Images that are stored band by band are shown as they are stored: their strips cannot be combined.
+YCbCr, CMYK and CIE L*a*b* of eight bits become RGB, as in GDAL (through libtiff's RGBA interface)
+and so in rasterio. Images that are stored band by band are shown as they are stored: their strips
+cannot be combined.
 """
 
 from __future__ import annotations

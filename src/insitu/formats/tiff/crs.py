@@ -1,8 +1,11 @@
-"""Coordinate reference system of a GeoTIFF, as attributes of `spatial_ref`: WKT and CF grid mapping.
+"""Coordinate reference system of a GeoTIFF, as attributes of `spatial_ref`.
 
-Usually the keys hold an EPSG number, else a projection with its parameters (OGC 19-008r4, annex C and the tables of
-GeoTIFF 1.0, section 6.3.3.3). With pyproj, the attributes are those that rioxarray shows. Without pyproj they hold the
-EPSG number, which rioxarray and GDAL understand too; a system without a number is then left out.
+WKT and CF grid mapping.
+
+Usually the keys hold an EPSG number, else a projection with its parameters (OGC 19-008r4, annex C
+and the tables of GeoTIFF 1.0, section 6.3.3.3). With pyproj, the attributes are those that
+rioxarray shows. Without pyproj they hold the EPSG number, which rioxarray and GDAL understand too;
+a system without a number is then left out.
 """
 
 from __future__ import annotations
@@ -64,7 +67,10 @@ FALSE_EASTING, FALSE_NORTHING = (3082, 3086, 3090), (3083, 3087, 3091)
 
 
 def crs_attributes(keys: dict[int, Any]) -> dict[str, Any]:
-    """Return the attributes of `spatial_ref`; none if the image has no coordinate reference system, or an unknown one."""
+    """Return the attributes of `spatial_ref`.
+
+    None if the image has no coordinate reference system, or an unknown one.
+    """
     return dict(_attributes(tuple(sorted(keys.items())))) if keys else {}
 
 
@@ -90,7 +96,10 @@ def _attributes(items: tuple[tuple[int, Any], ...]) -> tuple[tuple[str, Any], ..
 
 
 def _text(proj: Any, keys: dict[int, Any], code: str) -> str:
-    """Return the WKT of the system as GDAL writes it: by its number, else by its parts, with heights."""
+    """Return the WKT of the system as GDAL writes it.
+
+    By its number, else by its parts, with heights.
+    """
     if code:
         try:
             whole = _numbered_text(proj, keys, code)
@@ -108,7 +117,10 @@ def _numbered_text(proj: Any, keys: dict[int, Any], code: str) -> str:
 
 
 def _described_text(proj: Any, keys: dict[int, Any]) -> str:
-    """Return the WKT of a system without a number: geographic, projected, or local coordinates of which only the unit is known."""
+    """Return the WKT of a system without a number.
+
+    Geographic, projected, or local coordinates of which only the unit is known.
+    """
     model, named = keys.get(MODEL_TYPE), keys.get(PROJECTED_CITATION)
     if model == 2:
         return geographic_text(proj, {**keys, GEOGRAPHIC: USER_DEFINED})
@@ -118,14 +130,18 @@ def _described_text(proj: Any, keys: dict[int, Any]) -> str:
     name = name.strip("|") if isinstance(name, str) else None
     crs = _projected(proj, keys) if model == 1 else None
     if crs is None:
-        # GDAL takes projected coordinates of which nothing is known for metres, whatever their unit.
+        # GDAL takes projected coordinates of which nothing is known for metres, whatever their
+        # unit.
         unit = METRE if model == 1 else linear_unit(proj, keys, UNKNOWN_LENGTH)
         return local_text(name, unit or UNKNOWN_LENGTH)
     return with_geographic(_wkt(proj, crs), geographic_text(proj, keys, alone=False), name or "unnamed")
 
 
 def _with_heights(proj: Any, keys: dict[int, Any], wkt: str) -> str:
-    """Add heights, by their number or described by a unit, a citation and a datum; GDAL shows none of GeoTIFF 1.0."""
+    """Add heights, by their number or described by a unit, a citation and a datum.
+
+    GDAL shows none of GeoTIFF 1.0.
+    """
     found = re.match(r'(GEOGCS|PROJCS|LOCAL_CS)\["([^"]*)"', wkt)
     if not keys.get(REVISION) or found is None:
         return wkt
@@ -144,7 +160,10 @@ def _with_heights(proj: Any, keys: dict[int, Any], wkt: str) -> str:
 
 
 def _wkt(proj: Any, crs: Any) -> str:
-    """Return the old WKT as GDAL does, with the axes of a geographic system; the new WKT where the old cannot express it."""
+    """Return the old WKT as GDAL does, with the axes of a geographic system.
+
+    The new WKT where the old cannot express it.
+    """
     try:
         return str(crs.to_wkt("WKT1_GDAL", output_axis_rule=True))
     except proj.exceptions.ProjError:
@@ -182,7 +201,10 @@ def _by_number(proj: Any, keys: dict[int, Any], code: str) -> Any:
 
 
 def _projected(proj: Any, keys: dict[int, Any]) -> Any:
-    """Return a projected system by its parts, on any geographic system (exchanged later); None if it is not known."""
+    """Return a projected system by its parts, on any geographic system (exchanged later).
+
+    None if it is not known.
+    """
     major, inverse = ellipsoid_of(proj, keys)
     body: dict[str, Any] = {"a": major, "rf": inverse} if inverse else {"R": major}
     if _first(keys, (PRIME_MERIDIAN,)):

@@ -1,8 +1,8 @@
 """Read the directories (IFDs) of a TIFF: tables of tags, one for each image.
 
-Small values lie in the table, others elsewhere in the file. "TIFF Revision 6.0", section 2, and "The BigTIFF File
-Format", which has 8-byte counts and offsets. The chain of directories is followed first; then the values of all
-directories are read in one batch, only of tags that are asked for.
+Small values lie in the table, others elsewhere in the file. "TIFF Revision 6.0", section 2, and
+"The BigTIFF File Format", which has 8-byte counts and offsets. The chain of directories is followed
+first; then the values of all directories are read in one batch, only of tags that are asked for.
 """
 
 from __future__ import annotations
@@ -82,7 +82,10 @@ class Directory:
         raise FormatError(what, url=self.url, offset=self.offset, structure=structure)
 
     def value(self, tag: int) -> npt.NDArray[Any] | None:
-        """Return the elements of a tag in native byte order, fractions as floats; None if it is missing or unreadable."""
+        """Return the elements of a tag in native byte order, fractions as floats.
+
+        None if it is missing or unreadable.
+        """
         data = self.data.get(tag)
         if data is None:
             return None
@@ -223,7 +226,8 @@ def _directory(window: Window, layout: _Layout, offset: int) -> tuple[Directory,
         if kind not in TYPES or tag in entries:  # a type of the future, or a tag twice: the first counts
             continue
         nbytes = number * SIZES[kind]
-        # Made without NamedTuple's own constructor, which takes twice as long: there are dozens in each file.
+        # Made without NamedTuple's own constructor, which takes twice as long: there are dozens in
+        # each file.
         if nbytes <= small:
             entries[tag] = make(_Entry, (kind, number, value[:nbytes], 0))
         else:

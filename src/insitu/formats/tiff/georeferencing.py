@@ -1,8 +1,8 @@
 """Place of a TIFF image on the Earth: GeoTIFF keys, affine transformation, control points.
 
-The GeoTIFF tags (OGC 19-008r4, annex B and section 7) say how pixels become coordinates: a scale and a tie point, or a
-whole matrix. As in GDAL, the result is an affine transformation from the corner of pixel (0, 0). Coordinates are those
-of the pixels' centres.
+The GeoTIFF tags (OGC 19-008r4, annex B and section 7) say how pixels become coordinates: a scale
+and a tie point, or a whole matrix. As in GDAL, the result is an affine transformation from the
+corner of pixel (0, 0). Coordinates are those of the pixels' centres.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class Affine:
 
     def centres(self, width: int, height: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Return coordinates x of the columns and y of the rows, at the pixels' centres."""
-        # The order of operations is that of the library `affine`, so that the bits are those that rioxarray shows.
+        # The order of operations is that of the library `affine`, so that the bits are those that
+        # rioxarray shows.
         x = np.arange(width) * self.a + 0.0 * self.b + (self.a * 0.5 + self.b * 0.5 + self.c)
         y = 0.0 * self.d + np.arange(height) * self.e + (self.d * 0.5 + self.e * 0.5 + self.f)
         return x.astype(np.float64, copy=False), y.astype(np.float64, copy=False)
@@ -62,7 +63,10 @@ class Affine:
 
 
 def affine_of(tags: Directory, keys: dict[int, Any]) -> Affine | None:
-    """Return the transformation: the identity if the image has none; None if it has only control points."""
+    """Return the transformation: the identity if the image has none.
+
+    None if it has only control points.
+    """
     scale, ties, matrix = (_floats(tags, tag) for tag in (PIXEL_SCALE, TIE_POINTS, TRANSFORMATION))
     if scale.size >= 2 and scale[0] and scale[1] and ties.size >= 6:
         a, e = float(scale[0]), -abs(float(scale[1]))
@@ -105,7 +109,10 @@ _NONE = np.zeros(0)
 
 
 def geo_keys(tags: Directory) -> dict[int, Any]:
-    """Return the keys of the GeoTIFF directory: number → integer, text, or a float (several: a tuple)."""
+    """Return the keys of the GeoTIFF directory.
+
+    Number → integer, text, or a float (several: a tuple).
+    """
     table = tags.value(KEY_DIRECTORY)
     if table is None or table.dtype.kind != "u" or table.size < 4:
         return {}

@@ -1,4 +1,6 @@
-"""How one image of a TIFF is stored: size, bands, pixel type, strips or tiles, and the chain of codecs.
+"""How one image of a TIFF is stored.
+
+Size, bands, pixel type, strips or tiles, and the chain of codecs.
 
 "TIFF Revision 6.0", sections 3 to 22, and the numbers that libtiff registered since.
 """
@@ -103,7 +105,8 @@ class Image:
     def last_codecs(self) -> tuple[Codec, ...]:
         """Codecs of the last row of strips or tiles.
 
-        Strips are clipped at the bottom, but some writers fill them. Tiles are not, but some writers clip them.
+        Strips are clipped at the bottom, but some writers fill them. Tiles are not, but some
+        writers clip them.
         """
         rest = self.height % self.block[0]
         tolerant = ("imagecodecs_packbits",) if self.tiled else ("zlib", "zstd", "lzma")
@@ -237,7 +240,8 @@ def _chain(
         dtype, codec = _odd_type(tags, bits, kind, block[1] * samples)
         codecs.append(codec)
     predictor = tags.number(PREDICTOR, 1) if compression in ("lzw", "deflate", "zstd", "lzma") else 1
-    # Pairs of floats are differences of whole pairs; which of their bytes are swapped in a big-endian file, libraries do not agree on.
+    # Pairs of floats are differences of whole pairs; which of their bytes are swapped in a
+    # big-endian file, libraries do not agree on.
     odd = codecs or shared or dtype.itemsize > 8 or (dtype.kind == "c" and tags.order == ">")
     if predictor not in (1, 2, 3) or (predictor > 1 and odd):
         raise _unsupported(tags, f"predictor {predictor} on {bits} bits", "Predictor")
@@ -311,13 +315,17 @@ def _image_chain(
     if compression == "jpeg":
         return dtype, (_jpeg(tags, samples, photometric),)
     if compression == "lerc":
-        # libtiff swaps the bytes of a big-endian file before it hands them to LERC, which takes them for numbers of this machine.
+        # libtiff swaps the bytes of a big-endian file before it hands them to LERC, which takes
+        # them for numbers of this machine.
         return dtype.newbyteorder(">" if tags.order == ">" else "<"), _lerc(tags)
     return dtype, (Codec(IMAGES[compression]),)
 
 
 def _jpeg(tags: Directory, samples: int, photometric: int) -> Codec:
-    """Return the codec of JPEG, whose tables the file has once; YCbCr becomes RGB, as in GDAL and tifffile."""
+    """Return the codec of JPEG, whose tables the file has once.
+
+    YCbCr becomes RGB, as in GDAL and tifffile.
+    """
     options: dict[str, Any] = {}
     tables = tags.raw(JPEG_TABLES)
     if tables:
@@ -329,7 +337,10 @@ def _jpeg(tags: Directory, samples: int, photometric: int) -> Codec:
 
 
 def _lerc(tags: Directory) -> tuple[Codec, ...]:
-    """Return the codecs of LERC, perhaps compressed once more: LercParameters is (version, 0 none, 1 deflate, 2 zstd)."""
+    """Return the codecs of LERC, perhaps compressed once more.
+
+    LercParameters is (version, 0 none, 1 deflate, 2 zstd).
+    """
     parameters = tags.numbers(LERC_PARAMETERS)
     more = int(parameters[1]) if parameters is not None and parameters.size > 1 else 0
     if more not in (0, 1, 2):

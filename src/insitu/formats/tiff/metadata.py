@@ -1,4 +1,6 @@
-"""Attributes of a TIFF image: text tags, and GDAL's XML metadata (scale, offset, units, statistics).
+"""Attributes of a TIFF image.
+
+Text tags, and GDAL's XML metadata (scale, offset, units, statistics).
 
 They are shown as rioxarray shows them.
 """
@@ -123,7 +125,8 @@ def _packing(items: dict[tuple[int | None, str], dict[str, str]], bands: int) ->
 
 
 def _each_band(items: dict[tuple[int | None, str], dict[str, str]], role: str, bands: int) -> list[str | None]:
-    # A text of its own for each of a million bands would be as long as the file says: count only what is there.
+    # A text of its own for each of a million bands would be as long as the file says: count only
+    # what is there.
     found: list[str | None] = [None] * bands
     for (band, kind), texts in items.items():
         if kind == role and band is not None and band < bands:
@@ -182,7 +185,10 @@ def _pixels(tags: Directory) -> int:
 
 
 def colours_of_indices(tags: Directory) -> list[tuple[int, int, int]]:
-    """Return the palette: red, green and blue (0 to 255) of each pixel value; empty if there is none."""
+    """Return the palette: red, green and blue (0 to 255) of each pixel value.
+
+    Empty if there is none.
+    """
     table = tags.value(COLOUR_MAP)
     if table is None or table.dtype.kind != "u" or table.size % 3 or not 0 < table.size <= 3 * MOST_COLOURS:
         return []
@@ -192,7 +198,10 @@ def colours_of_indices(tags: Directory) -> list[tuple[int, int, int]]:
 
 
 def nodata_of(tags: Directory, dtype: np.dtype[Any]) -> Any:
-    """Return the nodata value in the type of the pixels; None if there is none, or the type cannot hold it."""
+    """Return the nodata value in the type of the pixels.
+
+    None if there is none, or the type cannot hold it.
+    """
     text = tags.text(GDAL_NODATA)
     if not text or not re.fullmatch(r"[-+0-9.#eEnaifNAIFQD]+", text.strip()):
         return None

@@ -1,9 +1,9 @@
 """Scan TIFF files: find every strip and tile, with the coordinates that rioxarray shows.
 
-The first image is the root: `band_data` with the dimensions band, y, x. Its overviews are groups `overview_0`,
-`overview_1`, … (numbered as in rasterio), each with the coordinates of its larger pixels. A mask is an array `mask`
-beside its image. Further images of the same kind are stacked along a dimension `page`; if they differ, each is a group
-`page_1`, `page_2`, ….
+The first image is the root: `band_data` with the dimensions band, y, x. Its overviews are groups
+`overview_0`, `overview_1`, … (numbered as in rasterio), each with the coordinates of its larger
+pixels. A mask is an array `mask` beside its image. Further images of the same kind are stacked
+along a dimension `page`; if they differ, each is a group `page_1`, `page_2`, ….
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ DIMS = ("band", "y", "x")
 LONGEST = 1 << 22
 """Pixels of an axis whose coordinates are kept: more would cost tens of megabytes."""
 SHORT = 1 << 16
-"""Most pixels of both axes whose coordinates are cached for the next file: 64 such pairs take 32 MiB at most."""
+"""Most pixels of both axes whose coordinates are cached for the next file: 64 such pairs take 32
+MiB at most.
+"""
 MOST_FRAMES = 1 << 16
 """Most images of a stack with one directory."""
 TAGS = (*image.TAGS, *georeferencing.TAGS, *metadata.TAGS)
@@ -156,7 +158,10 @@ class _Scanner:
         return replace(root, groups={**root.groups, **groups})
 
     def _group(self, page: _Page, path: str, full: _Described | None = None) -> VirtualGroup:
-        """Return one image with its coordinates, mask and overviews; an overview has the description of its full image."""
+        """Return one image with its coordinates, mask and overviews.
+
+        An overview has the description of its full image.
+        """
         if page.image is None:
             return VirtualGroup({}, {}, {}, GroupDetails("tiff"))
         about = _described(page.image) if full is None else full.for_overview(page.image)
@@ -193,7 +198,10 @@ class _Scanner:
         return self._array(found, {"long_name": "1 or 255: the pixel is valid"})[0]
 
     def _frames(self, page: _Page) -> VirtualGroup | None:
-        """Return a stack of which only the first image has a directory; None if the page is not one."""
+        """Return a stack of which only the first image has a directory.
+
+        None if the page is not one.
+        """
         found = page.image
         if found is None or page.overviews or page.mask is not None or found.compression != "none":
             return None
@@ -215,7 +223,10 @@ class _Scanner:
         return VirtualGroup(arrays, {}, {}, _details(found.directory))
 
     def _stack(self, pages: list[_Page], full: _Described | None = None) -> VirtualGroup | None:
-        """Stack pages along a dimension, and their overviews likewise; return None if they differ."""
+        """Stack pages along a dimension, and their overviews likewise.
+
+        Return None if they differ.
+        """
         images = [page.image for page in pages]
         first, levels = images[0], len(pages[0].overviews)
         if first is None or any(len(page.overviews) != levels or page.mask is not None for page in pages):
@@ -295,7 +306,8 @@ def _described(found: Image) -> _Described:
 def _said(found: Image, keys: dict[int, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the attributes of an image, and of its coordinate reference system."""
     attributes = attributes_of(found.directory, found.bands, found.dtype, keys)
-    # CF's names for it: a coordinate of the variable, so that it goes where the variable goes, and rioxarray finds it there.
+    # CF's names for it: a coordinate of the variable, so that it goes where the variable goes, and
+    # rioxarray finds it there.
     attributes["grid_mapping"] = attributes["coordinates"] = "spatial_ref"
     reference = crs_attributes(keys)
     # Like GDAL: heights are in the unit of the vertical system, where nothing else is said.
@@ -306,7 +318,10 @@ def _said(found: Image, keys: dict[int, Any]) -> tuple[dict[str, Any], dict[str,
 
 
 def _coordinates(found: Image, about: _Described) -> dict[str, VirtualArray]:
-    """Return band, x, y and spatial_ref; an image that is rotated, or has only control points, has no x and y."""
+    """Return band, x, y and spatial_ref.
+
+    An image that is rotated, or has only control points, has no x and y.
+    """
     place = about.place
     arrays = {"band": _bands(found.bands)}
     if place is not None and not place.rotated and max(found.width, found.height) <= LONGEST:

@@ -1,9 +1,10 @@
 """Chunk tables of TIFF images: offsets and lengths of strips or tiles.
 
-The file has a column of offsets and one of byte counts, with a row for each strip or tile, band after band if the bands
-are stored apart. The tile of the model has the axes y, x, band, in the order in which pixels are stored, and shows them
-as band, y, x. Strips are clipped at the bottom, tiles are padded. Contiguous strips of an uncompressed image are one
-cell, which the reader cuts as it likes.
+The file has a column of offsets and one of byte counts, with a row for each strip or tile, band
+after band if the bands are stored apart. The tile of the model has the axes y, x, band, in the
+order in which pixels are stored, and shows them as band, y, x. Strips are clipped at the bottom,
+tiles are padded. Contiguous strips of an uncompressed image are one cell, which the reader cuts as
+it likes.
 """
 
 from __future__ import annotations
@@ -84,7 +85,10 @@ def _frame(image: Image, fill: bytes | None) -> tuple[tuple[Axis, ...], tuple[En
 
 
 def _whereabouts(image: Image, grid: tuple[int, ...]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
-    """Return offset and length of each strip or tile, by row, column and band; None if the file has no such table."""
+    """Return offset and length of each strip or tile, by row, column and band.
+
+    None if the file has no such table.
+    """
     tags = image.directory
     offsets = tags.numbers(TILE_OFFSETS if TILE_OFFSETS in tags.entries else STRIP_OFFSETS)
     counts = tags.numbers(TILE_COUNTS if TILE_COUNTS in tags.entries else STRIP_COUNTS)
@@ -114,7 +118,8 @@ def _whereabouts(image: Image, grid: tuple[int, ...]) -> tuple[npt.NDArray[np.in
         )
     offset, length = (_by_place(column[:total], grid) for column in (offsets, counts))
     if expected is not None:
-        # Byte counts of uncompressed strips are often wrong: left at zero, or not clipped at the bottom.
+        # Byte counts of uncompressed strips are often wrong: left at zero, or not clipped at the
+        # bottom.
         length = np.where(length == 0, expected, np.minimum(length, expected))
     return offset, length
 

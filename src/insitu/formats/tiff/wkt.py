@@ -1,8 +1,8 @@
 """Write WKT as GDAL does, for coordinate reference systems that GeoTIFF keys describe by their parts.
 
-Name, datum, ellipsoid and prime meridian lie in keys of their own (OGC 19-008r4, section 7.4 and annex C), their names
-in a citation. PROJ knows those that have a number. The text is the old WKT, in the order and with the digits of GDAL, so
-that rioxarray shows the same.
+Name, datum, ellipsoid and prime meridian lie in keys of their own (OGC 19-008r4, section 7.4 and
+annex C), their names in a citation. PROJ knows those that have a number. The text is the old WKT,
+in the order and with the digits of GDAL, so that rioxarray shows the same.
 """
 
 from __future__ import annotations
@@ -144,7 +144,10 @@ def _quotable(name: str | None) -> str:
 
 
 def _citation(keys: dict[int, Any]) -> dict[str, str]:
-    """Split a citation `GCS Name = a|Datum = b|…` into its parts; a text without parts is the name."""
+    """Split a citation `GCS Name = a|Datum = b|…` into its parts.
+
+    A text without parts is the name.
+    """
     text = keys.get(CITATION)
     if not isinstance(text, str) or '"' in text:
         return {}

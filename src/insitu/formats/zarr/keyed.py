@@ -1,7 +1,8 @@
 """Chunk table of a Zarr array whose chunks are objects of their own.
 
-The key of an object is computed from the cell's position, so a store of a hundred million chunks takes no memory here.
-Whether the object exists is found out when it is read; a missing object is a chunk that was never written.
+The key of an object is computed from the cell's position, so a store of a hundred million chunks
+takes no memory here. Whether the object exists is found out when it is read; a missing object is a
+chunk that was never written.
 """
 
 from __future__ import annotations
@@ -105,7 +106,10 @@ class Keyed:
         return Located(number, zero, whole, zero, zero, zero, b"")
 
     def explicit(self, storage_options: Mapping[str, Any] | None = None) -> Columns:
-        """Return the table with offset and length of every cell: the store is listed, or each object is asked for."""
+        """Return the table with offset and length of every cell.
+
+        The store is listed, or each object is asked for.
+        """
         total = _cells(self.shape)
         source: Indices = np.full(total, UNWRITTEN, np.int64)
         length: Indices = np.zeros(total, np.int64)

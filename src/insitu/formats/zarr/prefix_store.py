@@ -1,6 +1,9 @@
-"""Metadata documents and chunk tables of a Zarr store under a prefix: a directory, a bucket's prefix, a web address.
+"""Metadata documents and chunk tables of a Zarr store under a prefix.
 
-Documents are fetched by key, all keys of a step at once. A missing document is None; every other failure is an error.
+A directory, a bucket's prefix, a web address.
+
+Documents are fetched by key, all keys of a step at once. A missing document is None; every other
+failure is an error.
 """
 
 from __future__ import annotations

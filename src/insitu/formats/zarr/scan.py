@@ -1,8 +1,9 @@
 """Scan Zarr stores, V2 and V3.
 
-The root's metadata is read first, in this order: `zarr.json` (with consolidated metadata in it), `.zmetadata`, `.zarray`
-or `.zgroup`. Without consolidated metadata the store is listed, level by level; where it cannot be listed, `variables=`
-names what to look for. Chunks are never listed: their keys are computed.
+The root's metadata is read first, in this order: `zarr.json` (with consolidated metadata in it),
+`.zmetadata`, `.zarray` or `.zgroup`. Without consolidated metadata the store is listed, level by
+level; where it cannot be listed, `variables=` names what to look for. Chunks are never listed:
+their keys are computed.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ class Holder(Protocol):
 
 
 def matches(url: str) -> bool:
-    """Return whether a URL looks like a Zarr store, by its name or by being a directory: costs no request."""
+    """Return whether a URL looks like a Zarr store, by its name or by being a directory.
+
+    Costs no request.
+    """
     return is_directory(url) or bool(_NAMED.search(url.partition("?")[0]))
 
 
@@ -164,7 +168,10 @@ def _stem(url: str) -> str:
 
 
 def _root(holder: Holder) -> dict[str, Any] | None:
-    """Return the documents in the root's metadata: all of them if it is consolidated; None if there is no root."""
+    """Return the documents in the root's metadata: all of them if it is consolidated.
+
+    None if there is no root.
+    """
     refused: AccessError | None = None
 
     def get(*keys: str) -> list[bytes | None]:

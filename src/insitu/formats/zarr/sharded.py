@@ -1,7 +1,8 @@
 """Chunk table of a sharded Zarr array: where inner chunks lie in their shards.
 
-A shard's index says so. It is read when a cell of that shard is first asked for, many shards at a time, and kept in a
-cache that is bounded by bytes. Shards in shards take one more round. Only the inner chunks that are wanted are fetched.
+A shard's index says so. It is read when a cell of that shard is first asked for, many shards at a
+time, and kept in a cache that is bounded by bytes. Shards in shards take one more round. Only the
+inner chunks that are wanted are fetched.
 """
 
 from __future__ import annotations
@@ -215,7 +216,8 @@ def _read_index(level: Level, place: _Place, options: Mapping[str, Any] | None) 
             if place.length < 0 and level.at_end:
                 data, end = _tail(source, nbytes)
             else:
-                # The object's end is known only when it was asked for; a chunk past it fails when it is read.
+                # The object's end is known only when it was asked for; a chunk past it fails when
+                # it is read.
                 end = place.length if place.length >= 0 else 2**63 - 1
                 data = (
                     source.read(place.offset + (end - nbytes if level.at_end else 0), nbytes) if end >= nbytes else b""

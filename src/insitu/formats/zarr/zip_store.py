@@ -1,8 +1,9 @@
 """Metadata documents and chunk table of a Zarr store that is one zip file.
 
-The central directory lists every member, so the cells that exist are known. A member's bytes begin behind a local header,
-whose length only the header itself tells: those of the wanted members are read, many at a time, when cells are first
-asked for. Members that the archive compressed have one more codec at the end of their chain.
+The central directory lists every member, so the cells that exist are known. A member's bytes begin
+behind a local header, whose length only the header itself tells: those of the wanted members are
+read, many at a time, when cells are first asked for. Members that the archive compressed have one
+more codec at the end of their chain.
 """
 
 from __future__ import annotations

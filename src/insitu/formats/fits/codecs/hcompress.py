@@ -1,6 +1,7 @@
 """Codec of H-compressed images (FITS's HCOMPRESS_1), by astropy, which has the code of CFITSIO.
 
-That code trusts the sizes in the data and reads behind their end. So the sizes are checked first, and zeros are appended.
+That code trusts the sizes in the data and reads behind their end. So the sizes are checked first,
+and zeros are appended.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Codecs of FITS integers: unsigned integers, and integers of any width.
 
-FITS has no unsigned integers of more than a byte: 0 is stored as the most negative number. To move the zero back is to
-flip the highest bit. Some writers compress integers of two bytes as integers of four; the length tells.
+FITS has no unsigned integers of more than a byte: 0 is stored as the most negative number. To move
+the zero back is to flip the highest bit. Some writers compress integers of two bytes as integers of
+four; the length tells.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Codec of IRAF's pixel lists (FITS's PLIO_1).
 
-A row of small integers as 16-bit words: an instruction of four bits and a count of twelve (FITS standard 4.0, section
-10.4.4; the lists of IRAF's package plio). A few words make a row of thousands of pixels, so plain Python is fast enough.
+A row of small integers as 16-bit words: an instruction of four bits and a count of twelve (FITS
+standard 4.0, section 10.4.4; the lists of IRAF's package plio). A few words make a row of thousands
+of pixels, so plain Python is fast enough.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def plio(configuration: Configuration, form: Form) -> Step:
 
 def _walk(words: list[int], values: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
     """Fill in the pixels."""
-    # The third word is the length of an old list, else minus the length of the header; then the length is in words four and five.
+    # The third word is the length of an old list, else minus the length of the header; then the
+    # length is in words four and five.
     if words[2] > 0:
         length, at = words[2], 3
     elif len(words) >= 5:

@@ -1,8 +1,9 @@
 """Codec of floats that FITS quantised to integers.
 
-Each tile has a scale and a zero of its own (FITS standard 4.0, section 10.2). With subtractive dithering, a random number
-was added before rounding, from a fixed sequence (appendix I) that begins for each tile at a place of its own; it is
-subtracted again. Integers that mean "no value" become NaN.
+Each tile has a scale and a zero of its own (FITS standard 4.0, section 10.2). With subtractive
+dithering, a random number was added before rounding, from a fixed sequence (appendix I) that begins
+for each tile at a place of its own; it is subtracted again. Integers that mean "no value" become
+NaN.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Codecs of the cells of FITS tables: logical values, bits, texts, and numbers as text.
 
-Logical values are letters, bits are packed, texts are filled up with blanks: FITS standard 4.0, sections 7.2 and 7.3.
-Values are those that astropy shows, except for numbers that a text table leaves out: astropy shows zero, here they are
-NaN, or the integer of the array's `_FillValue`.
+Logical values are letters, bits are packed, texts are filled up with blanks: FITS standard 4.0,
+sections 7.2 and 7.3. Values are those that astropy shows, except for numbers that a text table
+leaves out: astropy shows zero, here they are NaN, or the integer of the array's `_FillValue`.
 """
 
 from __future__ import annotations

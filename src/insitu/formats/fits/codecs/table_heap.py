@@ -1,7 +1,7 @@
 """Values of varying length in FITS tables, which rows point to in a heap behind the table.
 
-A row holds their number and offset in the heap (FITS standard 4.0, section 7.3.5). The values of a block of rows usually
-lie together, and are then read in one request.
+A row holds their number and offset in the heap (FITS standard 4.0, section 7.3.5). The values of a
+block of rows usually lie together, and are then read in one request.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Descriptors:
     def of(cls, configuration: Configuration) -> Descriptors:
         """Make one from the codec's configuration.
 
-        Keys: `letter`, `base`, `wide` (descriptors of 16 bytes), `base_address`, `size`; `scale`, `zero` and `null` if
-        there are any.
+        Keys: `letter`, `base`, `wide` (descriptors of 16 bytes), `base_address`, `size`; `scale`,
+        `zero` and `null` if there are any.
         """
         wide = bool(configuration.get("wide"))
         part = ">i8" if wide else ">i4"

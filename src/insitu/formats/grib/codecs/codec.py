@@ -1,8 +1,9 @@
 """Codec `grib`: a GRIB message becomes the values of its field.
 
-The common packings are decoded here (`packings`), with the same sums in the same order as ecCodes; all others by ecCodes
-in a subprocess (`subprocess_decoder`), because some damaged messages crash it. Values that the bitmap leaves out are NaN.
-Kerchunk has a codec of this name, with the same configuration.
+The common packings are decoded here (`packings`), with the same sums in the same order as ecCodes;
+all others by ecCodes in a subprocess (`subprocess_decoder`), because some damaged messages crash
+it. Values that the bitmap leaves out are NaN. Kerchunk has a codec of this name, with the same
+configuration.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ __all__ = ["grib"]
 def grib(configuration: Configuration, form: Form) -> Step:
     """Prepare for a message.
 
-    `var`: `latitude` and `longitude` of the grid, anything else: the values. `field`: its number in the message. `alternate`: every other row runs backwards. `columns`: points of a column follow each other. `grid` and `parameter`: what the
-    message must hold, where only an index has been read of it.
+    `var`: `latitude` and `longitude` of the grid, anything else: the values. `field`: its number in
+    the message. `alternate`: every other row runs backwards. `columns`: points of a column follow
+    each other. `grid` and `parameter`: what the message must hold, where only an index has been
+    read of it.
     """
     var, number = str(configuration.get("var", "values")), int(configuration.get("field") or 0)
     key = f"{var}s" if var in ("latitude", "longitude") else "values"

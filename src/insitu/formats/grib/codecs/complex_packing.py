@@ -1,7 +1,9 @@
 """Decode complex packing of GRIB 2, with and without spatial differences.
 
-Numbers are in groups, each with a reference, a width and a length. The highest number of a width, and the one below it, may say that a value is missing. With differences, the first one or two
-values stand in front, with the least of the differences, and all others are sums. Everything a header counts is compared with the bytes that are there before memory is spent.
+Numbers are in groups, each with a reference, a width and a length. The highest number of a width,
+and the one below it, may say that a value is missing. With differences, the first one or two values
+stand in front, with the least of the differences, and all others are sums. Everything a header
+counts is compared with the bytes that are there before memory is spent.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ NO_MISSING, TWO_MISSING = 0, 2
 
 
 def grouped(packing: bytes, data: Octets, count: int) -> NDArray[np.float64] | None:
-    """The numbers of a field before they are scaled, NaN where one is missing; None if ecCodes has to look.
+    """Return the numbers of a field before scaling, NaN where one is missing.
+
+    None if ecCodes has to decode it.
 
     Parameters
     ----------

@@ -26,14 +26,15 @@ _LOCK = fork_safe_rlock()
 
 @cache
 def eccodes() -> Any:
-    """The library.
+    """Import and return the library.
 
     Raises
     ------
     UnknownCodecError
         If it is not installed.
     """
-    # ecCodes' wheel shows its own PROJ to the whole process: pyproj, imported behind it, takes that one and crashes when the process ends.
+    # ecCodes' wheel shows its own PROJ to the whole process: pyproj, imported behind it, takes that
+    # one and crashes when the process ends.
     with suppress(ImportError):
         import_before_fork("pyproj")
     try:
@@ -49,7 +50,10 @@ def eccodes() -> Any:
 
 @cache
 def _guard() -> AbstractContextManager[Any]:
-    """Return the lock between threads: none if the library was built for threads, as the one of PyPI is."""
+    """Return the lock between threads.
+
+    None if the library was built for threads, as the one of PyPI is.
+    """
     path = find("gribapi.bindings", "library_path")
     return nullcontext() if "eccodeslib" in str(path) else _LOCK
 
@@ -60,7 +64,10 @@ def exclusive() -> AbstractContextManager[Any]:
 
 
 def incomputable(library: Any, handle: Any) -> str:
-    """Return why ecCodes must not compute the points of a grid, empty if it may: some damaged grids crash or hang it."""
+    """Return why ecCodes must not compute the points of a grid, empty if it may.
+
+    Some damaged grids crash or hang it.
+    """
     kind = library.codes_get(handle, "gridType", str)
     if "reduced" in kind:
         if not library.codes_get(handle, "PLPresent", int) or not library.codes_get_size(handle, "pl"):
@@ -77,7 +84,10 @@ def incomputable(library: Any, handle: Any) -> str:
 
 
 def rowless(library: Any, handle: Any) -> bool:
-    """Return whether a reduced grid has a row of one point or none: ecCodes would crash on any of its keys."""
+    """Return whether a reduced grid has a row of one point or none.
+
+    EcCodes would crash on any of its keys.
+    """
     if not library.codes_get(handle, "gridType", str).startswith("reduced"):
         return False
     if library.codes_get_size(handle, "pl") == 0:
@@ -87,7 +97,10 @@ def rowless(library: Any, handle: Any) -> bool:
 
 
 def plain(library: Any, handle: Any) -> bool:
-    """Return whether ecCodes can compute the points of a grid in this process: inconsistent Gaussian grids crash it."""
+    """Return whether ecCodes can compute the points of a grid in this process.
+
+    Inconsistent Gaussian grids crash it.
+    """
     kind = library.codes_get(handle, "gridType", str)
     reduced = "reduced" in kind
     if not reduced and not kind.endswith("_gg"):
@@ -113,7 +126,7 @@ def plain(library: Any, handle: Any) -> bool:
 
 
 def decoded(raw: bytes, key: str, count: int) -> NDArray[np.float64]:
-    """By ecCodes, in this process.
+    """Return values that ecCodes decodes in this process.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Decode GRIB 2 fields that are packed as an image or a CCSDS stream.
 
-JPEG 2000 (templates 5.40 and 40000), PNG (41 and 40010) and CCSDS (42) by imagecodecs, into memory of the size that the
-field must have: what an image declares is compared with it before.
+JPEG 2000 (templates 5.40 and 40000), PNG (41 and 40010) and CCSDS (42) by imagecodecs, into memory
+of the size that the field must have: what an image declares is compared with it before.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SIZ = struct.Struct(">IIII16xHBBB")
 
 
 def compressed(template: int, packing: bytes, data: Octets, bits: int, count: int) -> NDArray[np.float64] | None:
-    """The numbers of a field before they are scaled; None if ecCodes has to look.
+    """Return the numbers of a field before scaling; None if ecCodes has to decode it.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Unpack GRIB integers of any number of bits.
 
-Those of one width by imagecodecs, or as machine integers where they are such. Those with a width for each group are
-unpacked from the eight bytes at the byte where a number begins, shifted.
+Those of one width by imagecodecs, or as machine integers where they are such. Those with a width
+for each group are unpacked from the eight bytes at the byte where a number begins, shifted.
 """
 
 from __future__ import annotations
@@ -41,12 +41,16 @@ def integers(raw: Octets, bits: int, count: int) -> NDArray[np.float64]:
 
 
 def widths_apart(raw: Octets, widths: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the integers of consecutive groups, each of its own width up to 32 bits; `raw` holds at least these."""
+    """Return the integers of consecutive groups, each of its own width up to 32 bits.
+
+    `raw` holds at least these.
+    """
     padded = np.concatenate([raw, np.zeros(8, np.uint8)])
     words: NDArray[Any] = np.ndarray((padded.size - 7,), ">u8", padded, strides=(1,))
     numbers = np.cumsum(lengths)
     starts = np.cumsum(widths * lengths) - widths * lengths
-    # A number stands at its group's start, and as many widths behind it as numbers of the group come before.
+    # A number stands at its group's start, and as many widths behind it as numbers of the group
+    # come before.
     base = starts - widths * (numbers - lengths)
     found = np.empty(int(numbers[-1]), np.int64)
     group = 0

@@ -1,7 +1,8 @@
 """Split a GRIB message into the sections that its values are decoded from.
 
-The decoder needs three sections of a field: representation, bitmap, data. A GRIB 2 message may hold several fields, which
-share what is not repeated; `alone` makes a message of its own of one of them, for libraries that take one field only.
+The decoder needs three sections of a field: representation, bitmap, data. A GRIB 2 message may hold
+several fields, which share what is not repeated; `alone` makes a message of its own of one of them,
+for libraries that take one field only.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ def grid_mark(grid: bytes) -> str:
 
 
 def checked(message: Octets, parts: Parts, configuration: Configuration) -> None:
-    """See whether a field is what an index said: `grid`, the mark of its grid, and `parameter`, its discipline, category and number.
+    """Raise if a field is not what its index said.
+
+    `grid`, the fingerprint of its grid, and `parameter`, its codes.
 
     Raises
     ------
@@ -73,7 +76,7 @@ def checked(message: Octets, parts: Parts, configuration: Configuration) -> None
 
 
 def parts_of(message: Octets, number: int = 0) -> Parts:
-    """The sections of one field of a message.
+    """Return the sections of one field of a message.
 
     Raises
     ------

@@ -1,7 +1,8 @@
 """Decode the common packings of GRIB without ecCodes.
 
-Simple, complex with and without differences, IEEE, JPEG 2000, PNG, CCSDS, and constant fields. Scaling is the same sum in
-the same order as in ecCodes, so that the bits agree. All other fields are left to ecCodes, in a subprocess.
+Simple, complex with and without differences, IEEE, JPEG 2000, PNG, CCSDS, and constant fields.
+Scaling is the same sum in the same order as in ecCodes, so that the bits agree. All other fields
+are left to ecCodes, in a subprocess.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class Packed(NamedTuple):
 
 
 def values_of(parts: Parts, count: int) -> NDArray[np.float64] | None:
-    """The values of a field, NaN where its bitmap has none; None if ecCodes has to look.
+    """Return the values of a field, NaN where its bitmap has none.
+
+    None if ecCodes has to decode it.
 
     Parameters
     ----------
@@ -77,7 +80,8 @@ def values_of(parts: Parts, count: int) -> NDArray[np.float64] | None:
 def _numbers(parts: Parts, told: Packed, wanted: int) -> NDArray[np.float64] | None:
     if told.template == IEEE:
         return _ieee(parts, wanted)
-    # Not so in complex packing: there it is the width of the groups' references, and the groups hold numbers all the same.
+    # Not so in complex packing: there it is the width of the groups' references, and the groups
+    # hold numbers all the same.
     if told.bits == 0 and told.template not in (COMPLEX, DIFFERENCES):  # without scales, as ecCodes has it
         return np.full(wanted, told.reference)
     if max(abs(told.binary), abs(told.decimal)) > SCALES or told.bits > MOST_BITS:
@@ -143,7 +147,10 @@ def _first(parts: Parts) -> Packed | None:
 
 
 def _bitmap(bitmap: Octets, edition: int, count: int) -> NDArray[np.bool_] | None:
-    """Return which points have a value; None if the bitmap is a predefined one, which only its centre knows."""
+    """Return which points have a value.
+
+    None if the bitmap is a predefined one, which only its centre knows.
+    """
     known = bitmap[5] == 0 if edition == 2 else not bitmap[4:6].any()
     bits = bitmap[6:]
     if not known or bits.size * 8 < count:

@@ -1,13 +1,18 @@
 """ecCodes in a child process, for GRIB messages that may be damaged.
 
-Of some damaged messages ecCodes ends its process, writes where it must not, or takes all memory. So one child process is started when it is first needed, and
-serves all threads in turn. It ends with its parent, whose end closes the pipe; a signal of its own ends it when a message takes too long. Whoever was forked starts another one. When it dies of a message, a fresh one tries once more:
-the damage may have been done by the message before.
+Of some damaged messages ecCodes ends its process, writes where it must not, or takes all memory. So
+one child process is started when it is first needed, and serves all threads in turn. It ends with
+its parent, whose end closes the pipe; a signal of its own ends it when a message takes too long.
+Whoever was forked starts another one. When it dies of a message, a fresh one tries once more: the
+damage may have been done by the message before.
 
-The child inherits no secrets: of the environment it gets what the loader, the locale and ecCodes need, and no open file but its pipes. A start that fails is tried again a few times, and again for a message
-that comes later. Where it keeps failing, a user's own process asks ecCodes itself; a server never does (`allow_in_process`): it raises `SourceError`, and its clients come again.
+The child inherits no secrets: of the environment it gets what the loader, the locale and ecCodes
+need, and no open file but its pipes. A start that fails is tried again a few times, and again for a
+message that comes later. Where it keeps failing, a user's own process asks ecCodes itself; a server
+never does (`allow_in_process`): it raises `SourceError`, and its clients come again.
 
-A request is its head, then the message; an answer is its head, then the values, or what went wrong. After an error the process is not used again.
+A request is its head, then the message; an answer is its head, then the values, or what went wrong.
+After an error the process is not used again.
 """
 
 from __future__ import annotations
@@ -41,7 +46,9 @@ SECONDS, PER_SECOND = 30, 1 << 20
 """Time limit of a message: so many seconds, and one more for so many values."""
 START_SECONDS = 60
 START_PAUSES = (0.1, 0.5)
-"""Seconds between attempts to start the child: a machine may be out of processes or memory for a moment."""
+"""Seconds between attempts to start the child: a machine may be out of processes or memory for a
+moment.
+"""
 START_AGAIN = 10.0
 """Seconds for which no further attempt is made once all of them have failed."""
 MEMORY = 1 << 30
@@ -60,7 +67,9 @@ _INHERITED_PREFIXES = ("LC_", "LD_", "DYLD_", "ECCODES_", "GRIB_", "FINDLIBS_", 
 
 
 def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what the child gets of an environment: an allow-list, because the names of secrets cannot be listed.
+    """Return what the child gets of an environment.
+
+    An allow-list, because the names of secrets cannot be listed.
 
     Examples
     --------
@@ -107,7 +116,8 @@ class _Worker:
 
     def ask(self, raw: bytes, key: str, count: int) -> NDArray[np.float64]:
         self.used = True
-        # The other process has a limit of its own, which is the shorter one, where there are signals.
+        # The other process has a limit of its own, which is the shorter one, where there are
+        # signals.
         with self._time_limit(_seconds(count) + 5):
             try:
                 self.to.write(_REQUEST.pack(key.encode(), count, len(raw)))

@@ -1,7 +1,7 @@
 """Codecs that turn the colours of a TIFF into RGB: YCbCr, CMYK and CIE L*a*b*.
 
-They follow the rules and the arithmetic of libtiff's RGBA interface, so that the values are those that GDAL and rasterio
-show: "TIFF Revision 6.0", sections 16, 20, 21 and 23.
+They follow the rules and the arithmetic of libtiff's RGBA interface, so that the values are those
+that GDAL and rasterio show: "TIFF Revision 6.0", sections 16, 20, 21 and 23.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ STEPS, GAMMA, BRIGHTEST, DARKEST = 1500, 2.4, 100.0, 1.0
 def tiff_ycbcr(configuration: Configuration, form: Form) -> Step:
     """Prepare for YCbCr.
 
-    Configuration: `subsampling` (pixels across and down that share their chroma), `coefficients`, and `reference` (black
-    and white of each component).
+    Configuration: `subsampling` (pixels across and down that share their chroma), `coefficients`,
+    and `reference` (black and white of each component).
     """
     across, down = (int(number) for number in configuration.get("subsampling", (2, 2)))
     rows, columns = _extents("tiff_ycbcr", form, 3)
@@ -64,7 +64,10 @@ def tiff_ycbcr(configuration: Configuration, form: Form) -> Step:
 
 
 def _chroma_tables(luma: Sequence[float], reference: Sequence[float]) -> list[NDArray[np.int64]]:
-    """Return what each stored value adds: light, red by Cr, green by Cb, green by Cr, blue by Cb."""
+    """Return what each stored value adds.
+
+    Light, red by Cr, green by Cb, green by Cr, blue by Cb.
+    """
     red, green, blue = (np.float32(part) for part in luma)
     if len(reference) != 6 or not green:
         raise CodecError("the YCbCr coefficients or reference values are not valid", codec="tiff_ycbcr")
@@ -85,7 +88,8 @@ def _fixed(number: np.float32) -> int:
 def _measured(codes: NDArray[Any], black: float, white: float, full: int) -> NDArray[np.int64]:
     """Return stored values between a black and a white, stretched to `full`, rounded towards zero."""
     span = np.float32(white) - np.float32(black)
-    # As C has it: the difference to the truncated black is an integer, the rest is in single precision.
+    # As C has it: the difference to the truncated black is an integer, the rest is in single
+    # precision.
     found = (codes - int(black)).astype(np.float32) * np.float32(full) / (span if span else np.float32(1))
     return np.asarray(np.clip(found, np.float32(-FAR), np.float32(FAR)), np.int64)
 
@@ -104,7 +108,10 @@ def tiff_cmyk(configuration: Configuration, form: Form) -> Step:
 
 
 def tiff_cielab(configuration: Configuration, form: Form) -> Step:
-    """Prepare for CIE L*a*b* by a `white` point, as red, green, blue and an opaque alpha; samples behind the three are left out."""
+    """Prepare for CIE L*a*b* by a `white` point, as red, green, blue and an opaque alpha.
+
+    Samples behind the three are left out.
+    """
     x, y = (np.float32(part) for part in configuration.get("white") or D50)
     if not y:
         raise CodecError("the CIE L*a*b* white point is not valid", codec="tiff_cielab")

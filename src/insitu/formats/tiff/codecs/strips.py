@@ -1,7 +1,8 @@
 """Codecs of TIFF strips and tiles: LZW, PackBits, predictors, integers of any number of bits.
 
-imagecodecs decodes them. The codecs have its names, which tifffile and kerchunk write into references with the same
-configuration. Shape and type of a chunk, which that configuration may lack, come from the chain.
+imagecodecs decodes them. The codecs have its names, which tifffile and kerchunk write into
+references with the same configuration. Shape and type of a chunk, which that configuration may
+lack, come from the chain.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def lzw(configuration: Configuration, form: Form) -> Step:
 def packbits(configuration: Configuration, form: Form) -> Step:
     """Prepare for PackBits: runs of equal bytes.
 
-    With `least`, data may end after so many bytes, and zeros follow: tiles of some writers end where the image does.
+    With `least`, data may end after so many bytes, and zeros follow: tiles of some writers end
+    where the image does.
     """
     decode = need("imagecodecs_packbits", ("imagecodecs", "packbits_decode"))
     return _expanding("imagecodecs_packbits", form, decode, configuration.get("least"))
@@ -37,7 +39,8 @@ def _expanding(name: str, form: Form, decode: Function, least: int | None = None
     limit = form.limit
 
     def run(data: Data, out: Octets | None) -> Data:
-        # Both stop where the buffer ends, as libtiff does: bytes behind the last row of a strip are ignored.
+        # Both stop where the buffer ends, as libtiff does: bytes behind the last row of a strip are
+        # ignored.
         room = np.empty(limit, np.uint8) if out is None else out
         filled: Data = decode(data, out=room)
         if least is not None and least <= len(filled) < limit:
@@ -81,7 +84,10 @@ def packints(configuration: Configuration, form: Form) -> Step:
 
 
 def delta(configuration: Configuration, form: Form) -> Step:
-    """Prepare for TIFF's predictor 2: differences along `axis`, of integers that wrap around, whatever type the values have."""
+    """Prepare for TIFF's predictor 2.
+
+    Differences along `axis`, of integers that wrap around, whatever type the values have.
+    """
     undo = need("imagecodecs_delta", ("imagecodecs", "delta_decode"))
     axis, distance = int(configuration.get("axis", -1)), int(configuration.get("dist", 1))
     dtype, shape = _array(configuration, form, "imagecodecs_delta")
@@ -102,7 +108,10 @@ def delta(configuration: Configuration, form: Form) -> Step:
 
 
 def floatpred(configuration: Configuration, form: Form) -> Step:
-    """Prepare for TIFF's predictor 3: along `axis` the bytes of floats by significance, as differences."""
+    """Prepare for TIFF's predictor 3.
+
+    Along `axis` the bytes of floats by significance, as differences.
+    """
     undo = need("imagecodecs_floatpred", ("imagecodecs", "floatpred_decode"))
     axis, distance = int(configuration.get("axis", -1)), int(configuration.get("dist", 1))
     dtype, shape = _array(configuration, form, "imagecodecs_floatpred")
@@ -118,10 +127,14 @@ def floatpred(configuration: Configuration, form: Form) -> Step:
 
 
 def _array(configuration: Configuration, form: Form, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """Return type and shape of what a predictor worked on: those of the configuration if they fit, else the chunk's own."""
+    """Return type and shape of what a predictor worked on.
+
+    Those of the configuration if they fit, else the chunk's own.
+    """
     dtype, shape = form.dtype, form.shape
     if "dtype" in configuration and configuration.get("shape"):
-        # The axes of a chunk may have been renamed since (a band in front); those that the predictor went along have not.
+        # The axes of a chunk may have been renamed since (a band in front); those that the
+        # predictor went along have not.
         given, extents = np.dtype(configuration["dtype"]), tuple(int(extent) for extent in configuration["shape"])
         if dtype is None or shape is None or (given == dtype and math.prod(extents) == math.prod(shape)):
             dtype, shape = given, extents
@@ -133,7 +146,10 @@ def _array(configuration: Configuration, form: Form, name: str) -> tuple[np.dtyp
 
 
 def clipped(configuration: Configuration, form: Form) -> Step:
-    """Prepare for data that may be longer than the chunk, up to `nbytes`: some writers fill the last strip."""
+    """Prepare for data that may be longer than the chunk, up to `nbytes`.
+
+    Some writers fill the last strip.
+    """
     limit = form.limit
     most = max(int(configuration["nbytes"]), limit)
 
