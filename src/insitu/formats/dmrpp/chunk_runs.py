@@ -33,7 +33,7 @@ class Run(NamedTuple):
 def without_runs(data: bytes) -> tuple[bytes, list[Run | None]]:
     """Return the document without its uniform lists of chunks.
 
-    And for each list in order, what was cut out.
+    Also return, for each list in order, what was cut out (None: nothing).
 
     Parameters
     ----------

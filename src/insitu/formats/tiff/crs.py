@@ -69,7 +69,7 @@ FALSE_EASTING, FALSE_NORTHING = (3082, 3086, 3090), (3083, 3087, 3091)
 def crs_attributes(keys: dict[int, Any]) -> dict[str, Any]:
     """Return the attributes of `spatial_ref`.
 
-    None if the image has no coordinate reference system, or an unknown one.
+    Empty if the image has no coordinate reference system, or an unknown one.
     """
     return dict(_attributes(tuple(sorted(keys.items())))) if keys else {}
 

@@ -52,7 +52,7 @@ def eccodes() -> Any:
 def _guard() -> AbstractContextManager[Any]:
     """Return the lock between threads.
 
-    None if the library was built for threads, as the one of PyPI is.
+    A null context if the library was built for threads, as the one of PyPI is.
     """
     path = find("gribapi.bindings", "library_path")
     return nullcontext() if "eccodeslib" in str(path) else _LOCK
@@ -86,7 +86,7 @@ def incomputable(library: Any, handle: Any) -> str:
 def rowless(library: Any, handle: Any) -> bool:
     """Return whether a reduced grid has a row of one point or none.
 
-    EcCodes would crash on any of its keys.
+    ecCodes would crash on any of its keys.
     """
     if not library.codes_get(handle, "gridType", str).startswith("reduced"):
         return False
