@@ -336,9 +336,9 @@ def test_it_ends_with_its_parent(tmp_path: Path) -> None:
     message, values = spectral()
     (tmp_path / "a.grib").write_bytes(message)
     program = (
-        "import os, signal, pathlib; from insitu.codecs import grib_apart\n"
-        f"grib_apart.apart(pathlib.Path({str(tmp_path / 'a.grib')!r}).read_bytes(), 'values', {values.size})\n"
-        "print(grib_apart._worker.process.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+        "import os, signal, pathlib; from insitu.formats.grib.codecs import subprocess_decoder as decoder\n"
+        f"decoder.{apart.__name__}(pathlib.Path({str(tmp_path / 'a.grib')!r}).read_bytes(), 'values', {values.size})\n"
+        "print(decoder._worker.process.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120, check=False)
     other = int(told.stdout)
