@@ -20,7 +20,7 @@ import insitu
 from insitu import forking
 from insitu.active import transport
 from insitu.codecs import libraries
-from insitu.formats.grib import geography
+from insitu.formats.grib import grid_coordinates
 from insitu.formats.grib.codecs import eccodes_library
 from insitu.reading import thread_pools as reading_pool
 from insitu.reading.cache import ChunkCache
@@ -126,7 +126,7 @@ LOCKS: dict[str, Callable[[Path], tuple[Any, Callable[[], object]]]] = {
         eccodes_library._LOCK,
         lambda: _with(eccodes_library._LOCK),
     ),
-    "formats.grib.geography._lock": lambda path: (geography._lock, lambda: _with(geography._lock)),
+    "formats.grib.grid_coordinates._lock": lambda path: (grid_coordinates._lock, lambda: _with(grid_coordinates._lock)),
     "reading.pool._lock": lambda path: (
         reading_pool._lock,
         lambda: reading_pool.workers().submit(int).result(PATIENCE),

@@ -345,7 +345,7 @@ def test_scans_cache(site: Site) -> None:
 
 
 def test_members_of_archives(site: Site) -> None:
-    from insitu.formats.containers.listing import listed
+    from insitu.formats.containers.member_list import listed
 
     url = f"{site.url}/header/x.zip"
     with guarded(_All()):

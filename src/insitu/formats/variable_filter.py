@@ -1,6 +1,7 @@
-"""Which variables of a file does a caller want?
+"""Select variables and groups of a scanned file.
 
-Those named, by name or path, and the labels of their dimensions: a variable `time` of the same group that lies along `time`.
+Variables are named by name or path. The coordinates of their dimensions come with them: a variable
+`time` of the same group that lies along `time`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ __all__ = ["below", "chosen", "no_groups", "picked"]
 
 
 def chosen(dims: Mapping[str, Sequence[str]], variables: Collection[str] | None, *, url: str) -> set[str]:
-    """The wanted names.
+    """Return the names that were asked for, and those of their coordinates.
 
     Parameters
     ----------
@@ -29,7 +30,7 @@ def chosen(dims: Mapping[str, Sequence[str]], variables: Collection[str] | None,
     Raises
     ------
     VariableError
-        If one of them is not there.
+        If the file has no variable of that name.
 
     Examples
     --------
@@ -43,7 +44,9 @@ def chosen(dims: Mapping[str, Sequence[str]], variables: Collection[str] | None,
     if missing:
         shown = ", ".join([*dims][:12]) + (f" and {len(dims) - 12} more" if len(dims) > 12 else "")
         raise VariableError(
-            f"no variable {', '.join(map(repr, sorted(missing)))}", url=url, hint=f"There are: {shown or 'none'}"
+            f"the file has no variable {', '.join(map(repr, sorted(missing)))}",
+            url=url,
+            hint=f"There are: {shown or 'none'}",
         )
     labels = set()
     for name in asked:
@@ -53,15 +56,15 @@ def chosen(dims: Mapping[str, Sequence[str]], variables: Collection[str] | None,
 
 
 def no_groups(group: str | None, *, url: str) -> None:
-    """Refuse a group of a format that has none but the root."""
+    """Raise if a group is asked for of a format that has no groups."""
     if group is not None and group.strip("/"):
-        raise GroupError(f"no group {group!r}", url=url, hint="Files of this format have no groups")
+        raise GroupError(f"the file has no group {group!r}", url=url, hint="Files of this format have no groups")
 
 
 def picked(tree: VirtualGroup, variables: Collection[str] | None, *, url: str) -> VirtualGroup:
-    """The tree with only the wanted variables; groups that are left without any are dropped.
+    """Return the tree with only the wanted variables; groups that are left without any are dropped.
 
-    A variable that was left out of the scan is an error only if it is asked for, and the scan has said so already.
+    A variable that the scan left out is not reported again here.
     """
     if variables is None:
         return tree
@@ -80,14 +83,16 @@ def _only(tree: VirtualGroup, names: set[str], prefix: str) -> VirtualGroup:
 
 
 def below(tree: VirtualGroup, group: str | None, *, url: str) -> VirtualGroup:
-    """The subtree at a path, with its own part of the problems."""
+    """Return the subtree at a path, with the problems that belong to it."""
     path = (group or "").strip("/")
     if not path:
         return tree
     node = tree
     for name in path.split("/"):
         if name not in node.groups:
-            raise GroupError(f"no group {group!r}", url=url, hint=f"There are: {', '.join(node.groups) or 'none'}")
+            raise GroupError(
+                f"the file has no group {group!r}", url=url, hint=f"There are: {', '.join(node.groups) or 'none'}"
+            )
         node = node.groups[name]
     problems = {
         place.removeprefix(f"{path}/"): why for place, why in tree.problems.items() if place.startswith(f"{path}/")

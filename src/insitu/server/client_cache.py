@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +22,7 @@ from insitu.model.selection import Stride
 from insitu.reading import ChunkCache
 from insitu.server.credentials import Credentials
 from insitu.sources import ByteSource
-from insitu.sources.protocol import Range
+from insitu.sources.protocol import WrappedSource
 
 __all__ = ["Dated", "Portion", "frozen", "is_small"]
 
@@ -54,7 +53,7 @@ class Portion(ChunkCache):
         return (self._whose, key) in self._whole
 
 
-class Dated:
+class Dated(WrappedSource):
     """A remote source without a known ETag, whose cached chunks expire after some seconds.
 
     Parameters
@@ -68,41 +67,12 @@ class Dated:
     """
 
     def __init__(self, source: ByteSource, about: Source, seconds: float) -> None:
-        self.source = source
+        super().__init__(source)
         self._about = replace(about, etag=f"in period {time.monotonic() // max(seconds, 1e-3):.0f}")
-
-    @property
-    def url(self) -> str:
-        """URL of the object."""
-        return self.source.url
-
-    def size(self) -> int:
-        """Return the size of the object in bytes."""
-        return self.source.size()
-
-    def read(self, offset: int, length: int) -> bytes:
-        """Read one range."""
-        return self.source.read(offset, length)
-
-    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Read many ranges."""
-        return self.source.read_many(ranges)
 
     def describe(self) -> Source:
         """Return what identifies the content for now, without a request."""
         return self._about
-
-    def close(self) -> None:
-        """Close the source."""
-        self.source.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def is_small(array: VirtualArray, selection: Selection, most: int) -> bool:

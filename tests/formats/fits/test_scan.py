@@ -263,7 +263,7 @@ def test_errors_say_where(tmp_path: Path) -> None:
     data = _sample(tmp_path)
     with pytest.raises(FormatError, match="within a header"):
         insitu.scan(MemorySource(data[:2000].replace(b"END ", b"    ")), decode=False)
-    with pytest.raises(FormatError, match="before the image does") as caught:
+    with pytest.raises(FormatError, match="bytes of the image are missing") as caught:
         insitu.scan(MemorySource(data[:2890]), decode=False)
     assert caught.value.offset == 2890
 

@@ -452,9 +452,9 @@ def test_flipped_bytes_do_no_harm(tmp_path: Path) -> None:
 
 def test_errors_say_where() -> None:
     entry = struct.pack("<HHII", 256, 3, 1, 1)
-    with pytest.raises(FormatError, match="bites its tail"):
+    with pytest.raises(FormatError, match="is a loop"):
         insitu.scan(MemorySource(b"II*\0" + struct.pack("<IH", 8, 1) + entry + struct.pack("<I", 8)), decode=False)
-    with pytest.raises(FormatError, match="before its directory") as caught:
+    with pytest.raises(FormatError, match="behind the end of the file") as caught:
         insitu.scan(MemorySource(b"II*\0" + struct.pack("<I", 999)), decode=False)
     assert caught.value.offset == 999
     with pytest.raises(FormatError, match="does not fit"):

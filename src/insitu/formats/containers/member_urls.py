@@ -1,6 +1,7 @@
-"""Does a URL name a member of an archive?
+"""URLs of members of archives: parse them, open them, expand patterns in them.
 
-`runs.zip::2024/jan.nc`, wherever the archive is; or as fsspec chains it, `zip://2024/jan.nc::s3://bucket/runs.zip`. What other chains mean is fsspec's to say.
+A member is named as `runs.zip::2024/jan.nc`, wherever the archive is, or as fsspec chains it:
+`zip://2024/jan.nc::s3://bucket/runs.zip`. All other chains are left to fsspec.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from insitu.errors import InsituError, NotFoundError
-from insitu.formats.containers.listing import listed
-from insitu.formats.containers.member import Inside, path_of
+from insitu.formats.containers.archive_member import path_of
+from insitu.formats.containers.member_list import listed
+from insitu.formats.containers.scan import Inside
 from insitu.formats.containers.zarr_folders import store_roots
 from insitu.sources import ByteSource, expand, open_source
 from insitu.sources.globs import is_glob
@@ -28,23 +30,23 @@ _OURS = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "http", "https"
 
 
 class Place(NamedTuple):
-    """A member of an archive."""
+    """The URL of a member of an archive, taken apart."""
 
     archive: str
     path: str
-    chained: bool
-    """Whether it is named as fsspec does, which can unpack as well."""
+    is_fsspec_chain: bool
+    """Whether the URL is one of fsspec's chains: fsspec can unpack compressed members as well."""
 
 
 def names_member(url: Any) -> Place | None:
-    """The member that a URL names; None if it names something else.
+    """Return the member that a URL names; None if it names something else.
 
     Examples
     --------
-    >>> names_member("s3://bucket/runs.tar::2024/jan.nc")
-    Place(archive='s3://bucket/runs.tar', path='2024/jan.nc', chained=False)
-    >>> names_member("zip://jan.nc::https://host/runs.zip")
-    Place(archive='https://host/runs.zip', path='jan.nc', chained=True)
+    >>> tuple(names_member("s3://bucket/runs.tar::2024/jan.nc"))
+    ('s3://bucket/runs.tar', '2024/jan.nc', False)
+    >>> tuple(names_member("zip://jan.nc::https://host/runs.zip"))
+    ('https://host/runs.zip', 'jan.nc', True)
     >>> names_member("simplecache::s3://bucket/jan.nc"), names_member("http://[::1]:8080/jan.nc")
     (None, None)
     """
@@ -68,12 +70,15 @@ def names_member(url: Any) -> Place | None:
 
 
 def open_place(url: Any, storage_options: Mapping[str, Any] | None = None) -> ByteSource:
-    """The source that reads a URL; of a member, that of the archive, of which a scan sees only the member."""
+    """Open the source of a URL.
+
+    For a member of an archive, this is the archive, scanned for that member only.
+    """
     place = names_member(url)
     if place is None:
         return open_source(url, storage_options)
     source = open_source(place.archive, storage_options)
-    if place.chained and _needs_unpacking(source, place.path):
+    if place.is_fsspec_chain and _needs_unpacking(source, place.path):
         source.close()
         return open_source(url, storage_options)
     return Inside(source, place.path)
@@ -81,13 +86,13 @@ def open_place(url: Any, storage_options: Mapping[str, Any] | None = None) -> By
 
 def _needs_unpacking(source: ByteSource, path: str) -> bool:
     try:
-        return any(member.hidden and path_of(member.name) == path for member in listed(source))
+        return any(member.problem and path_of(member.name) == path for member in listed(source))
     except InsituError:
         return True  # no zip or tar archive: fsspec may know more
 
 
 def expand_members(urls: Any, storage_options: Mapping[str, Any] | None = None) -> list[Any]:
-    """As `insitu.sources.globs`, for members of archives too: `runs_*.zip::2024/*.nc`.
+    """Return the URLs that patterns match, as `insitu.sources.expand` does, and members of archives too: `runs_*.zip::2024/*.nc`.
 
     Parameters
     ----------
@@ -102,19 +107,19 @@ def expand_members(urls: Any, storage_options: Mapping[str, Any] | None = None) 
     if place is None:
         return expand(urls, storage_options)
     archives = [str(archive) for archive in expand(place.archive, storage_options)]
-    if not is_glob(f"x/{place.path}") or place.chained:
+    if not is_glob(f"x/{place.path}") or place.is_fsspec_chain:
         return [urls] if archives == [place.archive] else [f"{archive}::{place.path}" for archive in archives]
     found = []
     for archive in archives:
         with open_source(archive, storage_options) as source:
             found += [f"{archive}::{path}" for path in _fitting(source, place.path)]
     if not found:
-        raise NotFoundError("no member fits this pattern", url=displayed(urls))
+        raise NotFoundError("no member of the archive matches this pattern", url=displayed(urls))
     return found
 
 
 def _fitting(source: ByteSource, pattern: str) -> list[str]:
-    """The members, and the stores among them, that fit a pattern."""
+    """Return the members that match a pattern; a Zarr store counts as one member."""
     paths = [path_of(member.name) for member in listed(source)]
     roots = store_roots(paths)
     paths = [path for path in paths if not any(path.startswith(f"{root}/") for root in roots)] + roots
@@ -127,7 +132,10 @@ _WILD = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 def _regex(token: re.Match[str]) -> str:
-    """One token of a pattern: `*` stops at a slash, `**` does not."""
+    """Return one token of a glob pattern as a regular expression.
+
+    `*` stops at a slash, `**` does not.
+    """
     text = token[0]
     if text in _WILD:
         return _WILD[text]

@@ -1,33 +1,37 @@
-"""What is in the files of a zip or tar archive?
+"""Scan zip and tar archives: each member of a known format becomes a group at its path.
 
-Each member that is not compressed and of a format that is read here becomes a group at its path, and so does each folder that is a Zarr store: `insitu.open_dataset("runs.tar", group="2024/jan.nc")`. Chunks
-are ranges of the archive itself, so nothing is unpacked, now or later; archives in archives too. Only the members that are asked for are looked at. An archive that is one Zarr store is opened as that store.
+`insitu.open_dataset("runs.tar", group="2024/jan.nc")` opens one. Members must not be compressed:
+chunks are ranges of the archive itself, so nothing is unpacked. Folders that are Zarr stores are
+groups too, and so are archives within the archive. Only the members that are asked for are scanned.
+An archive that is one Zarr store is opened as that store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from insitu.errors import FormatError, InsituError, SourceError, UnsupportedError, VariableError
-from insitu.formats.containers.listing import is_tar, is_zip, listed, members_of
-from insitu.formats.containers.member import Inside, Member, Part, moved, path_of
+from insitu.formats.containers.archive_member import Member, Part, WrappedSource, moved, path_of
+from insitu.formats.containers.member_list import is_tar, is_zip, listed, members_of
 from insitu.formats.containers.zarr_folders import Kept, store_roots
 from insitu.formats.containers.zip_members import located
+from insitu.formats.detect import scan_window
 from insitu.formats.parsing.read_cache import Window
+from insitu.formats.registry import Format
 from insitu.formats.unreadable import Problems
 from insitu.formats.variable_filter import below, picked
 from insitu.model import GroupDetails, VirtualGroup
-from insitu.sources.protocol import ByteSource
+from insitu.sources.protocol import ByteSource, Range
 
-__all__ = ["scan_inside", "scan_tar", "scan_zip"]
+__all__ = ["TAR", "ZIP", "Inside", "scan_tar", "scan_zip"]
 
 DEEPEST = 4
-"""Archives in archives."""
+"""Most archives within one another."""
 
 
 class Wanted(NamedTuple):
-    """What a caller asks for."""
+    """What a caller asks for, and how deep in archives the scan is."""
 
     group: str | None
     variables: Collection[str] | None
@@ -37,13 +41,13 @@ class Wanted(NamedTuple):
     format: str | None = None
     """Of the member asked for, by name."""
 
-    def inside(self, path: str) -> Wanted:
-        """The same, seen from a member at the beginning of the path asked for."""
+    def for_member(self, path: str) -> Wanted:
+        """Return the same request, seen from a member at the beginning of the path."""
         rest = (self.group or "").strip("/")[len(path) :].strip("/")
         return self._replace(group=rest or None)
 
-    def everything(self) -> Wanted:
-        """All of a member."""
+    def for_whole_member(self) -> Wanted:
+        """Return a request for all of a member."""
         return self._replace(group=None, variables=None)
 
 
@@ -83,23 +87,57 @@ def scan_tar(
     return _tree(window.source, members_of(window, "tar"), "tar", wanted)
 
 
-def scan_inside(
-    place: Inside,
-    *,
-    group: str | None = None,
-    variables: Collection[str] | None = None,
-    errors: str = "raise",
-    format: str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-) -> VirtualGroup:
-    """Scan one member of an archive as if it were a file: see `scan_zip`."""
-    path = f"{place.path}/{group.strip('/')}" if group and group.strip("/") else place.path
-    wanted = Wanted(path, variables, errors, storage_options, format=format)
-    return _tree(place.source, listed(place.source), "archive", wanted)
+class Inside(WrappedSource):
+    """An archive that is opened for one of its members.
+
+    Its bytes are the archive's, a scan sees only the member.
+    """
+
+    def __init__(self, source: ByteSource, path: str) -> None:
+        super().__init__(source)
+        self.path = path
+
+    @property
+    def url(self) -> str:
+        """The archive's, and the member's path."""
+        return f"{self.source.url}::{self.path}"
+
+    def size(self) -> int:
+        """Bytes in the archive."""
+        return self.source.size()
+
+    def read(self, offset: int, length: int) -> bytes:
+        """One range of the archive."""
+        return self.source.read(offset, length)
+
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Many ranges of the archive."""
+        return self.source.read_many(ranges)
+
+    def close(self) -> None:
+        """Close the archive, which was opened for this."""
+        self.source.close()
+
+    def scan(
+        self,
+        *,
+        group: str | None = None,
+        variables: Collection[str] | None = None,
+        errors: str = "raise",
+        format: str | None = None,
+        storage_options: Mapping[str, object] | None = None,
+    ) -> VirtualGroup:
+        """Scan the member as if it were a file: see `scan_zip`."""
+        path = f"{self.path}/{group.strip('/')}" if group and group.strip("/") else self.path
+        wanted = Wanted(path, variables, errors, storage_options, format=format)
+        return _tree(self.source, listed(self.source), "archive", wanted)
 
 
 def _tree(source: ByteSource, members: list[Member], kind: str, wanted: Wanted) -> VirtualGroup:
-    """What was asked for of the members; `source` is the archive, or a part of one that it is."""
+    """Scan the members that were asked for.
+
+    `source` is the archive, or a member that is an archive.
+    """
     if isinstance(source, Part):  # an archive in an archive: its members are ranges of the outer one
         base = source.member.offset
         members = [
@@ -116,7 +154,7 @@ def _tree(source: ByteSource, members: list[Member], kind: str, wanted: Wanted) 
         return _store(source, roots[0], files, wanted)
     for root in roots:
         if _in(asked, root):
-            return _store(source, root, files, wanted.inside(root))
+            return _store(source, root, files, wanted.for_member(root))
     units = {path: member for path, member in files.items() if not any(_in(path, root) for root in roots)}
     one = next((path for path in units if _in(asked, path)), None)
     if one is not None:
@@ -129,7 +167,7 @@ def _tree(source: ByteSource, members: list[Member], kind: str, wanted: Wanted) 
     found = _all(source, units, chosen, problems, wanted)
     for root in stores:
         try:
-            found[root] = _store(source, root, files, wanted.everything())
+            found[root] = _store(source, root, files, wanted.for_whole_member())
         except SourceError:
             raise
         except InsituError as problem:
@@ -137,13 +175,13 @@ def _tree(source: ByteSource, members: list[Member], kind: str, wanted: Wanted) 
     if (
         not found
         and not asked
-        and not any(units[path].hidden for path in chosen)
+        and not any(units[path].problem for path in chosen)
         and not problems.found.keys() - units.keys()
     ):
         raise FormatError(
-            f"a {kind} archive without a member of a format that is known here",
+            f"no member of the {kind} archive has a known format",
             url=url,
-            hint=f"There are: {', '.join([*units][:12]) or 'none'}",
+            hint=f"Its members: {', '.join([*units][:12]) or 'none'}",
         )
     if asked and not found:
         raise _missing(asked, [*units, *roots], url)
@@ -153,18 +191,18 @@ def _tree(source: ByteSource, members: list[Member], kind: str, wanted: Wanted) 
 def _all(
     source: ByteSource, units: dict[str, Member], chosen: list[str], problems: Problems, wanted: Wanted
 ) -> dict[str, VirtualGroup]:
-    """The members that are files of a known format."""
+    """Scan the members that are files of a known format."""
     found: dict[str, VirtualGroup] = {}
-    plain = [path for path in chosen if not units[path].hidden]
+    plain = [path for path in chosen if not units[path].problem]
     for path in chosen:
-        if units[path].hidden:
-            problems.note(path, f"{units[path].hidden}: unpack the archive")
+        if units[path].problem:
+            problems.note(path, f"{units[path].problem}: unpack the archive to read it")
     for path, member in zip(plain, located([units[path] for path in plain], source), strict=True):
-        if member.hidden:
-            problems.note(path, member.hidden)
+        if member.problem:
+            problems.note(path, member.problem)
             continue
         try:
-            found[path] = _scan(source, member, wanted.everything())
+            found[path] = _scan(source, member, wanted.for_whole_member())
         except SourceError:
             raise
         except InsituError as problem:
@@ -176,26 +214,26 @@ def _all(
 
 
 def _asked(source: ByteSource, member: Member, path: str, url: str, wanted: Wanted) -> VirtualGroup:
-    """One member that was asked for by name."""
+    """Scan one member that was asked for by name."""
     (there,) = located([member], source)
-    if there.hidden:
+    if there.problem:
         raise VariableError(
-            f"member {path!r} cannot be read by range: {there.hidden}",
+            f"member {path!r} cannot be read by range: {there.problem}",
             url=url,
             hint="Make the archive without compression (zip -0), or unpack it",
         )
-    return _scan(source, there, wanted.inside(path))
+    return _scan(source, there, wanted.for_member(path))
 
 
 def _scan(source: ByteSource, member: Member, wanted: Wanted) -> VirtualGroup:
-    """One member as a file of its own, or as an archive in the archive."""
-    from insitu.formats.detect import scan_window  # not at the top: it knows us
-
+    """Scan one member as a file of its own, or as an archive in the archive."""
     window = Window(Part(source, member), storage_options=wanted.storage_options)
     kind = wanted.format or ("zip" if is_zip(window) else "tar" if is_tar(window) else None)
     if kind in ("zip", "tar"):
         if wanted.depth >= DEEPEST:
-            raise UnsupportedError(f"archives in archives, more than {DEEPEST} deep", url=window.url)
+            raise UnsupportedError(
+                f"archives are nested more than {DEEPEST} deep", url=window.url, hint="Unpack the outer archives"
+            )
         inner = wanted._replace(depth=wanted.depth + 1, format=None)
         return _tree(window.source, members_of(window, kind), kind, inner)
     tree = scan_window(
@@ -205,7 +243,7 @@ def _scan(source: ByteSource, member: Member, wanted: Wanted) -> VirtualGroup:
 
 
 def _store(source: ByteSource, root: str, files: dict[str, Member], wanted: Wanted) -> VirtualGroup:
-    """A folder that is a Zarr store."""
+    """Scan a folder that is a Zarr store."""
     from insitu.formats.zarr import scan_store  # not at the top: most archives hold none
 
     prefix = f"{root}/" if root else ""
@@ -213,12 +251,12 @@ def _store(source: ByteSource, root: str, files: dict[str, Member], wanted: Want
     kept = Kept(source, root, inside, wanted.storage_options)
     found = scan_store(kept, group=wanted.group, variables=wanted.variables, errors=wanted.errors)
     if found is None:
-        raise FormatError("a folder with documents of Zarr's, but no store", url=kept.url, structure="zarr.json")
+        raise FormatError("the folder holds Zarr metadata, but no store", url=kept.url, structure="zarr.json")
     return found
 
 
 def _in(path: str, root: str) -> bool:
-    """Whether a path is that of a member (or store), or lies in it."""
+    """Return whether a path is that of a member (or store), or lies in it."""
     return bool(path) and (not root or path == root or path.startswith(f"{root}/"))
 
 
@@ -228,11 +266,13 @@ def _alone(roots: list[str], files: dict[str, Member]) -> bool:
 
 def _missing(path: str, names: list[str], url: str) -> VariableError:
     shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-    return VariableError(f"no member {path!r} that is read here", url=url, hint=f"There are: {shown or 'none'}")
+    return VariableError(
+        f"the archive has no readable member {path!r}", url=url, hint=f"Its members: {shown or 'none'}"
+    )
 
 
 def _nested(found: dict[str, VirtualGroup], kind: str, problems: Problems) -> VirtualGroup:
-    """Groups in groups, as the members lie in folders."""
+    """Return groups in groups, as the members lie in folders."""
     tops: dict[str, dict[str, VirtualGroup]] = {}
     whole: dict[str, VirtualGroup] = {}
     for path, tree in found.items():
@@ -245,3 +285,7 @@ def _nested(found: dict[str, VirtualGroup], kind: str, problems: Problems) -> Vi
     for name, tree in whole.items():
         groups[name] = tree
     return VirtualGroup({}, groups, {}, GroupDetails(kind), problems.found)
+
+
+ZIP = Format(is_zip, scan_zip)
+TAR = Format(is_tar, scan_tar)

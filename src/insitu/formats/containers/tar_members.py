@@ -1,12 +1,14 @@
-"""Which members has a tar archive, and where are they?
+"""List the members of a tar archive.
 
-Headers of 512 bytes, each in front of its member (POSIX ustar); long names and large sizes stand in members of their own in front of it (GNU `L`, pax `x` and `g`). The walk hops from header to header.
+A header of 512 bytes precedes each member (POSIX ustar). Long names and large sizes stand in
+members of their own in front of it (GNU `L`, pax `x` and `g`). The list is read by hopping from
+header to header.
 """
 
 from __future__ import annotations
 
 from insitu.errors import FormatError
-from insitu.formats.containers.member import Member
+from insitu.formats.containers.archive_member import Member
 from insitu.formats.parsing.scheduler import Walk
 
 __all__ = ["is_header", "tar_members"]
@@ -20,7 +22,7 @@ PLAIN, HARD_LINK, SPARSE = (b"0", b"\0", b"7"), b"1", b"S"
 
 
 def is_header(block: bytes) -> bool:
-    """Whether a block is the header of a member: its checksum is right."""
+    """Return whether a block is the header of a member: its checksum is right."""
     if len(block) < BLOCK or not any(block[:100]):
         return False
     try:
@@ -31,7 +33,7 @@ def is_header(block: bytes) -> bool:
         return False
     rest = block[:148] + block[156:BLOCK]
     total = sum(rest) + 8 * 32
-    # Of bytes; some writers of old took them for signed.
+    # The sum of unsigned bytes; some old writers took them as signed.
     return said == total or said == total - 256 * len(rest.translate(None, _ASCII))
 
 
@@ -43,72 +45,81 @@ def _octal(data: bytes) -> int:
 
 
 def tar_members(size: int, url: str) -> Walk[list[Member]]:
-    """All members that are plain files."""
+    """Return all members that are plain files."""
     found: list[Member] = []
     names: dict[str, int] = {}
     at = 0
-    told: dict[str, str] = {}
+    extended: dict[str, str] = {}
     while at + BLOCK <= size:
         (block,) = yield [(at, BLOCK)]
         if not any(block):
             return found  # two empty blocks end the archive
         if not is_header(block):
-            raise FormatError("the header of a member is damaged", url=url, offset=at, structure="tar header")
+            raise FormatError("the tar header of a member is damaged", url=url, offset=at, structure="tar header")
         kind = block[156:157]
         own = _number(block[124:136], url, at)
         if kind in (b"L", b"x", b"g", b"K"):
             if own > LARGEST_NOTE or at + BLOCK + own > size:
-                raise FormatError(f"a note of {own} bytes", url=url, offset=at, structure="tar header")
+                raise FormatError(
+                    f"an extended header of {own} bytes is too large", url=url, offset=at, structure="tar header"
+                )
             (note,) = yield [(at + BLOCK, own)]
             if kind == b"L":
-                told["path"] = note.split(b"\0", 1)[0].decode("utf-8", "replace")
+                extended["path"] = note.split(b"\0", 1)[0].decode("utf-8", "replace")
             elif kind == b"x":
-                told |= _records(note)
+                extended |= _records(note)
             at += BLOCK + _rounded(own)
             continue
-        nbytes = own if not told.get("size", "").isdecimal() else int(told["size"])
+        nbytes = own if not extended.get("size", "").isdecimal() else int(extended["size"])
         if nbytes < 0 or nbytes > size:
-            raise FormatError(f"a member of {nbytes} bytes", url=url, offset=at, structure="tar header")
-        name = told.get("GNU.sparse.name", told.get("path")) or _name(block)
+            raise FormatError(
+                f"a member of {nbytes} bytes is larger than the archive", url=url, offset=at, structure="tar header"
+            )
+        name = extended.get("GNU.sparse.name", extended.get("path")) or _name(block)
         begin = at + BLOCK
         if kind == SPARSE and block[482]:  # more of the map of a sparse file, in blocks that may go on
             begin = yield from _behind_map(begin, size, url)
-        member = _member(name, kind, begin, nbytes, size, told)
+        member = _member(name, kind, begin, nbytes, size, extended)
         if kind == HARD_LINK:
             target = block[157:257].split(b"\0", 1)[0].decode("utf-8", "replace")
-            target = told.get("linkpath", target)
+            target = extended.get("linkpath", target)
             member = found[names[target]]._replace(name=name) if target in names else None
             nbytes = 0
         if member is not None:
             names[name] = len(found)
             found.append(member)
         if len(found) > MEMBERS_LIMIT:
-            raise FormatError(f"more than {MEMBERS_LIMIT} members", url=url, offset=at, structure="tar header")
+            raise FormatError(
+                f"the archive has more than {MEMBERS_LIMIT} members", url=url, offset=at, structure="tar header"
+            )
         at = begin + _rounded(nbytes)
-        told = {}
+        extended = {}
     return found
 
 
-def _member(name: str, kind: bytes, begin: int, nbytes: int, size: int, told: dict[str, str]) -> Member | None:
-    """A plain file, as far as its bytes are there."""
-    hidden = ""
-    if kind == SPARSE or any(key.startswith("GNU.sparse.") for key in told):
-        hidden = "it is a sparse file, with its holes left out"
+def _member(name: str, kind: bytes, begin: int, nbytes: int, size: int, extended: dict[str, str]) -> Member | None:
+    """Return a plain file as a member; None for links, folders and devices."""
+    problem = ""
+    if kind == SPARSE or any(key.startswith("GNU.sparse.") for key in extended):
+        problem = "it is stored as a sparse file"
     elif kind not in PLAIN:
         return None
     elif begin + nbytes > size:
-        hidden = "the archive ends before it does"
-    return Member(name, begin, nbytes, hidden)
+        problem = "the archive is truncated before its end"
+    return Member(name, begin, nbytes, problem)
 
 
 def _behind_map(at: int, size: int, url: str) -> Walk[int]:
-    """Where the bytes of a sparse file begin: behind blocks each of which says whether one more follows."""
+    """Return where the bytes of a sparse file begin.
+
+    Behind map blocks, each of which says whether one more follows.
+    """
     while at + BLOCK <= size:
         (block,) = yield [(at, BLOCK)]
         at += BLOCK
         if not block[504]:
             return at
-    raise FormatError("the map of a sparse file has no end", url=url, offset=at, structure="tar header")
+    raise FormatError("the archive ends within the map of a sparse file", url=url, offset=at, structure="tar header")
 
 
 def _rounded(nbytes: int) -> int:
@@ -119,7 +130,7 @@ def _number(data: bytes, url: str, at: int) -> int:
     try:
         return _octal(data)
     except ValueError:
-        raise FormatError("the size of a member is no number", url=url, offset=at, structure="tar header") from None
+        raise FormatError("the size of a member is not a number", url=url, offset=at, structure="tar header") from None
 
 
 def _name(block: bytes) -> str:
@@ -129,7 +140,7 @@ def _name(block: bytes) -> str:
 
 
 def _records(note: bytes) -> dict[str, str]:
-    """pax: `length key=value` lines."""
+    """Parse pax records: `length key=value` lines."""
     found: dict[str, str] = {}
     while note:
         number, space, _ = note.partition(b" ")

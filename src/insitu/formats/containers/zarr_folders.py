@@ -1,6 +1,7 @@
-"""Which folders of an archive are Zarr stores, and where do their chunks lie?
+"""Zarr stores in folders of an archive.
 
-A folder with a document of Zarr's in it, and none above it. Its chunks are members, so ranges of the archive: all are known from the list of members.
+A folder is a store if it holds Zarr metadata and no folder above it does. Its chunks are members,
+so they are ranges of the archive, and the list of members tells which exist.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.containers.member import Member
+from insitu.formats.containers.archive_member import Member
 from insitu.formats.containers.zip_members import located
 from insitu.model import Columns, Encoding, Sparse, scatter
 from insitu.sources.protocol import ByteSource
@@ -27,7 +28,7 @@ LARGEST_DOCUMENT = 1 << 28
 
 
 def store_roots(paths: Sequence[str]) -> list[str]:
-    """The folders that are stores; an empty path: the archive itself.
+    """Return the folders that are stores; an empty path is the archive itself.
 
     Examples
     --------
@@ -45,7 +46,7 @@ def _above(folder: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kept:
-    """A store in an archive: what `insitu.formats.zarr` scans."""
+    """A Zarr store in a folder of an archive, as `insitu.formats.zarr` scans it."""
 
     source: ByteSource
     """The archive."""
@@ -65,7 +66,9 @@ class Kept:
         for member in there:
             self._check(member)
             if member.length > LARGEST_DOCUMENT:
-                raise FormatError(f"a document of {member.length} bytes", url=self.url, structure=member.name)
+                raise FormatError(
+                    f"a metadata document of {member.length} bytes is too large", url=self.url, structure=member.name
+                )
         texts = iter(self.source.read_many([(member.offset, member.length) for member in there]))
         return [next(texts) if key in self.members else None for key in keys]
 
@@ -98,9 +101,9 @@ class Kept:
         return scatter(grid, (about,), np.array(cells, np.int64), spans[:, 0], spans[:, 1]), (array.encoding,)
 
     def _check(self, member: Member) -> None:
-        if member.hidden:
+        if member.problem:
             raise UnsupportedError(
-                f"member {member.name!r} cannot be read by range: {member.hidden}",
+                f"member {member.name!r} cannot be read by range: {member.problem}",
                 url=self.url,
                 hint="Make the archive without compression (zip -0), or unpack it",
             )

@@ -1,6 +1,8 @@
-"""Which members has a zip archive, and where do their bytes begin?
+"""List the members of a zip archive, and find where their bytes begin.
 
-The central directory at the end lists them (APPNOTE 4.3.12); the bytes begin behind a local header, whose length only itself tells. Headers of the members that are wanted come in one batch.
+The central directory at the end lists them (APPNOTE 4.3.12). Their bytes begin behind a local
+header, whose length only the header itself tells. The headers of the members that are wanted are
+read in one batch.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from insitu.errors import FormatError
-from insitu.formats.containers.member import Member
+from insitu.formats.containers.archive_member import Member
 from insitu.formats.parsing.read_cache import Window
 from insitu.sources.protocol import ByteSource, read_tail
 
@@ -27,7 +29,7 @@ LARGEST = 1 << 28
 
 
 class Entry(NamedTuple):
-    """What the directory says of a file."""
+    """What the central directory says of a file."""
 
     name: str
     flags: int
@@ -43,19 +45,19 @@ class Entry(NamedTuple):
 
 
 def zip_members(window: Window) -> list[Member]:
-    """All members that are files, by the directory; their bytes begin behind their headers."""
+    """Return all members that are files, without the offsets of their bytes (see `located`)."""
     return [_member(entry) for entry in read_directory(window.source, window.size, window.head)]
 
 
 def _member(entry: Entry) -> Member:
-    hidden = "it is encrypted" if entry.flags & 1 else ""
+    problem = "it is encrypted" if entry.flags & 1 else ""
     if entry.method or entry.packed != entry.full:
-        hidden = hidden or "it is compressed"
-    return Member(entry.name, -1, entry.packed, hidden, entry.header)
+        problem = problem or "it is compressed"
+    return Member(entry.name, -1, entry.packed, problem, entry.header)
 
 
 def read_directory(source: ByteSource, size: int, head: bytes = b"") -> list[Entry]:
-    """All files of an archive.
+    """Return the entries of all files in the central directory.
 
     Parameters
     ----------
@@ -64,24 +66,35 @@ def read_directory(source: ByteSource, size: int, head: bytes = b"") -> list[Ent
     size
         Its bytes.
     head
-        The first of them, if they are at hand: a small archive is not read twice.
+        The first of them, if known: a small archive is not read twice.
     """
     url, start = source.url, max(size - TAIL - _END.size, 0)
     tail = head[start:] if size and len(head) == size else read_tail(source, size - start)
     place = _end(tail)
     if place < 0:
-        raise FormatError("the zip file has no directory", url=url, offset=start, structure="end of directory")
+        raise FormatError(
+            "the zip file has no central directory",
+            url=url,
+            offset=start,
+            structure="end of directory",
+            hint="It may be truncated: fetch it again",
+        )
     _, _, _, _, count, length, offset, _ = _END.unpack_from(tail, place)
     if count == 0xFFFF or 0xFFFFFFFF in (length, offset):
         count, length, offset = _large(source, size, tail, place, start)
     if length > LARGEST or offset + length > size:
-        raise FormatError(f"a directory of {length} bytes at {offset}", url=url, offset=offset, structure="directory")
+        raise FormatError(
+            f"a central directory of {length} bytes at {offset} does not fit in the file",
+            url=url,
+            offset=offset,
+            structure="directory",
+        )
     data = tail[offset - start : offset - start + length] if offset >= start else source.read(offset, length)
     return _entries(data, count, url, offset)
 
 
 def located(members: Sequence[Member], source: ByteSource) -> list[Member]:
-    """The members, with where their bytes begin."""
+    """Return the members with the offsets of their bytes."""
     wanted = [member for member in members if member.offset < 0]
     headers = iter(source.read_many([(member.header, _LOCAL) for member in wanted]))
     size = source.size()
@@ -91,18 +104,21 @@ def located(members: Sequence[Member], source: ByteSource) -> list[Member]:
 def _begun(member: Member, header: bytes, size: int, url: str) -> Member:
     if len(header) != _LOCAL or header[:4] != b"PK\3\4":
         raise FormatError(
-            f"member {member.name!r} is not where the directory says",
+            f"member {member.name!r} is not where the central directory says",
             url=url,
             offset=member.header,
             structure="local file header",
         )
     begin = member.header + _LOCAL + sum(struct.unpack_from("<HH", header, 26))
-    hidden = member.hidden or ("it ends behind the end of the archive" if begin + member.length > size else "")
-    return member._replace(offset=begin, hidden=hidden)
+    problem = member.problem or ("the archive is truncated before its end" if begin + member.length > size else "")
+    return member._replace(offset=begin, problem=problem)
 
 
 def _end(tail: bytes) -> int:
-    """Where the end of the directory is: the last one with a comment that fills the rest, for comments may hold anything."""
+    """Return where the end record lies.
+
+    The last one whose comment fills the rest (a comment may hold anything); -1: nowhere.
+    """
     last = place = tail.rfind(b"PK\5\6")
     while place >= 0:
         if place + _END.size <= len(tail):
@@ -114,25 +130,32 @@ def _end(tail: bytes) -> int:
 
 
 def _large(source: ByteSource, size: int, tail: bytes, place: int, start: int) -> tuple[int, int, int]:
-    """Zip64 (4.3.14): the numbers that are too large for the old record."""
+    """Return count, length and offset of a directory that is too large for the old record.
+
+    Zip64 (4.3.14).
+    """
     at = place - _LOCATOR.size
     if at < 0 or tail[at : at + 4] != b"PK\6\7":
-        raise FormatError("no Zip64 locator", url=source.url, offset=start + place, structure="Zip64 locator")
+        raise FormatError(
+            "the Zip64 locator is missing", url=source.url, offset=start + place, structure="Zip64 locator"
+        )
     (_, _, where, _) = _LOCATOR.unpack_from(tail, at)
     data = source.read(where, _END64.size) if where + _END64.size <= size else b""
     if len(data) != _END64.size or data[:4] != b"PK\6\6":
-        raise FormatError("no Zip64 record", url=source.url, offset=where, structure="Zip64 end of directory")
+        raise FormatError(
+            "the Zip64 record is missing", url=source.url, offset=where, structure="Zip64 end of directory"
+        )
     found = _END64.unpack(data)
     return found[7], found[8], found[9]
 
 
 def _entries(data: bytes, count: int, url: str, offset: int) -> list[Entry]:
-    """What the directory lists."""
+    """Parse the central directory."""
     found: list[Entry] = []
     at = 0
     for _ in range(count):
         if at + _ENTRY.size > len(data) or data[at : at + 4] != b"PK\1\2":
-            raise FormatError("the directory is damaged", url=url, offset=offset + at, structure="directory")
+            raise FormatError("the central directory is damaged", url=url, offset=offset + at, structure="directory")
         _, _, _, flags, method, _, _, crc, packed, full, names, extras, comments, _, _, _, place = _ENTRY.unpack_from(
             data, at
         )
@@ -148,7 +171,10 @@ def _entries(data: bytes, count: int, url: str, offset: int) -> list[Entry]:
 
 
 def _widened(extra: bytes, full: int, packed: int, place: int) -> tuple[int, int, int]:
-    """Zip64 numbers of the extra field (4.5.3): only those that are all ones in the entry, in this order."""
+    """Return sizes and offset with those of the Zip64 extra field (4.5.3).
+
+    Only numbers that are all ones in the entry, in this order.
+    """
     at = 0
     while at + 4 <= len(extra):
         tag, length = struct.unpack_from("<HH", extra, at)

@@ -1,7 +1,8 @@
-"""Which chunks does a document list, without an object for each?
+"""Parse long lists of chunks in a DMR++ document as columns of numbers, without an object for each chunk.
 
-Nearly all lists are alike: one element after another, with the same attributes in the same order, that differ in their numbers only. Take the digits out, and what is left of such a list is its first element, over and over; the digits
-alone are the table. Such lists are cut out of the document before it is parsed as XML; any other is left in it.
+Nearly all lists repeat one element, with the same attributes in the same order and other numbers.
+Without its digits, such a list is its first element, over and over; the digits alone are the table.
+Such lists are cut out of the document before it is parsed as XML. Any other list is parsed as XML.
 """
 
 from __future__ import annotations
@@ -26,16 +27,19 @@ class Run(NamedTuple):
     offset: npt.NDArray[np.int64]
     length: npt.NDArray[np.int64]
     first: npt.NDArray[np.int64]
-    """(chunks, axes): where each begins in the array."""
+    """(chunks, axes): position of each chunk in the array."""
 
 
 def without_runs(data: bytes) -> tuple[bytes, list[Run | None]]:
-    """A document without its lists of like chunks; and for each list in it, in order, what was cut out.
+    """Return the document without its uniform lists of chunks.
+
+    Also return, for each list in order, what was cut out (None: nothing).
 
     Parameters
     ----------
     data
-        The document. One with comments or unparsed sections is returned as it is: there, a bracket may not begin a tag.
+        The document. One with comments or unparsed sections is returned as it is: there, a bracket
+        may not begin a tag.
     """
     if b"<!" in data:
         return data, []
@@ -56,7 +60,7 @@ def without_runs(data: bytes) -> tuple[bytes, list[Run | None]]:
 
 
 def _run(text: bytes, prefix: bytes) -> Run | None:
-    """The numbers of a list, if its elements differ in nothing else."""
+    """Return the numbers of a list; None if its elements differ in anything else."""
     close = text.find(b"/>")
     after = text.find(b"<", close)
     one = text[: after if after > 0 else len(text)]

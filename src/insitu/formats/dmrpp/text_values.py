@@ -1,4 +1,4 @@
-"""What do the texts of a DMR++ document say: attributes, fill values, data that stands in the document itself?"""
+"""Parse texts of a DMR++ document: attributes, fill values, base64 data."""
 
 from __future__ import annotations
 
@@ -33,34 +33,34 @@ NUMBERS = {
 
 GLOBAL = ("HDF5_GLOBAL", "NC_GLOBAL")
 OWN = ("build_dmrpp_metadata",)
-"""Containers of attributes that tell how the document was made."""
+"""Containers of attributes that describe how the document was made."""
 
 
 def local_name(element: Any) -> str:
-    """An element's name without its namespace."""
+    """Return an element's name without its namespace."""
     tag = element.tag
     return str(tag.rpartition("}")[2]) if isinstance(tag, str) else ""
 
 
 def child_of(element: Any, *names: str) -> Any:
-    """The first child of one of these names, if there is one."""
+    """Return the first child of one of these names; None if there is none."""
     return next((child for child in element if local_name(child) in names), None)
 
 
 def whole_number(element: Any, name: str) -> int:
-    """An attribute that is a whole number."""
+    """Return an attribute that is a whole number."""
     text = element.get(name, "")
     if not text.isdecimal() or len(text) > 18:
-        raise FormatError(f"the document says {name}={text!r}", structure=local_name(element))
+        raise FormatError(f"{name}={text!r} is not a whole number", structure=local_name(element))
     return int(text)
 
 
 def fill_of(text: str | None, dtype: np.dtype[Any]) -> bytes | None:
-    """One element of a chunk that was never written; None: zeros."""
+    """Return one element of a chunk that was never written; None: zeros."""
     if text is None:
         return None
     if text.startswith("unsupported-"):  # so a builder marks what it cannot describe
-        raise UnsupportedError(f"the document has no data for it: {text}", structure="fillValue")
+        raise UnsupportedError(f"the document does not hold the data of this variable: {text}", structure="fillValue")
     if dtype.kind == "S":
         return text.encode()[: dtype.itemsize].ljust(dtype.itemsize, b"\0")
     if dtype.names is not None:
@@ -80,7 +80,7 @@ def _record_fill(texts: list[str], dtype: np.dtype[Any]) -> bytes | None:
 
 
 def number_of(text: str, dtype: np.dtype[Any]) -> Any:
-    """A number of a type, as the document writes it: `*` is NaN, and characters may stand for bytes."""
+    """Return a number of a type; `*` is NaN, and characters may stand for bytes."""
     try:
         if dtype.kind == "f":
             return dtype.newbyteorder("=").type(math.nan if text.strip() == "*" else float(text))
@@ -88,24 +88,24 @@ def number_of(text: str, dtype: np.dtype[Any]) -> Any:
     except (ValueError, OverflowError) as problem:
         if dtype.itemsize == 1 and len(text) == 1:
             return dtype.type(ord(text) % 256)
-        raise FormatError(f"{text!r} is no {dtype.name}", structure="value") from problem
+        raise FormatError(f"{text!r} is not a value of type {dtype.name}", structure="value") from problem
 
 
 def decoded(element: Any) -> bytes:
-    """The bytes that an element holds as base64."""
+    """Return the bytes that an element holds as base64."""
     return unarmoured((element.text or "").encode("ascii", "replace"), local_name(element))
 
 
 def unarmoured(data: bytes, structure: str) -> bytes:
-    """The bytes behind base64."""
+    """Decode base64."""
     try:
         return base64.b64decode(b"".join(data.split()), validate=True)
     except binascii.Error as problem:
-        raise FormatError(f"embedded data is no base64: {problem}", structure=structure) from problem
+        raise FormatError(f"embedded data is not valid base64: {problem}", structure=structure) from problem
 
 
 def inflated(data: bytes, nbytes: int, structure: str) -> bytes:
-    """Deflated data, of which so many bytes are expected."""
+    """Inflate data, of which so many bytes are expected."""
     try:
         return zlib.decompressobj().decompress(data, nbytes + 1)
     except zlib.error as problem:
@@ -113,7 +113,10 @@ def inflated(data: bytes, nbytes: int, structure: str) -> bytes:
 
 
 def attributes_of(element: Any) -> dict[str, Any]:
-    """The attributes of a variable or group; those of a file stand in a container of their own."""
+    """Return the attributes of a variable or group.
+
+    Those of a file are in a container of their own.
+    """
     found: dict[str, Any] = {}
     for child in element:
         if local_name(child) != "Attribute" or child.get("name") in OWN:

@@ -1,7 +1,9 @@
-"""How are the numbers of an image or a column stored, and what do they mean?
+"""Number formats of FITS images and columns: stored type, codecs, scale, offset and fill value.
 
-Big-endian integers and floats. Scale and zero (BSCALE, BZERO; TSCAL, TZERO of columns) become `scale_factor` and `add_offset`, BLANK and TNULL become `_FillValue`, as CF has them.
-The zeros that only make integers unsigned (section 4.4.2.5, table 11) are undone in the encoding: the values are unsigned integers, of 64 bits too.
+Big-endian integers and floats. Scale and zero (BSCALE, BZERO; TSCAL, TZERO of columns) become
+`scale_factor` and `add_offset`, BLANK and TNULL become `_FillValue`, as CF has them. The zeros that
+only make integers unsigned (section 4.4.2.5, table 11) are undone in the encoding: the values are
+unsigned integers, of 64 bits too.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ class Numbers:
 
 
 def numbers_of(stored: np.dtype[Any], scale: Any, zero: Any, blank: Any) -> Numbers:
-    """Make sense of a scale, a zero and a blank, each None where it is not said."""
+    """Return the format that a scale, a zero and a blank describe, each None where it is not given."""
     scale = 1 if not _is_number(scale) else scale
     zero = 0 if not _is_number(zero) else zero
     attributes: dict[str, Any] = {}
@@ -40,7 +42,8 @@ def numbers_of(stored: np.dtype[Any], scale: Any, zero: Any, blank: Any) -> Numb
         dtype, codecs = np.dtype(f">{moved[1]}"), (Codec("offset_binary"),)
         shift = int(zero)
     elif (scale, zero) != (1, 0) and stored.kind == "c":
-        # CF's scale_factor is for real numbers only. Scale and zero have no imaginary part (section 7.3.2).
+        # CF's scale_factor is for real numbers only. Scale and zero have no imaginary part (section
+        # 7.3.2).
         dtype = np.dtype("c16")
         codecs = (Codec("fits_scaled", {"base": stored.str, "scale": float(scale), "zero": float(zero)}),)
     elif (scale, zero) != (1, 0) and stored.kind in "iuf":

@@ -1,8 +1,9 @@
-"""What is in a FITS file, and where does it lie?
+"""Scan FITS files: images are arrays, tables are groups.
 
-Every image is an array of the root, named like its unit (`PRIMARY`, `SCI`, `SCI_2`); its dimensions are x, y, z, axis_4, … (x is NAXIS1), with coordinates where the world coordinates of an axis
-stand alone. A dimension that another image has with other pixels or coordinates carries the unit's name too: `x_ERR`. Every table is a group, its columns are
-arrays.
+Every image is an array of the root, named like its unit (`PRIMARY`, `SCI`, `SCI_2`). Its dimensions
+are x, y, z, axis_4, … (x is NAXIS1), with coordinates where the world coordinates of an axis depend
+on no other. A dimension that another image has with other pixels or coordinates carries the unit's
+name too: `x_ERR`. Every table is a group, its columns are arrays.
 """
 
 from __future__ import annotations
@@ -14,19 +15,20 @@ import numpy as np
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
 from insitu.formats.fits.compressed import Packed
-from insitu.formats.fits.header import Unit, read_units
-from insitu.formats.fits.images import described, image_of
+from insitu.formats.fits.header_units import Unit, is_fits, read_units
+from insitu.formats.fits.image_arrays import described, image_of
 from insitu.formats.fits.tables import table_of
 from insitu.formats.fits.wcs import Scale, scale_of
 from insitu.formats.parsing.read_cache import Window
+from insitu.formats.registry import Format
 from insitu.formats.unreadable import Problems
 from insitu.formats.variable_filter import below, picked
 from insitu.model import Axis, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
 
-__all__ = ["scan_fits"]
+__all__ = ["FITS", "scan_fits"]
 
 LONGEST = 1 << 22
-"""Pixels of an axis whose coordinates are kept."""
+"""Most pixels of an axis whose coordinates are kept."""
 
 
 def scan_fits(
@@ -56,7 +58,7 @@ def scan_fits(
         scanner.add(unit)
     if ended:
         scanner.failed.setdefault(
-            f"HDU{len(units)}", FormatError(f"the chain of units ends early: {ended}", url=window.url)
+            f"HDU{len(units)}", FormatError(f"header-data units are missing: {ended}", url=window.url)
         )
     asked = None if variables is None else {name.strip("/") for name in variables}
     prefix = f"{group.strip('/')}/" if group and group.strip("/") else ""
@@ -70,7 +72,7 @@ def scan_fits(
 
 
 class _Scanner:
-    """Collects arrays and groups."""
+    """Collects the arrays and groups of a file."""
 
     def __init__(self, source: Source, window: Window) -> None:
         self.source, self.window = source, window
@@ -80,7 +82,7 @@ class _Scanner:
         self.dims: dict[str, tuple[int, Scale | None]] = {}
 
     def add(self, unit: Unit) -> None:
-        """Take one unit."""
+        """Add one header-data unit."""
         name = self._free(unit)
         try:
             if unit.kind == "IMAGE":
@@ -95,13 +97,16 @@ class _Scanner:
                     self.failed[f"{name}/{column}"] = UnsupportedError(why, url=unit.url, offset=unit.offset)
             else:
                 raise UnsupportedError(
-                    f"extension {unit.kind!r} is not read", url=unit.url, offset=unit.offset, structure="XTENSION"
+                    f"FITS extension {unit.kind!r} is not supported",
+                    url=unit.url,
+                    offset=unit.offset,
+                    structure="XTENSION",
                 )
         except InsituError as problem:
             self.failed[name] = problem
 
     def _free(self, unit: Unit) -> str:
-        """A name of its own; a slash would be a path."""
+        """Return a name that is not used yet; a slash would be a path."""
         base = unit.name.replace("/", "_")
         taken = self.arrays.keys() | self.groups.keys() | self.failed.keys() | self.dims.keys()
         name, number = base, 2
@@ -138,3 +143,6 @@ def _coordinate(name: str, scale: Scale, length: int) -> VirtualArray:
 
 def _inline(values: Any, length: int) -> Columns:
     return Columns.inlined((1,), values.tobytes()) if length else Columns.unwritten((0,))
+
+
+FITS = Format(is_fits, scan_fits)

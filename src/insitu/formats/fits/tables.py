@@ -1,21 +1,24 @@
-"""Which arrays are the columns of a table?
+"""Virtual arrays of the columns of FITS tables, binary and text.
 
-Rows of NAXIS1 bytes lie one after the other, each with a piece of every column (TFORMn: repeat count and type; sections 7.2 and 7.3). A cell is a block of whole rows, of which codec
-`record_member` takes the column's part. Texts are fixed strings, bits are booleans of a last dimension; values of varying length, to which rows only point, are arrays in an array of objects.
+Rows of NAXIS1 bytes follow each other, each with a piece of every column (TFORMn: repeat count and
+type; sections 7.2 and 7.3). A cell is a block of whole rows, of which codec `record_member` takes
+the column's part. Texts are fixed strings, bits are booleans along a last dimension. Values of
+varying length, to which rows only point, are arrays in an array of objects. Text tables (XTENSION
+TABLE) spell out integers (I), floats (F, E, D) and texts (A) at TBCOLn; their types are those of
+astropy.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from insitu.errors import FormatError, InsituError
-from insitu.formats.fits.columns import Column, spelled
-from insitu.formats.fits.header import Unit
-from insitu.formats.fits.images import described
+from insitu.formats.fits.header_units import Unit
+from insitu.formats.fits.image_arrays import described
 from insitu.formats.fits.number_formats import numbers_of
 from insitu.model import Axis, Codec, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
 
@@ -28,15 +31,37 @@ COLUMN = re.compile(
     r"(TTYPE|TFORM|TUNIT|TNULL|TSCAL|TZERO|TDISP|TDIM|TBCOL|TCTYP|TCUNI|TCRPX|TCRVL|TCDLT|TLMIN|TLMAX|TDMIN|TDMAX)\d+"
 )
 
+WIDEST = 1 << 16
+"""Letters of a column of a text table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: a piece of every row."""
+
+    name: str
+    skip: int
+    """Bytes of the row before it."""
+    nbytes: int
+    dtype: np.dtype[Any] | None
+    """None: not supported; `problem` says why."""
+    shape: tuple[int, ...]
+    """Of one row's elements."""
+    codecs: tuple[Codec, ...]
+    attributes: dict[str, Any]
+    problem: str = ""
+
 
 def table_of(unit: Unit, source: Source, size: int) -> VirtualGroup:
-    """The group of a table's columns; of a table of text, too."""
+    """Return the group of a table's columns."""
     axes = unit.axes
     if len(axes) != 2 or unit.whole("BITPIX", least=-64, most=64) != 8:
-        raise FormatError(f"a table with the axes {axes}", url=unit.url, offset=unit.offset, structure=unit.kind)
+        raise FormatError(
+            f"a table must have two axes of bytes, not {axes}", url=unit.url, offset=unit.offset, structure=unit.kind
+        )
     width, rows = axes
     if unit.data + width * rows > size:
-        raise FormatError("the file ends before the table does", url=unit.url, offset=size, structure="FITS data")
+        raise FormatError("the file is truncated within the table", url=unit.url, offset=size, structure="FITS data")
     arrays: dict[str, VirtualArray] = {}
     problems: dict[str, str] = {}
     for column in _columns(unit, width):
@@ -66,7 +91,7 @@ def _columns(unit: Unit, width: int) -> list[Column]:
         found.append(column)
     if skip > width:
         raise FormatError(
-            f"columns of {skip} bytes in rows of {width}", url=unit.url, offset=unit.offset, structure="TFORM"
+            f"the columns take {skip} bytes, but rows have {width}", url=unit.url, offset=unit.offset, structure="TFORM"
         )
     return found
 
@@ -74,7 +99,11 @@ def _columns(unit: Unit, width: int) -> list[Column]:
 def _column(unit: Unit, number: int, name: str, skip: int) -> Column:
     form = re.match(r"\s*(\d*)([LXBIJKAEDCMPQ])", str(unit.cards.get(f"TFORM{number}", "")))
     if form is None:
-        raise FormatError(f"TFORM{number} is {unit.cards.get(f'TFORM{number}')!r}", url=unit.url, offset=unit.offset)
+        raise FormatError(
+            f"TFORM{number} has the invalid value {unit.cards.get(f'TFORM{number}')!r}",
+            url=unit.url,
+            offset=unit.offset,
+        )
     repeat, letter = int(form[1] or 1), form[2]
     text, said = unit.cards.get(f"TUNIT{number}"), unit.cards.get(f"TDIM{number}")
     attributes: dict[str, Any] = {"units": text} if text else {}
@@ -101,8 +130,39 @@ def _column(unit: Unit, number: int, name: str, skip: int) -> Column:
     )
 
 
+def spelled(unit: Unit, number: int, name: str, skip: int) -> Column:
+    """Return a column of a text table; `skip` is where the previous one ended."""
+    form = re.fullmatch(r"\s*([AIFED])(\d+)(?:\.\d+)?(?:E\d+)?\s*", str(unit.cards.get(f"TFORM{number}", "")).upper())
+    width = int(form[2]) if form else 0
+    begin = unit.whole(f"TBCOL{number}", skip + 1, least=1, most=1 << 31) - 1
+    if form is None or not 0 < width <= WIDEST:
+        raise FormatError(
+            f"TFORM{number} has the invalid value {unit.cards.get(f'TFORM{number}')!r}",
+            url=unit.url,
+            offset=unit.offset,
+        )
+    text = unit.cards.get(f"TUNIT{number}")
+    attributes: dict[str, Any] = {"units": text} if text else {}
+    if form[1] == "A":
+        return Column(name, begin, width, np.dtype(f"S{width}"), (), (Codec("fits_text"),), attributes)
+    said: dict[str, Any] = {"width": width}
+    null = unit.cards.get(f"TNULL{number}")
+    scale, zero = (unit.number_of(f"{word}{number}", default) for word, default in (("TSCAL", 1.0), ("TZERO", 0.0)))
+    if form[1] == "I":
+        dtype: np.dtype[Any] = np.dtype("i2" if width <= 4 else "i4" if width <= 9 else "i8")
+        if null is not None:
+            said |= {"null": str(null), "missing": int(np.iinfo(dtype).min)}
+            attributes["_FillValue"] = dtype.type(np.iinfo(dtype).min)
+    else:
+        dtype = np.dtype("f8")
+        said |= {"null": str(null)} if null is not None else {}
+    if (scale, zero) != (1.0, 0.0):
+        attributes |= {"scale_factor": scale, "add_offset": zero}
+    return Column(name, begin, width, dtype, (), (Codec("fits_digits", said),), attributes)
+
+
 def _varying(unit: Unit, number: int, column: Column) -> Column:
-    """A column whose rows point into the heap."""
+    """Return a column whose rows point into the heap."""
     form = re.match(r"\s*1?([PQ])([LXBIJKAEDCM])", str(unit.cards.get(f"TFORM{number}")))
     if form is None:
         return replace(column, problem="a column of several descriptors a row is not read")
@@ -125,14 +185,14 @@ def _varying(unit: Unit, number: int, column: Column) -> Column:
 
 
 def _substrings(form: Any, repeat: int) -> tuple[int, ...]:
-    """The shape of texts of one length each, as TFORM may say (`60A12`: five of twelve letters); empty for one text."""
+    """Return the shape of fixed-length texts in one cell, from TFORM (`60A12`: five of twelve letters); empty for one text."""
     found = re.fullmatch(r"\s*\d*A(\d+)\s*", str(form))
     length = int(found[1]) if found else 0
     return (repeat // length, length) if 0 < length < repeat and repeat % length == 0 else ()
 
 
 def _shape(said: Any, repeat: int) -> tuple[int, ...]:
-    """The shape of one row's elements, the slowest axis first (TDIM has the fastest first)."""
+    """Return the shape of one row's elements, the slowest axis first (TDIM has the fastest first)."""
     if isinstance(said, str) and re.fullmatch(r"\(\s*\d+(\s*,\s*\d+)*\s*\)", said.strip()):
         shape = tuple(int(part) for part in said.strip(" ()").split(","))[::-1]
         if np.prod(shape, dtype=object) == repeat:

@@ -1,7 +1,8 @@
-"""Which header would a field have that is as a line says?
+"""Compose the header of a GRIB 2 field from a line of an index.
 
-Sections 1 to 3 are those of another field of the file, with the date of the line; section 4 is written anew, by templates 0, 1, 2 for instants and 8, 11, 12 for intervals. ecCodes then says about it what it
-would say about the real one.
+Sections 1 to 3 are those of another field of the file, with the date of the line. Section 4 is
+written anew, by templates 0, 1, 2 for instants and 8, 11, 12 for intervals. ecCodes then describes
+it like the real header.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from insitu.formats.grib.sections import Field
 __all__ = ["INSTANT_OF", "composed", "dated"]
 
 INSTANT_OF = {0: 0, 1: 1, 2: 2, 8: 0, 11: 1, 12: 2}
-"""The template of an instant that goes with a template."""
+"""The template of an instant for each template."""
 _INTERVAL_OF = {0: 8, 1: 11, 2: 12}
 _ENDS = {0: 34, 1: 37, 2: 36}
-"""Where what is particular to intervals begins."""
+"""Where the fields of intervals begin."""
 _INTERVAL_END = {8: 58, 11: 61, 12: 60}
 
 
 def composed(said: Said, time: int, model: Field) -> Iterator[Field]:
-    """All headers that the line may stand for.
+    """Yield all headers that the line may stand for.
 
     Parameters
     ----------
@@ -48,7 +49,7 @@ def composed(said: Said, time: int, model: Field) -> Iterator[Field]:
 
 
 def _product(said: Said, span: Span, parameter: bytes, surfaces: bytes, time: int, model: bytes) -> bytes:
-    """Section 4."""
+    """Return section 4."""
     template = int.from_bytes(model[7:9], "big")
     base = INSTANT_OF[template]
     ensemble = model[34 : _ENDS[base]]
@@ -69,7 +70,7 @@ def _product(said: Said, span: Span, parameter: bytes, surfaces: bytes, time: in
 
 
 def dated(identification: bytes, time: int) -> bytes:
-    """Section 1 of GRIB 2 with another date."""
+    """Return section 1 of GRIB 2 with another date."""
     moment = EPOCH + datetime.timedelta(seconds=time)
     date = struct.pack(">HBBBBB", moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second)
     return identification[:12] + date + identification[19:]

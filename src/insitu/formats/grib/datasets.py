@@ -1,7 +1,9 @@
-"""Which variables make one dataset?
+"""Arrange GRIB variables into datasets, and name these.
 
-All of them, if they agree in what they share: the file is one cube, as `cfgrib.open_dataset` shows it. If not, they are laid into groups as `cfgrib.open_datasets` makes
-datasets of them: variables of one type of level that have the same coordinates. A group is called after its type of level, and after what tells it from others of that type.
+All variables make one dataset if they agree in what they share: the file is one cube, as
+`cfgrib.open_dataset` shows it. If not, they are arranged as `cfgrib.open_datasets` does: variables
+of one type of level that have the same coordinates. A dataset is named after its type of level, and
+after what distinguishes it from others of that type.
 """
 
 from __future__ import annotations
@@ -18,11 +20,11 @@ from insitu.formats.grib.vocabulary import HEADERS
 __all__ = ["arranged", "named"]
 
 DEFINED = "defined"
-"""Not a key: which of the possible dimensions there are."""
+"""Not a key of ecCodes: which of the possible dimensions exist."""
 
 
 def arranged(table: Fields, numbers: list[int]) -> list[list[Variable]]:
-    """The variables of each dataset that some fields make; one list if they are one cube."""
+    """Return the variables of each dataset that some fields make; one list if they are one cube."""
     split = _split(table, numbers, ("paramId",))
     variables = [variable_of(table, part) for some in split for part in _split(table, some, (*SPLIT_BY, DEFINED))]
     if len(variables) == len(split) and _one(variables):
@@ -45,12 +47,14 @@ def arranged(table: Fields, numbers: list[int]) -> list[list[Variable]]:
 
 
 def _split(table: Fields, numbers: list[int], names: Sequence[str]) -> list[list[int]]:
-    """Fields that differ in something kept apart: each value in the order of its first field, one key after the other.
+    """Split fields by the values of keys.
+
+    Each value in the order of its first field, one key after the other.
 
     Fields of one header share their keys, so that only these are compared.
     """
     shared: dict[int, list[int]] = {}
-    told = table.told
+    told = table.descriptions
     for number in numbers:
         shared.setdefault(id(told[number].keys), []).append(number)
     found = _apart(table, list(shared.values()), names)
@@ -58,24 +62,27 @@ def _split(table: Fields, numbers: list[int], names: Sequence[str]) -> list[list
 
 
 def _apart(table: Fields, parts: list[list[int]], names: Sequence[str]) -> list[list[list[int]]]:
-    """Lists of fields, laid together where their keys agree."""
+    """Group lists of fields whose keys agree."""
     if len(parts) == 1 or not names:
         return [parts]
     values: dict[Any, list[list[int]]] = {}
     for part in parts:
         first = part[0]
-        value = _undefined(table, first) if names[0] == DEFINED else table.told[first].keys[names[0]]
+        value = _undefined(table, first) if names[0] == DEFINED else table.descriptions[first].keys[names[0]]
         values.setdefault(value, []).append(part)
     return [some for together in values.values() for some in _apart(table, together, names[1:])]
 
 
 def _undefined(table: Fields, number: int) -> tuple[bool, ...]:
-    """Fields that have a number of a member, say, stand apart from those that have none."""
+    """Return which possible dimensions a field lacks.
+
+    Fields with a member number, say, are kept apart from others.
+    """
     return tuple(table.header(number, name) == UNDEFINED for name in HEADERS)
 
 
 def _one(variables: list[Variable]) -> bool:
-    """Whether all variables go into one dataset without a group."""
+    """Return whether all variables fit into one dataset."""
     for number, variable in enumerate(variables):
         if not all(_agree(variable, other, squeezed=True) for other in variables[:number]):
             return False
@@ -83,7 +90,7 @@ def _one(variables: list[Variable]) -> bool:
 
 
 def _agree(one: Variable, other: Variable, squeezed: bool) -> bool:
-    """Whether two variables can stand in one dataset."""
+    """Return whether two variables fit into one dataset."""
     if one.about_file != other.about_file or one.name == other.name:
         return False
     if not one.geography.same(other.geography):
@@ -128,11 +135,11 @@ TELLS: tuple[Tells, ...] = (
     _key("stepType"), _range("level"), _parameter, _key("dataType"), _key("gridType"), _key("numberOfPoints"), _range("step"), _range("number"), _key("centre"),
     _key("subCentre"), _key("edition"),
 )  # fmt: skip
-"""What datasets of one type of level are told apart by, in names."""
+"""What distinguishes datasets of one type of level in their names."""
 
 
 def named(datasets: list[list[Variable]]) -> dict[str, list[Variable]]:
-    """A name for each dataset."""
+    """Return datasets by name."""
     found: dict[str, list[Variable]] = {}
     for level in dict.fromkeys(str(dataset[0].keys["typeOfLevel"]) for dataset in datasets):
         some = [dataset for dataset in datasets if str(dataset[0].keys["typeOfLevel"]) == level]

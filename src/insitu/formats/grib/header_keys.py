@@ -1,8 +1,12 @@
-"""What does ecCodes say about a field, and must it be asked?
+"""Describe GRIB fields.
 
-Names of parameters and levels are the business of ecCodes' tables, and asking takes a millisecond. Most headers of a file differ only in plain numbers: so ecCodes is asked
-once for all headers that are otherwise the same, in whatever file. Its answer is held beside the plain numbers, as often as none of that shape has been seen to agree in something else than a
-zero; where they differ, the header is one of the odd kind and is asked about every time.
+Keys by ecCodes, remembered for all headers that differ only in plain numbers.
+
+Names of parameters and levels come from the tables of ecCodes; to ask takes a millisecond. Most
+headers of a file differ only in plain numbers (date, step, member, level), which are read here. So
+ecCodes is asked once for all headers that are otherwise the same, in whatever file. Its answer is
+compared with the plain numbers until each of them, other than zero, has agreed for this layout of
+header. Headers where they differ are asked about every time.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ MEMORY = 1 << 16
 
 
 class Told(NamedTuple):
-    """What a header says."""
+    """What a field is: keys and numbers of its header."""
 
     keys: dict[str, Any]
     """By ecCodes, for all headers that are the same but for the plain numbers."""
@@ -42,7 +46,7 @@ class Told(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What was said about a header."""
+    """What ecCodes answered for a header."""
 
     keys: dict[str, Any]
     plain: bool
@@ -55,7 +59,7 @@ _tried: set[tuple[Any, ...]] = set()
 
 
 def describe(field: Field) -> Told:
-    """What a field is."""
+    """Return what a field is."""
     rest, plain, shape = taken_apart(field)
     known = _memory.get(rest)
     if known is not None and known.plain and _seen(plain.step, shape, "step") and _seen(plain.number, shape, "number"):
@@ -82,7 +86,10 @@ def _seen(value: Any, shape: tuple[Any, ...], name: str) -> bool:
 
 
 def _keys_of(field: Field) -> dict[str, Any]:
-    """By ecCodes; what depends on the centre, the grid or the parameter only is asked once for each."""
+    """Ask ecCodes for all keys.
+
+    What depends only on the centre, the grid or the parameter is asked once for each.
+    """
     about, grid = field.identification, field.grid
     centre = (2, about[5:9]) if field.edition == 2 else (1, about[4:5], about[25:26])
     place = (field.edition, grid or about[6:7])
@@ -90,15 +97,15 @@ def _keys_of(field: Field) -> dict[str, Any]:
         keys = {
             **_part(_centres, centre, ("edition", "centre", "centreDescription", "subCentre"), asked),
             **_part(_grids, place, ("numberOfPoints", "gridType", "uvRelativeToGrid", "alternativeRowScanning"), asked),
-            **{name: asked.defined(name) for name in ("paramId", "dataType", "typeOfLevel", "stepType")},
-            **{name: _COMPUTED[name](asked) if name in _COMPUTED else asked.defined(name) for name in HEADERS},
+            **{name: asked.get_or_undefined(name) for name in ("paramId", "dataType", "typeOfLevel", "stepType")},
+            **{name: _COMPUTED[name](asked) if name in _COMPUTED else asked.get_or_undefined(name) for name in HEADERS},
         }
         named = (about[5:12] if field.edition == 2 else about[3:5] + about[25:26], keys["paramId"])
         known = keys["paramId"] not in (0, UNDEFINED)
         found = {
             **_part(_names if known else {}, named, NAMES, asked),
             **_part(_grid_names, (*place, keys["gridType"]), ABOUT_GRID.get(keys["gridType"], ()), asked),
-            **{name: asked.defined(name) for name in ABOUT_VARIABLE},
+            **{name: asked.get_or_undefined(name) for name in ABOUT_VARIABLE},
         }
     keys["variable"] = {
         f"GRIB_{name}": np.array(value) if isinstance(value, tuple) else value
@@ -126,7 +133,7 @@ def _part(
 ) -> dict[str, Any]:
     found = memory.get(key)
     if found is None:
-        found = {name: asked.defined(name) for name in names}
+        found = {name: asked.get_or_undefined(name) for name in names}
         if len(memory) >= MEMORY // 64:
             memory.clear()
         memory[key] = found
@@ -134,7 +141,7 @@ def _part(
 
 
 def geometry(field: Field) -> bytes:
-    """The part of the headers that says where the points are. GRIB 1 keeps coefficients of vertical levels there too, which are left out."""
+    """Return the part of the headers that describes the grid, without the vertical coefficients of GRIB 1."""
     grid = field.grid
     if field.edition == 2:
         return grid[5:]
@@ -156,7 +163,7 @@ def _told(keys: dict[str, Any], plain: Plain) -> Told:
 
 
 class Asked:
-    """A field in the hands of ecCodes; to be used in a `with` block."""
+    """A field that ecCodes has opened, to be used in a `with` block."""
 
     def __init__(self, field: Field) -> None:
         self.field = field
@@ -170,11 +177,11 @@ class Asked:
             self.library.codes_set(self._handle, "missingValue", MISSING)
             if rowless(self.library, self._handle):
                 self.library.codes_release(self._handle)
-                raise ValueError("the rows of its grid have no points")
+                raise ValueError("a row of its reduced grid has no points")
         except Exception as problem:  # whatever the library raises: the message is not one that it knows
             self._guard.__exit__(None, None, None)
             raise FormatError(
-                f"ecCodes does not understand the message: {problem}",
+                f"ecCodes cannot read the message: {problem}",
                 offset=self.field.offset,
                 length=self.field.length,
                 structure="GRIB message",
@@ -186,12 +193,12 @@ class Asked:
         self._guard.__exit__(None, None, None)
 
     def get(self, key: str, kind: type | None = None) -> Any:
-        """A key; of many values, as an array.
+        """Return a key; of many values, as an array.
 
         Raises
         ------
         FormatError
-            If the library cannot tell.
+            If ecCodes cannot compute it.
         """
         library, handle = self.library, self._handle
         try:
@@ -200,11 +207,11 @@ class Asked:
             return library.codes_get(handle, key, kind)
         except Exception as problem:
             raise FormatError(
-                f"ecCodes cannot tell {key}: {problem}", offset=self.field.offset, structure="GRIB message"
+                f"ecCodes cannot compute the key {key}: {problem}", offset=self.field.offset, structure="GRIB message"
             ) from problem
 
     def array(self, key: str) -> np.ndarray[Any, Any]:
-        """Coordinates, as an array of doubles, of one value too; in another process where the grid may be one that crashes ecCodes."""
+        """Return coordinates as an array of doubles, computed in a subprocess if the grid may crash ecCodes."""
         try:
             if why := incomputable(self.library, self._handle):
                 raise FormatError(why, offset=self.field.offset, structure="GRIB grid")
@@ -216,11 +223,11 @@ class Asked:
             raise
         except Exception as problem:
             raise FormatError(
-                f"ecCodes cannot tell {key}: {problem}", offset=self.field.offset, structure="GRIB message"
+                f"ecCodes cannot compute the key {key}: {problem}", offset=self.field.offset, structure="GRIB message"
             ) from problem
 
-    def defined(self, key: str) -> Any:
-        """A key, or "undef"."""
+    def get_or_undefined(self, key: str) -> Any:
+        """Return a key, or "undef"."""
         try:
             value = self.get(key)
         except InsituError:
@@ -243,7 +250,8 @@ def _time(asked: Asked) -> Any:
 
 
 def _step(asked: Asked) -> Any:
-    # ecCodes first tries hours; where these do not do, it falls back to the unit of the header, and answers the second time.
+    # ecCodes first tries hours; where these do not do, it falls back to the unit of the header, and
+    # answers the second time.
     for _ in range(2):
         try:
             unit = UNIT_SECONDS.get(asked.get("stepUnits", int))

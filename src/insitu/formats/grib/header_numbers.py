@@ -1,6 +1,9 @@
-"""Which numbers of a header need no tables to be understood?
+"""Read the plain numbers of a GRIB header without tables.
 
-The date of the run, the step, the member, and the height of plain levels lie at known places as plain numbers. What is left of the header when they are taken out is what ecCodes has to be asked about.
+Date of the run, step, member, plain levels.
+
+They lie at known offsets. What is left of the header without them is what ecCodes has to be asked
+about.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ EPOCH = datetime.datetime(1970, 1, 1)
 
 
 class Plain(NamedTuple):
-    """The numbers; None: not there, or not plain."""
+    """Plain numbers of a header; None: missing, or not plain."""
 
     time: int | None = None
     """Seconds since 1970."""
@@ -33,21 +36,24 @@ NOTHING = Plain()
 
 
 class Taken(NamedTuple):
-    """A header taken apart."""
+    """A header, split into plain numbers and the rest."""
 
     rest: tuple[Any, ...]
-    """What tells it from others, without the plain numbers."""
+    """The header without the plain numbers, as a key."""
     plain: Plain
     shape: tuple[Any, ...]
-    """The layout by which the plain numbers were found: what was seen to be right for one of a shape is right for all."""
+    """The layout of the header: plain numbers that are right for one header of a layout are right
+    for all.
+    """
 
 
 def taken_apart(field: Field) -> Taken:
-    """The header without its plain numbers, and these."""
+    """Split a header into its plain numbers and the rest."""
     return _second(field) if field.edition == 2 else _first(field)
 
 
-# GRIB 2: where the end of the interval lies in section 4, for products over an interval; the number of ranges follows.
+# GRIB 2: where the end of the interval lies in section 4, for products over an interval; the number
+# of ranges follows.
 _INTERVALS = {8: 34, 9: 47, 10: 35, 11: 37, 12: 36}
 _INSTANTS = frozenset((0, 1, 2, 5, 6))
 _KNOWN = _INSTANTS | _INTERVALS.keys()
@@ -94,7 +100,7 @@ def _second(field: Field) -> Taken:
 
 @lru_cache(maxsize=1024)
 def _run(identification: bytes) -> tuple[int | None, bytes]:
-    """The time of a run, and section 1 without it."""
+    """Return the time of a run, and section 1 without it."""
     time = _seconds(int.from_bytes(identification[12:14], "big"), *identification[14:18])
     return time, identification[:12] + identification[19:] if time is not None else identification
 
@@ -125,7 +131,10 @@ def _first(field: Field) -> Taken:
 
 
 def _seconds(year: int, month: int, day: int, hour: int, minute: int) -> int | None:
-    """Since 1970, of a date that is one; seconds are not looked at, as ecCodes does not."""
+    """Return seconds since 1970; None if the date is not valid.
+
+    The header's seconds are ignored, as in ecCodes.
+    """
     try:
         moment = datetime.datetime(year, month, day, hour, minute)
     except ValueError:

@@ -1,6 +1,6 @@
-"""What does a line of wgrib2's inventory say about its field?
+"""Parse lines of wgrib2's inventory (`.idx`): parameter, level, forecast, ensemble member.
 
-Parameter, level, forecast, and what is said about an ensemble. What is not understood to the last word is not understood at all: then the header has to tell.
+A line with any unknown word counts as not understood: then the header of its message is read.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _MEMBER = re.compile(r"ENS=([+-])(\d{1,3})")
 _UNNAMED = re.compile(r"var discipline=(\d{1,3}) [a-z_= 0-9]*parmcat=(\d{1,3}) parm=(\d{1,3})")
 """A parameter that wgrib2 has no name for."""
 _SAME_MEMBER = {"", "ENS=hi-res ctl", "ENS=low-res ctl", "ens mean", "wt ens mean", "ens spread", "ens std dev"}
-"""Words that all fields have in common which have them at all."""
+"""Words that do not distinguish members: all fields that have them share a header."""
 
 
 class Span(NamedTuple):
-    """When a field holds, in one unit of time."""
+    """Forecast time or interval of a field, in one unit."""
 
     unit: int
     """Code table 4.4."""
@@ -40,7 +40,7 @@ class Span(NamedTuple):
 
 
 class Said(NamedTuple):
-    """A line, understood."""
+    """The meaning of a line."""
 
     parameters: tuple[Parameter, ...]
     """One of these."""
@@ -49,17 +49,19 @@ class Said(NamedTuple):
     spans: list[Span]
     """One of these: a whole number of days may have been stored in hours."""
     member: int | None
-    """The number of the perturbation, if it is said."""
+    """Number of the perturbation; None if it is not given."""
     sign: int
     """Code table 4.6."""
     model: tuple[str, int]
-    """Which other header it is like in what is not said: ensembles of the same words, levels of the same coefficients."""
+    """Key of fields that share the rest of the header: ensembles of the same words, levels of the
+    same coefficients.
+    """
     tables: bytes = b""
     """Versions of the tables, octets 10 and 11 of section 1, if the parameter needs its own."""
 
 
 def understood(name: str, level: str, forecast: str, rest: str, centre: int) -> Said | None:
-    """What a line says; None if any word of it is not known.
+    """Return the meaning of a line; None if any word of it is unknown.
 
     Parameters
     ----------
@@ -105,5 +107,5 @@ def _spans(text: str) -> list[Span]:
 
 
 def _in_hours(span: Span) -> list[Span]:
-    """With the same in hours, if it is in days, as most files have it."""
+    """Return a span, and for days also the same in hours, which most files use."""
     return [span._replace(unit=HOUR, begin=24 * span.begin, end=24 * span.end), span] if span.unit == DAY else [span]

@@ -1,7 +1,8 @@
-"""What does an object of ECMWF's index say about its field?
+"""Parse MARS words of ECMWF's index (`.index`) with the help of ecCodes.
 
-Its words are those of MARS: `param` and `levtype` are translated by ecCodes, which knows what a header with that name holds. It is asked twice, from headers of different levels: what comes out the
-same is meant by the name, what differs is not said, and the header of the field has to tell.
+`param` and `levtype` are translated by ecCodes, which knows what a header with that name holds. It
+is asked twice, from headers of different levels: what comes out the same is meant by the name; what
+differs is left open, and the header of the message has to be read.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ __all__ = ["Meant", "kind", "learnt", "like", "understood_words"]
 ACCUMULATED = 1
 MEMORY = 1 << 12
 _OWN = {"param", "levelist", "step", "number", "levtype"}
-"""Words that tell fields of one kind apart."""
+"""Words that distinguish fields of one kind."""
 _STATISTIC = {8: 46, 11: 49, 12: 48}
-"""Where templates of intervals have the kind of statistic."""
+"""Offset of the kind of statistic in templates of intervals."""
 _LEVELS = {"pl": (100, 100), "ml": (105, 1)}
 """Code of the surface, and what a level is multiplied by."""
 
 
 class Meant(NamedTuple):
-    """What a parameter is in a header."""
+    """The octets of a header that a parameter sets."""
 
     parameter: Parameter
     surfaces: bytes
@@ -42,19 +43,19 @@ _memory: dict[tuple[Any, ...], Meant | None] = {}
 
 
 def like(said: Mapping[str, str]) -> tuple[str, int]:
-    """Which other fields have the same in what is not said."""
+    """Return a key of fields that share the rest of the header."""
     levels = said.get("levtype")
     words = sorted((key, value) for key, value in said.items() if key not in _OWN)
     return repr((words, "number" in said)), 105 if levels == "ml" else 0
 
 
 def kind(said: Mapping[str, str]) -> tuple[str, ...]:
-    """What fields share that have the same header but for their time and their member."""
+    """Return a key of fields that have the same header but for time and member."""
     return (*(said.get(word, "") for word in ("param", "levtype", "levelist")), repr(like(said)))
 
 
 def learnt(field: Field) -> Meant | None:
-    """What the parameter is in a header that was looked at."""
+    """Return the parameter of a header that was read; None if its template is not supported."""
     own = int.from_bytes(field.product[7:9], "big")
     if field.edition != 2 or own not in INSTANT_OF or len(field.product) < 34:
         return None
@@ -62,16 +63,16 @@ def learnt(field: Field) -> Meant | None:
 
 
 def understood_words(said: Mapping[str, str], model: Field, meant: Meant | None = None) -> Said | None:
-    """What the words say; None if that is not all.
+    """Return the meaning of the words; None if they leave something open.
 
     Parameters
     ----------
     said
         The object.
     model
-        A field that is like it in what is not said.
+        A field that shares the rest of the header.
     meant
-        What another field of its kind was seen to be.
+        The parameter of another field of its kind, if one was read.
     """
     number = said.get("number", "")
     if model.edition != 2 or (number and not number.isdecimal()) or int(number or 0) > 254:
@@ -122,7 +123,7 @@ def _asked(param: str, levels: str, model: Field) -> Meant | None:
 
 
 def _header(param: str, base: str, model: Field) -> Meant | None:
-    """What ecCodes writes for a name into a header of some level."""
+    """Return what ecCodes writes for a name into a header of some level."""
     library = eccodes()
     template = INSTANT_OF.get(int.from_bytes(model.product[7:9], "big"))
     if template is None or not param:

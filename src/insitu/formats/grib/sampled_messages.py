@@ -1,7 +1,8 @@
-"""Which messages of a file have been looked at, and what else may the length of one tell?
+"""Messages of a GRIB file whose headers were read, and what their lengths tell about others.
 
-A message in simple packing has as many bytes as its grid, its bits and its headers demand: of another one whose length fits, the grid is known. In other packings lengths
-say little, so only one that is much longer or shorter than all that were looked at raises suspicion.
+The length of a message in simple packing follows from its grid, bits and headers: if the length of
+another one fits, it has the same grid. In other packings lengths say little, so only messages much
+longer or shorter than all that were read are suspicious.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from insitu.errors import InsituError
 from insitu.formats.grib.header_keys import Told, describe
-from insitu.formats.grib.messages import at_places
+from insitu.formats.grib.message_search import at_places
 from insitu.formats.grib.sections import Field, Message
 from insitu.formats.parsing.read_cache import Window
 from insitu.formats.parsing.scheduler import run
@@ -20,31 +21,31 @@ __all__ = ["Looks"]
 WITHOUT_BITMAP = 255
 MOST_BITS = 32
 AT_HAND = 384
-"""Bytes of a message that must be in memory for its header to be there, as a rule."""
+"""Bytes that usually hold the header of a message."""
 
 
 class Looks:
-    """The messages that were looked at.
+    """The messages whose headers were read.
 
     Parameters
     ----------
     file
         The GRIB file.
     lengths
-        Of each message, by its offset.
+        Length of each message, by its offset.
     broken
-        Is told of each message that cannot be taken.
+        Called with each message that cannot be read.
     """
 
     def __init__(self, file: Window, lengths: dict[int, int], broken: Callable[[int, InsituError], None]) -> None:
         self.file, self.lengths, self.broken = file, lengths, broken
         self.messages: dict[int, Message] = {}
         self.tried: set[int] = set()
-        self.told: dict[tuple[int, int], Told] = {}
+        self.descriptions: dict[tuple[int, int], Told] = {}
         """By offset of the message and number of the field."""
 
-    def at(self, offsets: Iterable[int]) -> None:
-        """Look at some, in one batch."""
+    def read(self, offsets: Iterable[int]) -> None:
+        """Read the headers of some messages, in one batch."""
         new = [offset for offset in dict.fromkeys(offsets) if offset not in self.tried]
         self.tried.update(new)
         places = [(offset, self.lengths[offset]) for offset in new]
@@ -52,21 +53,27 @@ class Looks:
             self.messages[message.offset] = message
             for field in message.fields:
                 try:
-                    self.told[field.offset, field.number] = describe(field)
+                    self.descriptions[field.offset, field.number] = describe(field)
                 except InsituError as problem:
                     self.broken(field.offset, problem)
 
-    def at_hand(self) -> list[int]:
-        """Messages whose headers came with the first bytes of the file: to look at them costs nothing."""
+    def in_first_bytes(self) -> list[int]:
+        """Return messages whose headers are in the first bytes of the file.
+
+        To read them costs nothing.
+        """
         known = len(self.file.head)
         return [offset for offset in self.lengths if offset + AT_HAND <= known or known >= self.file.size]
 
     def grids(self) -> set[bytes]:
-        """The grids that were seen."""
+        """Return the grids of the messages that were read."""
         return {field.grid for message in self.messages.values() for field in message.fields}
 
-    def odd(self, lines: dict[int, int]) -> list[int]:
-        """Of messages with their length of section 4: one of each kind of length that those looked at do not explain."""
+    def unexplained(self, lines: dict[int, int]) -> list[int]:
+        """Return one message of each kind of length that the messages read so far do not explain.
+
+        `lines`: the length of section 4 of messages, by offset.
+        """
         found: dict[int, int] = {}
         for offset, product in lines.items():
             if offset in self.tried:
@@ -77,7 +84,10 @@ class Looks:
         return list(found.values())
 
     def grid_of(self, offset: int, product: int) -> Field | None:
-        """A field on the grid that a message has by its length; None if that does not tell."""
+        """Return a field on the grid that a message has by its length.
+
+        None if the length does not tell.
+        """
         length = self.lengths[offset]
         fields = {
             message.fields[0].grid: message.fields[0]
@@ -88,7 +98,10 @@ class Looks:
 
 
 def _explains(message: Message, length: int, product: int) -> bool | None:
-    """Whether another message of that length can be on the grid of this one; None: its length tells nothing."""
+    """Return whether another message of that length can have the grid of this one.
+
+    None if lengths tell nothing.
+    """
     packing = message.packing
     if len(packing) < 20 or packing[9:11] != b"\0\0" or message.bitmap != WITHOUT_BITMAP or len(message.fields) > 1:
         return None

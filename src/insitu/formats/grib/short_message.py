@@ -1,6 +1,6 @@
-"""Which short message says all that a field's headers say?
+"""Short GRIB messages with the headers of a field and a constant field as data.
 
-The headers with a constant field behind them: ecCodes reads keys and grids from it as from the real one, whose data need not be fetched.
+ecCodes reads keys and grids from them as from the real message, whose data need not be fetched.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from insitu.formats.grib.sections import Field
 __all__ = ["stub_of"]
 
 SPECTRAL = (50, 60, 70, 80)
-"""GRIB 1: spherical harmonics, which the flags of the data must say, too."""
+"""GRIB 1: spherical harmonics; the flags of the data must agree."""
 _END = b"\0\0\0\6\6\xff" + b"\0\0\0\5\7" + b"7777"
 
 
 def stub_of(field: Field) -> bytes:
-    """The message."""
+    """Return the short message of a field."""
     return _second(field) if field.edition == 2 else _first(field)
 
 

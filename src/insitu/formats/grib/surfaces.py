@@ -1,7 +1,8 @@
-"""Which fixed surfaces does wgrib2's name of a level mean?
+"""Parse level names of wgrib2 into the fixed surfaces of a GRIB 2 header.
 
-`500 mb` is code 100 of table 4.5 with 50,000 Pa, `0-0.1 m below ground` lies between two surfaces of code 106. Numbers are written with `%g`, so what was stored may have had other
-scale factors: all that a file is likely to hold are candidates, and count only where they mean the same.
+`500 mb` is code 100 of table 4.5 with 50,000 Pa; `0-0.1 m below ground` lies between two surfaces
+of code 106. Numbers are printed with `%g`, so the stored scale factor is not known: all likely ones
+are candidates, and count only if they mean the same.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import NamedTuple
 __all__ = ["BARE", "HYBRIDS", "LOCAL", "MISSING", "Layer", "Surface", "layers"]
 
 LOCAL = 192
-"""From here on a code is that of its centre."""
+"""Codes from here on are local to a centre."""
 HYBRIDS = (105, 111, 113, 118, 119, 150)
-"""Levels that may come with a table of coefficients, of which the name says nothing."""
+"""Levels that may have a table of coefficients, which the name does not tell."""
 MISSING = b"\xff" * 5
 PRINTED = 6
 """Digits of a number that `%g` prints."""
@@ -30,7 +31,7 @@ class Surface(NamedTuple):
 
     @property
     def octets(self) -> bytes:
-        """As they stand in the section."""
+        """Return the octets of the section."""
         return bytes((self.code,)) + self.scaled
 
 
@@ -54,7 +55,7 @@ _BARE: dict[str, int] = {
 """Without a number."""
 
 BARE = frozenset(_BARE.values())
-"""Surfaces that are where they are."""
+"""Codes of surfaces without a number."""
 
 _NUMBERED: dict[str, tuple[int, int]] = {
     "{} mb": (100, 100), "{} m above mean sea level": (102, 1), "{} m above ground": (103, 1), "{} sigma level": (104, 1), "{} hybrid level": (105, 1),
@@ -79,7 +80,7 @@ _COLUMNS = {"atmos col": (1, 8), "ocean column": (9, 1)}
 
 
 def layers(text: str) -> list[Layer]:
-    """The pairs of surfaces that a name may stand for; none if it is not understood.
+    """Return the pairs of surfaces that a name may stand for; none if it is not understood.
 
     Examples
     --------
@@ -116,7 +117,10 @@ def _plain(code: int) -> list[Surface]:
 
 
 def _scaled(code: int, factor: int, *texts: str) -> list[tuple[Surface, ...]]:
-    """Numbers with the fewest decimals that they need; if any of them needs some, also all with one more."""
+    """Return candidates with the fewest decimals that the numbers need.
+
+    If any needs some, also with one more.
+    """
     try:
         values = [Decimal(text) * factor for text in texts]
     except InvalidOperation:

@@ -1,7 +1,8 @@
-"""Which fields make one variable, and along which dimensions?
+"""Make variables of GRIB fields.
 
-All fields of a parameter that agree in everything but the member, the run, the step and the level, as cfgrib has it. What has one value only becomes a scalar
-coordinate. A combination that no message holds is missing: NaN.
+A variable has all fields of a parameter that agree in everything but member, run, step and level,
+as in cfgrib. A dimension of one value becomes a scalar coordinate. A combination that no message
+holds is NaN.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy.typing as npt
 
 from insitu.errors import UnsupportedError
 from insitu.formats.grib.codecs.packed_sections import grid_mark
-from insitu.formats.grib.geography import Geography, geography_of
+from insitu.formats.grib.grid_coordinates import Geography, geography_of
 from insitu.formats.grib.header_keys import UNDEFINED, Told
 from insitu.formats.grib.sections import Field
 from insitu.formats.grib.vocabulary import ABOUT_FIELD, ABOUT_FILE, COORDINATES, HEADERS
@@ -27,30 +28,32 @@ from insitu.model import UNWRITTEN, Axis, ChunkTable, Codec, Columns, Encoding, 
 __all__ = ["Coordinate", "Fields", "Variable", "alike", "variable_of"]
 
 SPLIT_BY = (*ABOUT_FIELD, *ABOUT_FILE, "parameter", "geometry")
-"""What must be one in a variable, in the order in which cfgrib asks."""
+"""Keys that have one value in a variable, in the order of cfgrib."""
 PLAIN = ("number", "time", "step", "level")
 _OF_GRID = {"numberOfPoints", "gridType", "uvRelativeToGrid", "geometry"}
 MOST_CELLS = 1 << 24
-"""Of a grid of messages with several fields each, most of which is empty."""
+"""Most cells of a sparse grid of messages with several fields each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """All fields of a file, and what they are."""
+    """All fields of a file, with their descriptions."""
 
     fields: list[Field]
-    told: list[Told]
-    unseen: dict[int, bool] = dataclass_field(default_factory=dict)
-    """Fields whose messages were not looked at: they are checked when they are read, their parameter too where True."""
+    descriptions: list[Told]
+    unverified: dict[int, bool] = dataclass_field(default_factory=dict)
+    """Fields whose messages were not read: checked when their values are read; True: the parameter
+    too.
+    """
 
     def header(self, number: int, name: str) -> Any:
-        """What one field says about one possible dimension."""
-        told = self.told[number]
+        """Return the value of one field along a possible dimension."""
+        told = self.descriptions[number]
         return getattr(told, name) if name in PLAIN else told.keys[name]
 
     def headers(self, numbers: Sequence[int], name: str) -> list[Any]:
-        """What some fields say about one possible dimension."""
-        told = self.told
+        """Return the values of some fields along a possible dimension."""
+        told = self.descriptions
         if name not in PLAIN:
             return [told[number].keys[name] for number in numbers]
         place = Told._fields.index(name)
@@ -58,7 +61,7 @@ class Fields:
 
 
 def alike(one: Told, other: Told) -> bool:
-    """Whether two headers say the same, but for their grids."""
+    """Return whether two headers describe the same field, but for the grid."""
     names = (*(name for name in SPLIT_BY if name not in _OF_GRID), "directionNumber", "frequencyNumber")
     return one[1:] == other[1:] and all(one.keys[name] == other.keys[name] for name in names)
 
@@ -73,7 +76,7 @@ class Coordinate:
     attributes: dict[str, Any]
 
     def same(self, other: Coordinate) -> bool:
-        """Whether two are one."""
+        """Return whether two coordinates are equal."""
         return self is other or (
             self.attributes == other.attributes
             and self.values.dtype == other.values.dtype
@@ -94,22 +97,22 @@ class Variable:
     attributes: dict[str, Any]
     first: Field
     cells: npt.NDArray[np.int64]
-    """(fields, coordinates): where each field lies."""
+    """(fields, coordinates): position of each field."""
     numbers: npt.NDArray[np.int64]
-    """The fields."""
+    """Numbers of the fields."""
     repeated: tuple[int, ...]
-    """Fields whose place was taken already."""
+    """Fields whose position another field has already."""
     check: dict[str, Any]
-    """What its messages must hold, of which some were not looked at."""
+    """What its messages must hold, if some were not read in the scan."""
 
     @property
     def about_file(self) -> tuple[Any, ...]:
-        """What must be one in a dataset."""
+        """Return the keys that have one value in a dataset."""
         found: tuple[Any, ...] = self.keys["about_file"]
         return found
 
     def array(self, fields: Sequence[Field], source: Source) -> VirtualArray:
-        """The virtual array."""
+        """Return the virtual array."""
         long = [number for number, c in enumerate(self.coordinates.values()) if len(c.values) > 1]
         header = [c for c in self.coordinates.values() if len(c.values) > 1]
         shape = (*(len(c.values) for c in header), *self.geography.shape)
@@ -168,7 +171,7 @@ def _chunks(
     length: npt.NDArray[np.int64],
     encoding: npt.NDArray[np.int64] | None,
 ) -> ChunkTable:
-    """The table of several fields."""
+    """Return the chunk table of several fields."""
     index = np.zeros((len(cells), len(grid)), np.int64)
     index[:, : cells.shape[1]] = cells
     if encoding is not None:
@@ -189,9 +192,9 @@ def _several(
     length: npt.NDArray[np.int64],
     encoding: npt.NDArray[np.int64],
 ) -> Columns:
-    """The table of fields that have different places in their messages."""
+    """Return the chunk table of fields that have different numbers in their messages."""
     if np.prod([float(count) for count in grid]) > MOST_CELLS:
-        raise UnsupportedError(f"a grid of {grid} messages of several fields each is too sparse")
+        raise UnsupportedError(f"a sparse grid of {grid} messages of several fields each is too large")
     cells = tuple(index.T)
     places = np.full(grid, UNWRITTEN, np.int8)
     places[cells] = 0
@@ -202,8 +205,8 @@ def _several(
 
 
 def variable_of(table: Fields, numbers: Sequence[int]) -> Variable:
-    """The variable that some fields make, which agree in `SPLIT_BY`."""
-    first, keys = table.fields[numbers[0]], table.told[numbers[0]].keys
+    """Return the variable of fields that agree in `SPLIT_BY`."""
+    first, keys = table.fields[numbers[0]], table.descriptions[numbers[0]].keys
     attributes = {f"GRIB_{name}": keys[name] for name in ABOUT_FIELD if keys[name] not in (UNDEFINED, "unknown")}
     attributes |= keys["variable"]
     attributes["long_name"] = attributes.get("GRIB_name", f"original GRIB paramId: {keys['paramId']}")
@@ -247,21 +250,24 @@ def variable_of(table: Fields, numbers: Sequence[int]) -> Variable:
 
 
 def _check(table: Fields, numbers: Sequence[int]) -> dict[str, Any]:
-    """What is to be looked at when messages are read that were not looked at in the scan."""
-    unseen = [number for number in numbers if number in table.unseen]
+    """Return what to check when values of messages are read that the scan did not read."""
+    unseen = [number for number in numbers if number in table.unverified]
     if not unseen:
         return {}
     first = table.fields[numbers[0]]
     found: dict[str, Any] = {"grid": grid_mark(first.grid)}
     codes = {(field.discipline, *field.product[9:11]) for field in (table.fields[number] for number in numbers)}
-    if len(codes) == 1 and all(table.unseen[number] for number in unseen):
+    if len(codes) == 1 and all(table.unverified[number] for number in unseen):
         found["parameter"] = list(*codes)
     return found
 
 
 @lru_cache(maxsize=4096, typed=True)
 def _coordinate(key: str, name: str, values: tuple[Any, ...]) -> tuple[Coordinate, npt.NDArray[np.int64] | None]:
-    """A possible dimension, and the place of each field along it; None: the first. Remembered: files of an archive have the same levels."""
+    """Return a possible dimension, and the position of each field along it (None: all are the first).
+
+    Cached: files of an archive have the same levels.
+    """
     told = {
         "long_name": f"original GRIB coordinate for key: {key}({name})",
         "units": "1",

@@ -1,7 +1,8 @@
-"""How are HDF4's own compressions decoded: run lengths, n-bit, skipping Huffman, and its way of keeping szip?
+"""Codecs of HDF4: run lengths, n-bit, skipping Huffman, and szip with HDF4's preamble.
 
-Each was made for bytes as they lie in the file, whatever numbers they are. Huffman's tree changes with every byte that it yields (a splay tree, after D. W. Jones, "Application of splay trees to data
-compression", 1988), one tree for each byte of an element: it is decoded byte by byte, in Python, at about a megabyte a second.
+Each works on bytes as they lie in the file. The Huffman tree changes with every byte that it yields
+(a splay tree, after D. W. Jones, "Application of splay trees to data compression", 1988), one tree
+for each byte of an element. It is decoded byte by byte, in Python.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ WITH_PREAMBLE = 1 << 16
 
 
 def hdf4_rle(configuration: Configuration, form: Form) -> Step:
-    """Prepare for run lengths: a byte with the high bit set repeats the next one, another is followed by so many as they are."""
+    """Prepare for run lengths.
+
+    A byte with the high bit set repeats the next one, another is followed by so many as they are.
+    """
     limit = form.limit
 
     def run(data: Data, out: Octets | None) -> Data:
@@ -39,24 +43,27 @@ def hdf4_rle(configuration: Configuration, form: Form) -> Step:
             parts.append(part)
             made += len(part)
         if made < limit:
-            raise CodecError(f"{made} bytes of {limit}: the data ends before its time", codec="hdf4_rle")
+            raise CodecError(f"the data ends after {made} of {limit} bytes", codec="hdf4_rle")
         return b"".join(parts)[:limit]
 
     return Step("hdf4_rle", run, form.compressed())
 
 
 def hdf4_nbit(configuration: Configuration, form: Form) -> Step:
-    """Prepare for elements of which only some bits are kept: `size` in bytes, `start` (the highest bit), `length`, `sign`, `ones`."""
+    """Prepare for elements of which only some bits are kept.
+
+    `size` in bytes, `start` (the highest bit), `length`, `sign`, `ones`.
+    """
     size, start, length = (int(configuration[name]) for name in ("size", "start", "length"))
     sign, ones = bool(configuration.get("sign")), bool(configuration.get("ones"))
     if size not in (1, 2, 4, 8) or not 0 <= start - length + 1 <= start < 8 * size or form.limit % size:
-        raise CodecError(f"{length} bits from bit {start} of {size} bytes", codec="hdf4_nbit")
+        raise CodecError(f"{length} bits from bit {start} do not lie in {size} bytes", codec="hdf4_nbit")
     count, top = form.limit // size, 8 * size - 1 - start
 
     def run(data: Data, out: Octets | None) -> Data:
         raw = octets(data)
         if raw.size * 8 < count * length:
-            raise CodecError(f"{raw.size} bytes do not hold {count} times {length} bits", codec="hdf4_nbit")
+            raise CodecError(f"{raw.size} bytes cannot hold {count} times {length} bits", codec="hdf4_nbit")
         kept = np.unpackbits(raw, count=count * length).reshape(count, length)
         bits = np.full((count, 8 * size), int(ones), np.uint8)
         bits[:, top : top + length] = kept
@@ -68,7 +75,10 @@ def hdf4_nbit(configuration: Configuration, form: Form) -> Step:
 
 
 def hdf4_szip(configuration: Configuration, form: Form) -> Step:
-    """Prepare for szip, with HDF4's preamble: `options_mask`, `pixels_per_block`, `bits_per_pixel`, `pixels_per_scanline`."""
+    """Prepare for szip, with HDF4's preamble.
+
+    `options_mask`, `pixels_per_block`, `bits_per_pixel`, `pixels_per_scanline`.
+    """
     parameters = {name: int(configuration[name]) for name in PARAMETERS}
     preamble = bool(parameters["options_mask"] & WITH_PREAMBLE)
     parameters["options_mask"] &= ~WITH_PREAMBLE
@@ -79,11 +89,11 @@ def hdf4_szip(configuration: Configuration, form: Form) -> Step:
         raw = octets(data)
         if preamble:
             if raw.size < 5:
-                raise CodecError("the data ends before its length is given", codec="hdf4_szip")
+                raise CodecError("the data ends within its preamble", codec="hdf4_szip")
             good = int.from_bytes(raw[1:5].tobytes(), "big")
             plain, raw = raw[0] == 1, raw[5:]
             if good > raw.size:
-                raise CodecError(f"{good} bytes are declared, {raw.size} are there", codec="hdf4_szip")
+                raise CodecError(f"the data has {raw.size} bytes, {good} are declared", codec="hdf4_szip")
             raw = raw[:good]
             if plain:
                 return raw
@@ -96,7 +106,7 @@ def hdf4_huffman(configuration: Configuration, form: Form) -> Step:
     """Prepare for Huffman's coding with a tree for each byte of an element: `skip` of them."""
     skip, limit = int(configuration["skip"]), form.limit
     if not 0 < skip <= 1024:
-        raise CodecError(f"{skip} trees", codec="hdf4_huffman")
+        raise CodecError(f"the number of Huffman trees is not valid: {skip}", codec="hdf4_huffman")
 
     def run(data: Data, out: Octets | None) -> Data:
         bits = np.unpackbits(octets(data)).tobytes()
@@ -108,7 +118,7 @@ def hdf4_huffman(configuration: Configuration, form: Form) -> Step:
             children, node = tree.children, 0  # the root; from 256 on, nodes are leaves
             while node < LEAVES:
                 if at >= end:
-                    raise CodecError(f"{number} bytes of {limit}: the data ends before its time", codec="hdf4_huffman")
+                    raise CodecError(f"the data ends after {number} of {limit} bytes", codec="hdf4_huffman")
                 node = children[2 * node + bits[at]]
                 at += 1
             found[number] = node - LEAVES
@@ -129,7 +139,10 @@ class _Tree:
         """Left and right of each inner node, one after the other."""
 
     def splay(self, node: int) -> None:
-        """Bring a leaf up: at every other step, it changes places with the sibling of its parent."""
+        """Bring a leaf up.
+
+        At every other step, it changes places with the sibling of its parent.
+        """
         parent, children = self.parent, self.children
         while node:
             above = parent[node]

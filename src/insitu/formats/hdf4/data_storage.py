@@ -1,6 +1,8 @@
-"""How is the data of an HDF4 dataset stored?
+"""Find where the data of an HDF4 dataset lies, and how it is compressed.
 
-In one piece; compressed in one piece; in linked blocks; or in chunks, each of which may be compressed (HDF4 specification, chapter 10). Each special object begins with its code and a header of its own.
+In one piece; compressed in one piece; in linked blocks; in another file; or in chunks, each of
+which may be compressed (HDF4 specification, chapter 10). Each special element begins with its code
+and a header of its own.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ DATA, LINK, COMPRESSED_DATA, CHUNK, VDATA_HEADER, VDATA = 702, 20, 40, 61, 1962,
 NONE, RLE, NBIT, HUFFMAN, DEFLATE, SZIP = 0, 1, 2, 3, 4, 5
 NAMES = {6: "method 6", 7: "JPEG"}
 CODER = 18
-"""Bytes of a compressed element's header before what its coder says; that is at most 16."""
+"""Bytes of a compressed element's header before those of its coder, which are at most 16."""
 LARGEST_JOINED = 1 << 24
-"""Bytes of compressed data that lies in several pieces: it is read, and kept."""
+"""Most bytes of data in several pieces that is read and kept."""
 LARGEST_TABLE = 1 << 28
 BLOCKS_LIMIT = 1 << 20
 HOLE = -1
@@ -40,8 +42,8 @@ class Pieces(NamedTuple):
     codec: Codec | None
     joined: bytes | None = None
     """Compressed data that lies in several pieces, put together."""
-    elsewhere: str | None = None
-    """The name of another file, if the ranges are in that."""
+    other_file: str | None = None
+    """Name of the file that holds the ranges, if it is another one."""
 
     @property
     def size(self) -> int:
@@ -50,7 +52,10 @@ class Pieces(NamedTuple):
 
     @property
     def has_holes(self) -> bool:
-        """Whether blocks in the middle were never written: the library reads them as zeros, whatever the fill value."""
+        """Whether blocks in the middle were never written.
+
+        The library reads them as zeros, whatever the fill value.
+        """
         return any(offset == HOLE for offset, _ in self.ranges)
 
 
@@ -71,7 +76,7 @@ class Chunked(NamedTuple):
 
 
 def read_storage(found: Descriptors, place: Place) -> Walk[Pieces | Chunked]:
-    """Where the data of an object is."""
+    """Return where the data of an object lies."""
     if not place.special:
         return Pieces([(place.offset, place.length)], None)
     (head,) = yield Exact([(place.offset, place.length)])
@@ -93,27 +98,33 @@ def read_storage(found: Descriptors, place: Place) -> Walk[Pieces | Chunked]:
     if code == EXTERNAL:
         return _external(head, found.url, place.offset)
     raise UnsupportedError(
-        f"data in a special way ({code}) is not read", url=found.url, offset=place.offset, structure="special element"
+        f"special elements of code {code} are not supported",
+        url=found.url,
+        offset=place.offset,
+        structure="special element",
     )
 
 
 def _external(head: bytes, url: str, offset: int) -> Pieces:
-    """Data in another file: its length, where it begins there, and the file's name."""
+    """Return data in another file: its length, offset and the file's name."""
     length, begin, size = struct.unpack_from(">iii", head, 2)
     name = head[14 : 14 + max(size, 0)].split(b"\0", 1)[0].decode("utf-8", "replace")
     if length < 0 or begin < 0 or not name:
         raise FormatError(
-            f"{length} bytes at {begin} of {name!r}", url=url, offset=offset, structure="external element"
+            f"the place of external data is not valid: {length} bytes at {begin} of {name!r}",
+            url=url,
+            offset=offset,
+            structure="external element",
         )
-    return Pieces([(begin, length)], None, elsewhere=name)
+    return Pieces([(begin, length)], None, other_file=name)
 
 
 def joined_pieces(found: Descriptors, ranges: list[tuple[int, int]]) -> Walk[bytes]:
-    """Data in several pieces that cannot be cells: a chunk is one range, so what is small is kept as bytes."""
+    """Return data in several pieces as bytes, if it is small: a chunk is one range."""
     total = sum(length for _, length in ranges)
     if total > LARGEST_JOINED:
         raise UnsupportedError(
-            f"{total} bytes in {len(ranges)} pieces that are compressed, or no whole rows, are not read",
+            f"{total} bytes in {len(ranges)} pieces, compressed or not of whole rows, are too many",
             url=found.url,
             structure="linked blocks",
         )
@@ -129,20 +140,23 @@ def _joined(ranges: list[tuple[int, int]]) -> Walk[bytes]:
 
 
 def read_bytes(found: Descriptors, place: Place) -> Walk[bytes]:
-    """The bytes of a small object that is not compressed."""
+    """Return the bytes of a small uncompressed object."""
     ranges = yield from _plain(found, place)
     if sum(length for _, length in ranges) > LARGEST_TABLE:
-        raise FormatError("a table is too large", url=found.url, offset=place.offset, structure="Vdata")
+        raise FormatError("the table is too large", url=found.url, offset=place.offset, structure="Vdata")
     data: bytes = yield from _joined(ranges)
     return data
 
 
 def _plain(found: Descriptors, place: Place) -> Walk[list[tuple[int, int]]]:
-    """The ranges of an object that is not compressed."""
+    """Return the ranges of an uncompressed object."""
     stored = yield from read_storage(found, place) if place.special else _whole(place)
-    if not isinstance(stored, Pieces) or stored.codec is not None or stored.elsewhere is not None:
+    if not isinstance(stored, Pieces) or stored.codec is not None or stored.other_file is not None:
         raise UnsupportedError(
-            "a table that is compressed, or in another file", url=found.url, offset=place.offset, structure="Vdata"
+            "tables that are compressed, or in another file, are not supported",
+            url=found.url,
+            offset=place.offset,
+            structure="Vdata",
         )
     return stored.ranges
 
@@ -153,7 +167,7 @@ def _whole(place: Place) -> Walk[Pieces]:
 
 
 def _compression(head: bytes, url: str, offset: int) -> tuple[int, Codec | None]:
-    """Where the compressed bytes are, and how they were compressed."""
+    """Return the reference number of the compressed bytes, and their codec."""
     _, _, _, ref, _, coder = struct.unpack_from(">HHiHHH", head)
     at = 14
     if coder == NONE:
@@ -175,7 +189,7 @@ def _compression(head: bytes, url: str, offset: int) -> tuple[int, Codec | None]
         told = {"options_mask": options, "pixels_per_block": block, "bits_per_pixel": bits, "pixels_per_scanline": line}
         return ref, Codec("hdf4_szip", told)
     raise UnsupportedError(
-        f"compression by {NAMES.get(coder, f'method {coder}')} is not read",
+        f"compression {NAMES.get(coder, f'method {coder}')} is not supported",
         url=url,
         offset=offset,
         structure="compressed element",
@@ -183,10 +197,10 @@ def _compression(head: bytes, url: str, offset: int) -> tuple[int, Codec | None]
 
 
 def _linked(found: Descriptors, head: bytes) -> Walk[list[tuple[int, int]]]:
-    """Blocks of data, listed by tables that are chained."""
+    """Return the ranges of linked blocks, listed by chained tables."""
     total, usual, count, ref = struct.unpack_from(">iiiH", head, 2)
     if not 0 < count <= BLOCKS_LIMIT:
-        raise FormatError(f"tables of {count} blocks", url=found.url, structure="linked blocks")
+        raise FormatError(f"a block table of {count} blocks is not valid", url=found.url, structure="linked blocks")
     ranges: list[tuple[int, int]] = []
     seen: set[int] = set()
     while ref and total > 0:
@@ -207,7 +221,7 @@ def _linked(found: Descriptors, head: bytes) -> Walk[list[tuple[int, int]]]:
                 continue
             block = found.find(LINK, number)
             if block is None:
-                raise FormatError("a block is missing", url=found.url, structure="linked blocks")
+                raise FormatError("a linked block is missing", url=found.url, structure="linked blocks")
             length = min(block.length, total)
             if ranges and ranges[-1][0] != HOLE and sum(ranges[-1]) == block.offset:
                 ranges[-1] = (ranges[-1][0], ranges[-1][1] + length)
@@ -220,11 +234,13 @@ def _linked(found: Descriptors, head: bytes) -> Walk[list[tuple[int, int]]]:
 
 
 def _chunked(found: Descriptors, head: bytes, offset: int) -> Walk[Chunked]:
-    """The chunks by their table, and the header of each that is compressed."""
+    """Read the table of chunks, and the header of each compressed chunk."""
     at = 2 + 4 + 1 + 4 + 4 + 4 + 4
     tag, ref, _, _, ndim = struct.unpack_from(">HHHHi", head, at)
     if not 0 < ndim <= 32 or tag != VDATA_HEADER:
-        raise FormatError(f"chunks of {ndim} axes", url=found.url, offset=offset, structure="chunked element")
+        raise FormatError(
+            f"chunks of {ndim} axes are not valid", url=found.url, offset=offset, structure="chunked element"
+        )
     at += 12
     axes = [struct.unpack_from(">iii", head, at + 12 * number) for number in range(ndim)]
     at += 12 * ndim
@@ -232,7 +248,12 @@ def _chunked(found: Descriptors, head: bytes, offset: int) -> Walk[Chunked]:
     fill = head[at + 4 : at + 4 + max(filled, 0)]
     shape, chunk = tuple(axis[1] for axis in axes), tuple(axis[2] for axis in axes)
     if min(chunk) < 1 or min(shape) < 0:
-        raise FormatError(f"chunks of {chunk} for {shape}", url=found.url, offset=offset, structure="chunked element")
+        raise FormatError(
+            f"chunks of shape {chunk} do not fit data of shape {shape}",
+            url=found.url,
+            offset=offset,
+            structure="chunked element",
+        )
     header, values = found.find(VDATA_HEADER, ref), found.find(VDATA, ref)
     empty = np.zeros(0, np.int64)
     if header is None or values is None:
@@ -275,13 +296,16 @@ def _chunked(found: Descriptors, head: bytes, offset: int) -> Walk[Chunked]:
 
 
 def _compressions(heads: list[bytes], url: str) -> tuple[list[Codec | None], npt.NDArray[np.int64]]:
-    """How each of many chunks is compressed, and where its bytes are. Most headers say the same, but for that."""
+    """Return the codec of each chunk, and the reference number of its bytes.
+
+    Most headers differ only in the latter.
+    """
     known: dict[bytes, Codec | None] = {}
     codecs: list[Codec | None] = []
     refs = np.zeros(len(heads), np.int64)
     for number, head in enumerate(heads):
         if head[:2] != b"\0\x03":
-            raise UnsupportedError("a chunk in blocks", url=url, structure="chunk")
+            raise UnsupportedError("chunks in linked blocks are not supported", url=url, structure="chunk")
         said = head[10:]
         if said not in known:
             known[said] = _compression(head, url, 0)[1]

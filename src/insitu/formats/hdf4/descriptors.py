@@ -1,7 +1,8 @@
-"""Where does each object of an HDF4 file lie?
+"""Read the data descriptors of an HDF4 file: where each object lies.
 
-Blocks of data descriptors, chained from the beginning of the file, list every object: tag (its kind), reference number, offset, length (HDF4 specification, chapter 2). An object whose tag has the special bit
-begins with a header that says where its data are.
+Blocks of descriptors, chained from the beginning of the file, list every object: tag (its kind),
+reference number, offset, length (HDF4 specification, chapter 2). An object whose tag has the
+special bit begins with a header that says where its data lies.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Place(NamedTuple):
     offset: int
     length: int
     special: bool
-    """Whether a header stands there instead of the data."""
+    """Whether a special header lies there instead of the data."""
 
 
 class Places(NamedTuple):
@@ -42,7 +43,7 @@ class Places(NamedTuple):
     special: npt.NDArray[np.bool_]
 
     def present(self) -> Places:
-        """Those that are there."""
+        """Return those that exist."""
         keep = self.there
         return Places(keep[keep], self.offset[keep], self.length[keep], self.special[keep])
 
@@ -70,12 +71,12 @@ class Descriptors:
         self._key, self._offset, self._length, self._special = key, offset, length, special
 
     def find(self, tag: int, ref: int) -> Place | None:
-        """An object, if it was written."""
+        """Return an object; None if it was not written."""
         row = self._row.get(tag << 16 | ref)
         return None if row is None else Place(int(self._offset[row]), int(self._length[row]), bool(self._special[row]))
 
     def find_many(self, tag: int, refs: npt.NDArray[Any]) -> Places:
-        """Many objects of a kind at once."""
+        """Return many objects of a kind at once."""
         get = self._row.get
         rows = np.array([get(key, -1) for key in (tag << 16 | refs.astype(np.int64)).tolist()], np.int64)
         safe = np.maximum(rows, 0)
@@ -84,12 +85,12 @@ class Descriptors:
         return Places(rows >= 0, self._offset[safe], self._length[safe], self._special[safe])
 
     def refs(self, tag: int) -> list[int]:
-        """All objects of a kind."""
+        """Return the reference numbers of all objects of a kind."""
         found: list[int] = (self._key[self._key >> 16 == tag] & 0xFFFF).tolist()
         return found
 
     def fail(self, what: str, offset: int) -> NoReturn:
-        """The file is damaged."""
+        """Raise a `FormatError`: the file is damaged."""
         raise FormatError(what, url=self.url, offset=offset, structure="HDF4 data descriptors")
 
 
@@ -108,7 +109,9 @@ def read_descriptors(size: int, url: str) -> Walk[Descriptors]:
         count, following = struct.unpack(">HI", head)
         total += count
         if at + 6 + 12 * count > size or total > OBJECTS_LIMIT:
-            raise FormatError(f"{count} descriptors do not fit", url=url, offset=at, structure="HDF4 data descriptors")
+            raise FormatError(
+                f"{count} descriptors do not fit in the file", url=url, offset=at, structure="HDF4 data descriptors"
+            )
         (block,) = yield [(at + 6, 12 * count)]
         parts.append(np.frombuffer(block, _ROW))
         at = following

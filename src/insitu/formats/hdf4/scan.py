@@ -1,19 +1,20 @@
-"""What is in an HDF4 file?
+"""Scan HDF4 files: the datasets of the SD interface (SDS), with their attributes and dimensions.
 
-The datasets of its SD interface (SDS), all in the root, with the attributes and dimensions that Vgroups and Vdatas give them. Raster images and tables are not read.
+All are in the root. Vgroups and Vdatas give their attributes and dimensions. Raster images and
+tables are not read.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
-from insitu.formats.hdf4.arrays import Dataset, array_of, in_odd_pieces
 from insitu.formats.hdf4.data_storage import (
     DATA,
     VDATA,
@@ -24,17 +25,18 @@ from insitu.formats.hdf4.data_storage import (
     read_bytes,
     read_storage,
 )
+from insitu.formats.hdf4.dataset_arrays import Dataset, array_of, in_odd_pieces
 from insitu.formats.hdf4.descriptors import MAGIC, Descriptors, read_descriptors
-from insitu.formats.hdf4.eos2 import structures
 from insitu.formats.hdf4.vsets import TYPES, Vdata, Vgroup, parse_vdata, parse_vgroup, value_of
-from insitu.formats.hdf5.conventions.eos5 import EosStructure
+from insitu.formats.hdf5.conventions.eos5 import EosStructure, parse_grids
 from insitu.formats.parsing.read_cache import Window
 from insitu.formats.parsing.scheduler import DAMAGE, Exact, Side, Walk, damaged, run
+from insitu.formats.registry import Format
 from insitu.formats.unreadable import Problems
 from insitu.formats.variable_filter import no_groups, picked
 from insitu.model import GroupDetails, VirtualArray, VirtualGroup
 
-__all__ = ["is_hdf4", "scan_hdf4"]
+__all__ = ["HDF4", "is_hdf4", "scan_hdf4"]
 
 VGROUP, NUMERIC_GROUP, DIMENSIONS, NUMBER_TYPE = 1965, 720, 701, 106
 LITTLE_ENDIAN = 4
@@ -46,9 +48,13 @@ FILL_INTEGER = {1: -127, 2: -32767, 4: -2147483647}
 FILL_FLOAT = 9.9692099683868690e36
 """FILL_FLOAT and FILL_DOUBLE."""
 
+PARTS_LIMIT = 64
+"""Attributes that the text of HDF-EOS2 is spread over."""
+_GEOLOCATION = re.compile(r'GeoFieldName\s*=\s*"([^"]*)"')
+
 
 def is_hdf4(window: Window) -> bool:
-    """Whether a file begins as HDF4 does."""
+    """Return whether a file begins as HDF4 does."""
     return window.head[:4] == MAGIC
 
 
@@ -101,7 +107,7 @@ def scan_hdf4(
 
 
 def _file(size: int, url: str) -> Walk[tuple[dict[str, Any], dict[str, Dataset | InsituError]]]:
-    """All that the file says."""
+    """Read the attributes of the file, and its datasets."""
     found: Descriptors = yield from read_descriptors(size, url)
     groups = yield from _all(found, VGROUP, parse_vgroup)
     tables = yield from _all(found, VDATA_HEADER, parse_vdata)
@@ -133,14 +139,14 @@ def _put(datasets: dict[str, Dataset | InsituError], name: str, result: Dataset 
 
 
 def _all(found: Descriptors, tag: int, parse: Any) -> Walk[dict[int, Any]]:
-    """All objects of a kind, read in one batch."""
+    """Read all objects of a kind, in one batch."""
     refs = found.refs(tag)
     blocks = yield Side([read_bytes(found, place) for ref in refs if (place := found.find(tag, ref)) is not None])
     return {ref: parse(block) for ref, block in zip(refs, blocks, strict=True)}
 
 
 def _attributes(found: Descriptors, group: Vgroup, tables: dict[int, Vdata]) -> Walk[dict[str, Any]]:
-    """The attributes of the file, of a dataset or of a dimension."""
+    """Return the attributes of the file, of a dataset or of a dimension."""
     refs = [
         ref for tag, ref in group.members if tag == VDATA_HEADER and ref in tables and tables[ref].kind == "Attr0.0"
     ]
@@ -152,7 +158,7 @@ def _attributes(found: Descriptors, group: Vgroup, tables: dict[int, Vdata]) -> 
 def _dataset(found: Descriptors, group: Vgroup, groups: dict[int, Vgroup], tables: dict[int, Vdata]) -> Walk[Dataset]:
     refs = [ref for tag, ref in group.members if tag == NUMERIC_GROUP]
     if not refs:
-        raise UnsupportedError("a dataset without numbers", url=found.url, structure="Var0.0")
+        raise UnsupportedError("the dataset holds no numbers", url=found.url, structure="Var0.0")
     attributes = yield from _attributes(found, group, tables)
     dims = [
         groups[ref]
@@ -167,36 +173,43 @@ def _dataset(found: Descriptors, group: Vgroup, groups: dict[int, Vgroup], table
 def _numeric(
     found: Descriptors, ref: int, dims: list[str], attributes: dict[str, Any], unlimited: bool = False
 ) -> Walk[Dataset]:
-    """A numeric data group: dimensions, type, data."""
+    """Read a numeric data group: dimensions, type, data."""
     place = found.find(NUMERIC_GROUP, ref)
     if place is None:
-        raise FormatError("the group of a dataset is missing", url=found.url, structure="numeric data group")
+        raise FormatError(
+            "the numeric data group of the dataset is missing", url=found.url, structure="numeric data group"
+        )
     data = yield from read_bytes(found, place)
     members = dict(struct.iter_unpack(">HH", data[: len(data) // 4 * 4]))
     record = found.find(DIMENSIONS, members.get(DIMENSIONS, 0))
     if record is None:
         raise FormatError(
-            "a dataset without dimensions", url=found.url, offset=place.offset, structure="numeric data group"
+            "the dataset has no dimensions", url=found.url, offset=place.offset, structure="numeric data group"
         )
     (said,) = yield Exact([(record.offset, record.length)])
     (rank,) = struct.unpack_from(">H", said)
     if rank > 32:
         raise FormatError(
-            f"a dataset of {rank} dimensions", url=found.url, offset=record.offset, structure="dimensions"
+            f"the dataset has an invalid number of dimensions, {rank}",
+            url=found.url,
+            offset=record.offset,
+            structure="dimensions",
         )
     shape = struct.unpack_from(f">{rank}i", said, 2)
     _, number = struct.unpack_from(">HH", said, 2 + 4 * rank)
     kind = found.find(NUMBER_TYPE, number)
     if kind is None or kind.length < 4:
-        raise FormatError("a dataset without a type", url=found.url, offset=record.offset, structure="number type")
+        raise FormatError(
+            "the dataset has no number type", url=found.url, offset=record.offset, structure="number type"
+        )
     (told,) = yield Exact([(kind.offset, 4)])
     dtype = _dtype(told, found, kind.offset)
     values = found.find(DATA, members.get(DATA, 0))
     stored = None if values is None else (yield from read_storage(found, values))
     unlimited = bool(rank) and (unlimited or not shape[0])
     if unlimited and not isinstance(stored, Chunked):
-        # As many as were written. The record of dimensions is not renewed by rows that are appended later; the library
-        # counts by the length of the data, too (mfhdf, hdf_read_vars).
+        # As many as were written. The record of dimensions is not renewed by rows that are appended
+        # later; the library counts by the length of the data, too (mfhdf, hdf_read_vars).
         row = math.prod(shape[1:]) * dtype.itemsize
         rows = stored.size // row if row and stored is not None and stored.codec is None else shape[0] if stored else 0
         shape = (rows, *shape[1:])
@@ -205,7 +218,9 @@ def _numeric(
     if isinstance(stored, Chunked):
         shape = stored.shape
     if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize > LARGEST:
-        raise FormatError(f"a dataset of {shape}", url=found.url, offset=record.offset, structure="dimensions")
+        raise FormatError(
+            f"the dataset has an invalid shape, {shape}", url=found.url, offset=record.offset, structure="dimensions"
+        )
     names = [*dims, *(f"fakeDim{number}" for number in range(len(dims), rank))][:rank]
     return Dataset(
         _unique(names), tuple(shape), dtype, attributes, stored, unlimited, found.url, _default_fill(told[1], dtype)
@@ -213,7 +228,10 @@ def _numeric(
 
 
 def _unique(names: list[str]) -> tuple[str, ...]:
-    """A dataset may have one dimension twice; xarray wants names that differ."""
+    """Return names that differ.
+
+    A dataset may have one dimension twice, which xarray does not allow.
+    """
     found: list[str] = []
     for name in names:
         free, number = name, 2
@@ -235,10 +253,25 @@ def _default_fill(number_type: int, dtype: np.dtype[Any]) -> bytes:
 
 
 def _dtype(told: bytes, found: Descriptors, offset: int) -> np.dtype[Any]:
-    """Version, type, bits, and a class: for numbers the byte order."""
+    """Return the type by an entry of version, type, bits, and a class (for numbers the byte order)."""
     name = TYPES.get(told[1])
     if name is None:
         raise UnsupportedError(
-            f"numbers of type {told[1]} are not read", url=found.url, offset=offset, structure="number type"
+            f"HDF4 number type {told[1]} is not supported", url=found.url, offset=offset, structure="number type"
         )
     return np.dtype(name).newbyteorder("<" if told[3] == LITTLE_ENDIAN else ">")
+
+
+def structures(attributes: Mapping[str, Any], names: Collection[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the grids that HDF-EOS2 describes, by name, and which of these fields are coordinates.
+
+    MODIS and others describe grids and swaths in a text, the attributes `StructMetadata.0` and
+    following. Coordinates along the dimensions of a grid (`YDim:MOD_Grid`, …) are made from it when
+    a file is opened. The geolocation fields of a swath are coordinates.
+    """
+    texts = [attributes.get(f"StructMetadata.{number}") for number in range(PARTS_LIMIT)]
+    text = "".join(part for part in texts if isinstance(part, str))
+    return parse_grids(text), tuple(sorted(set(_GEOLOCATION.findall(text)) & set(names)))
+
+
+HDF4 = Format(is_hdf4, scan_hdf4)

@@ -1,7 +1,8 @@
-"""Which images are shown in other colours than they are stored?
+"""Colour spaces of TIFF: which images are shown as RGB though they are stored otherwise.
 
-Those of eight bits whose samples are no intensities: YCbCr, CMYK and CIE L*a*b* become RGB, as in GDAL (through libtiff's RGBA interface) and so in rasterio. Stored band by band, their
-strips cannot be combined: such images are shown as they are stored.
+YCbCr, CMYK and CIE L*a*b* of eight bits become RGB, as in GDAL (through libtiff's RGBA interface)
+and so in rasterio. Images that are stored band by band are shown as they are stored: their strips
+cannot be combined.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ class Colours:
 
 
 def colours_of(tags: Directory, photometric: int, compression: str, bits: int, samples: int, planar: bool) -> Colours:
-    """What to make of the samples of a pixel.
+    """Return how the samples of a pixel become bands.
 
     Raises
     ------
     UnsupportedError
-        If chroma is stored for several pixels at once in a way that is not read here.
+        If subsampled chroma is stored in a way that is not supported.
     """
     as_stored = Colours(samples)
     if photometric == YCBCR and compression != "jpeg":
@@ -47,7 +48,7 @@ def colours_of(tags: Directory, photometric: int, compression: str, bits: int, s
             if (across, down) == (1, 1):
                 return as_stored
             raise UnsupportedError(
-                f"chroma for {across} × {down} pixels in {samples} samples of {bits} bits is not read",
+                f"subsampled chroma ({across} × {down} pixels) in {samples} samples of {bits} bits is not supported",
                 url=tags.url, offset=tags.offset, structure="YCbCrSubSampling",
             )  # fmt: skip
         said: dict[str, Any] = {"subsampling": [across, down]}

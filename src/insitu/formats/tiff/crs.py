@@ -1,8 +1,11 @@
-"""Which coordinate reference system do GeoTIFF's keys name?
+"""Coordinate reference system of a GeoTIFF, as attributes of `spatial_ref`.
 
-Usually one of EPSG's, by its number; else a projection with its parameters (OGC 19-008r4, annex C and the tables of GeoTIFF 1.0, section 6.3.3.3). PROJ knows
-what a number stands for, so with pyproj the attributes are those that rioxarray shows: WKT, and CF's grid mapping. Without pyproj the number itself is given, which
-rioxarray and GDAL understand too; a system without a number then goes unnamed.
+WKT and CF grid mapping.
+
+Usually the keys hold an EPSG number, else a projection with its parameters (OGC 19-008r4, annex C
+and the tables of GeoTIFF 1.0, section 6.3.3.3). With pyproj, the attributes are those that
+rioxarray shows. Without pyproj they hold the EPSG number, which rioxarray and GDAL understand too;
+a system without a number is then left out.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from insitu.forking import import_before_fork
-from insitu.formats.tiff.geography import REVISION
+from insitu.formats.tiff.georeferencing import REVISION
 from insitu.formats.tiff.units import METRE, UNKNOWN_LENGTH, Unit, linear_unit
 from insitu.formats.tiff.wkt import (
     GEOGRAPHIC,
@@ -64,13 +67,16 @@ FALSE_EASTING, FALSE_NORTHING = (3082, 3086, 3090), (3083, 3087, 3091)
 
 
 def crs_attributes(keys: dict[int, Any]) -> dict[str, Any]:
-    """What a variable `spatial_ref` says of the coordinate reference system; nothing if the image has none, or none that is known."""
+    """Return the attributes of `spatial_ref`.
+
+    Empty if the image has no coordinate reference system, or an unknown one.
+    """
     return dict(_attributes(tuple(sorted(keys.items())))) if keys else {}
 
 
 @lru_cache(maxsize=256)
 def _attributes(items: tuple[tuple[int, Any], ...]) -> tuple[tuple[str, Any], ...]:
-    """As `crs_attributes`; the files of an archive share one."""
+    """Compute `crs_attributes`. Cached: the files of an archive share one."""
     keys = dict(items)
     code = _code(keys)
     try:
@@ -90,7 +96,10 @@ def _attributes(items: tuple[tuple[int, Any], ...]) -> tuple[tuple[str, Any], ..
 
 
 def _text(proj: Any, keys: dict[int, Any], code: str) -> str:
-    """The system as GDAL writes it: a number's by what PROJ knows of it, else by its parts, the heights too."""
+    """Return the WKT of the system as GDAL writes it.
+
+    By its number, else by its parts, with heights.
+    """
     if code:
         try:
             whole = _numbered_text(proj, keys, code)
@@ -108,7 +117,10 @@ def _numbered_text(proj: Any, keys: dict[int, Any], code: str) -> str:
 
 
 def _described_text(proj: Any, keys: dict[int, Any]) -> str:
-    """A system without a number: geographic, projected, or local coordinates of which only the unit is known."""
+    """Return the WKT of a system without a number.
+
+    Geographic, projected, or local coordinates of which only the unit is known.
+    """
     model, named = keys.get(MODEL_TYPE), keys.get(PROJECTED_CITATION)
     if model == 2:
         return geographic_text(proj, {**keys, GEOGRAPHIC: USER_DEFINED})
@@ -118,14 +130,18 @@ def _described_text(proj: Any, keys: dict[int, Any]) -> str:
     name = name.strip("|") if isinstance(name, str) else None
     crs = _projected(proj, keys) if model == 1 else None
     if crs is None:
-        # GDAL takes projected coordinates of which nothing is known for metres, whatever their unit.
+        # GDAL takes projected coordinates of which nothing is known for metres, whatever their
+        # unit.
         unit = METRE if model == 1 else linear_unit(proj, keys, UNKNOWN_LENGTH)
         return local_text(name, unit or UNKNOWN_LENGTH)
     return with_geographic(_wkt(proj, crs), geographic_text(proj, keys, alone=False), name or "unnamed")
 
 
 def _with_heights(proj: Any, keys: dict[int, Any], wkt: str) -> str:
-    """Add heights, by their number or described by a unit, a citation and a datum; GDAL shows none of GeoTIFF 1.0."""
+    """Add heights, by their number or described by a unit, a citation and a datum.
+
+    GDAL shows none of GeoTIFF 1.0.
+    """
     found = re.match(r'(GEOGCS|PROJCS|LOCAL_CS)\["([^"]*)"', wkt)
     if not keys.get(REVISION) or found is None:
         return wkt
@@ -144,7 +160,10 @@ def _with_heights(proj: Any, keys: dict[int, Any], wkt: str) -> str:
 
 
 def _wkt(proj: Any, crs: Any) -> str:
-    """Like GDAL: the old WKT, with the axes of a geographic system; the new one where the old cannot say it."""
+    """Return the old WKT as GDAL does, with the axes of a geographic system.
+
+    The new WKT where the old cannot express it.
+    """
     try:
         return str(crs.to_wkt("WKT1_GDAL", output_axis_rule=True))
     except proj.exceptions.ProjError:
@@ -152,7 +171,7 @@ def _wkt(proj: Any, crs: Any) -> str:
 
 
 def _code(keys: dict[int, Any]) -> str:
-    """EPSG's number, of a compound system two; empty if there is none."""
+    """Return `EPSG:number`, of a compound system with two numbers; empty if there is none."""
     model = keys.get(MODEL_TYPE)
     number = keys.get(GEOGRAPHIC) if model in (2, 3) else keys.get(PROJECTED) if model == 1 else None
     if keys.get(PROJECTION) == 3856 and model == 1:  # the number of the Pseudo-Mercator projection, not of the system
@@ -182,7 +201,10 @@ def _by_number(proj: Any, keys: dict[int, Any], code: str) -> Any:
 
 
 def _projected(proj: Any, keys: dict[int, Any]) -> Any:
-    """A projected system by its parts, on any geographic system (which is exchanged later); None if it is not known."""
+    """Return a projected system by its parts, on any geographic system (exchanged later).
+
+    None if it is not known.
+    """
     major, inverse = ellipsoid_of(proj, keys)
     body: dict[str, Any] = {"a": major, "rf": inverse} if inverse else {"R": major}
     if _first(keys, (PRIME_MERIDIAN,)):
@@ -199,7 +221,7 @@ def _projected(proj: Any, keys: dict[int, Any]) -> Any:
 
 
 def _in_unit(proj: Any, crs: Any, unit: Unit | None) -> Any:
-    """EPSG's system with the linear unit that the file insists on."""
+    """Return the EPSG system with the linear unit of the file."""
     axes = crs.axis_info
     if not crs.is_projected or unit is None or crs.is_compound:
         return crs
@@ -215,7 +237,7 @@ def _in_unit(proj: Any, crs: Any, unit: Unit | None) -> Any:
 
 
 def _projection(proj: Any, keys: dict[int, Any]) -> dict[str, Any] | None:
-    """A projection by its parameters, as PROJ takes them; None if its method is not known."""
+    """Return the PROJ parameters of a projection; None if its method is not known."""
     number = keys.get(METHOD)
     definition: dict[str, Any]
     if number == POLAR:

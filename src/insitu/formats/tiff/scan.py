@@ -1,8 +1,9 @@
-"""What is in a TIFF, and where does every strip and tile lie?
+"""Scan TIFF files: find every strip and tile, with the coordinates that rioxarray shows.
 
-The first image is the root: `band_data` with the dimensions band, y, x, and the coordinates that rioxarray shows. Its overviews are groups `overview_0`, `overview_1`, …
-(numbered as in rasterio), each with the coordinates of its larger pixels; a mask is an array `mask` beside the image it belongs to. Further images of the same kind are
-stacked along a dimension `page`; if they differ, each is a group `page_1`, `page_2`, … of its own.
+The first image is the root: `band_data` with the dimensions band, y, x. Its overviews are groups
+`overview_0`, `overview_1`, … (numbered as in rasterio), each with the coordinates of its larger
+pixels. A mask is an array `mask` beside its image. Further images of the same kind are stacked
+along a dimension `page`; if they differ, each is a group `page_1`, `page_2`, ….
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import numpy as np
 
 from insitu.errors import FormatError, InsituError
 from insitu.formats.parsing.read_cache import Window
-from insitu.formats.tiff import geography, image, metadata
+from insitu.formats.registry import Format
+from insitu.formats.tiff import georeferencing, image, metadata
 from insitu.formats.tiff.crs import crs_attributes
-from insitu.formats.tiff.directory import Directory, read_directories
-from insitu.formats.tiff.geography import Affine, affine_of, control_points, geo_keys
+from insitu.formats.tiff.directory import Directory, is_tiff, read_directories
+from insitu.formats.tiff.georeferencing import Affine, affine_of, control_points, geo_keys
 from insitu.formats.tiff.image import Image, image_of
 from insitu.formats.tiff.metadata import attributes_of, colours_of_indices, frames_of, nodata_of
 from insitu.formats.tiff.strips_and_tiles import tile_of
@@ -39,17 +41,19 @@ from insitu.model import (
     stack,
 )
 
-__all__ = ["scan_tiff"]
+__all__ = ["TIFF", "scan_tiff"]
 
 DATA, MASK = "band_data", "mask"
 DIMS = ("band", "y", "x")
 LONGEST = 1 << 22
 """Pixels of an axis whose coordinates are kept: more would cost tens of megabytes."""
 SHORT = 1 << 16
-"""Pixels of both axes whose coordinates are remembered for the next file: 64 such pairs take 32 MiB at most."""
+"""Most pixels of both axes whose coordinates are cached for the next file: 64 such pairs take 32
+MiB at most.
+"""
 MOST_FRAMES = 1 << 16
-"""Of a stack with one directory."""
-TAGS = (*image.TAGS, *geography.TAGS, *metadata.TAGS)
+"""Most images of a stack with one directory."""
+TAGS = (*image.TAGS, *georeferencing.TAGS, *metadata.TAGS)
 
 
 def scan_tiff(
@@ -77,7 +81,7 @@ def scan_tiff(
     pages, failed = _pages(directories)
     scanner = _Scanner(window.source.describe(), window.size, failed)
     if not pages:
-        raise FormatError("the file has no image", url=window.url, offset=4, structure="header")
+        raise FormatError("the TIFF file has no image", url=window.url, offset=4, structure="header")
     tree = scanner.tree(pages)
     asked = None if variables is None else {name.strip("/") for name in variables}
     prefix = f"{group.strip('/')}/" if group and group.strip("/") else ""
@@ -90,7 +94,7 @@ def scan_tiff(
 
 @dataclass(slots=True)
 class _Page:
-    """A full image with what belongs to it."""
+    """A full image with its mask and overviews."""
 
     name: str
     image: Image | None = None
@@ -99,7 +103,7 @@ class _Page:
 
 
 def _pages(directories: list[Directory]) -> tuple[list[_Page], dict[str, InsituError]]:
-    """Which image is an overview or a mask of which."""
+    """Sort images into pages, with the overviews and the mask of each."""
     pages: list[_Page] = []
     failed: dict[str, InsituError] = {}
     for directory in directories:
@@ -139,13 +143,13 @@ def _path(page: str, name: str) -> str:
 
 
 class _Scanner:
-    """Makes the groups."""
+    """Makes virtual groups of pages."""
 
     def __init__(self, source: Source, size: int, failed: dict[str, InsituError]) -> None:
         self.source, self.size, self.failed = source, size, failed
 
     def tree(self, pages: list[_Page]) -> VirtualGroup:
-        """The whole file."""
+        """Return the group of the whole file."""
         stacked = self._stack(pages) if len(pages) > 1 else self._frames(pages[0])
         if stacked is not None:
             return stacked
@@ -154,10 +158,13 @@ class _Scanner:
         return replace(root, groups={**root.groups, **groups})
 
     def _group(self, page: _Page, path: str, full: _Described | None = None) -> VirtualGroup:
-        """One image with its coordinates, its mask and its overviews; an overview is described as its full image."""
+        """Return one image with its coordinates, mask and overviews.
+
+        An overview has the description of its full image.
+        """
         if page.image is None:
             return VirtualGroup({}, {}, {}, GroupDetails("tiff"))
-        about = _described(page.image) if full is None else full.reduced(page.image)
+        about = _described(page.image) if full is None else full.for_overview(page.image)
         arrays: dict[str, VirtualArray] = {}
         try:
             arrays[DATA] = self._array(page.image, about.attributes)
@@ -187,11 +194,14 @@ class _Scanner:
         return VirtualArray(shape, found.dtype, DIMS, (tile,), _ORIGIN, dict(attributes), nodata, details)
 
     def _mask(self, found: Image) -> VirtualArray:
-        """A mask; of several bands, the first."""
+        """Return a mask as an array; of several bands, the first."""
         return self._array(found, {"long_name": "1 or 255: the pixel is valid"})[0]
 
     def _frames(self, page: _Page) -> VirtualGroup | None:
-        """A stack of which only the first image has a directory; None if it is none."""
+        """Return a stack of which only the first image has a directory.
+
+        None if the page is not one.
+        """
         found = page.image
         if found is None or page.overviews or page.mask is not None or found.compression != "none":
             return None
@@ -213,12 +223,15 @@ class _Scanner:
         return VirtualGroup(arrays, {}, {}, _details(found.directory))
 
     def _stack(self, pages: list[_Page], full: _Described | None = None) -> VirtualGroup | None:
-        """Pages of one kind along a dimension, and their overviews likewise; None if they differ."""
+        """Stack pages along a dimension, and their overviews likewise.
+
+        Return None if they differ.
+        """
         images = [page.image for page in pages]
         first, levels = images[0], len(pages[0].overviews)
         if first is None or any(len(page.overviews) != levels or page.mask is not None for page in pages):
             return None
-        about, own = _described(first) if full is None else full.reduced(first), _kind(first)
+        about, own = _described(first) if full is None else full.for_overview(first), _kind(first)
         for other in images[1:]:
             if other is None or _kind(other) != own:
                 return None
@@ -240,7 +253,7 @@ class _Scanner:
 
 
 def _kind(found: Image) -> tuple[Any, ...]:
-    """What images must share to be stacked."""
+    """Return what images must share to be stacked."""
     tags = found.directory
     metadata_text = tags.text(metadata.GDAL_METADATA), tags.text(metadata.GDAL_NODATA)
     return found.width, found.height, found.bands, found.dtype, found.planar, found.block, found.tiled, metadata_text
@@ -252,7 +265,7 @@ def _details(tags: Directory) -> GroupDetails:
 
 @dataclass(frozen=True, slots=True)
 class _Described:
-    """What an image says of itself, and where it is."""
+    """Attributes of an image, and its place on the Earth."""
 
     image: Image
     keys: dict[int, Any]
@@ -261,8 +274,8 @@ class _Described:
     reference: dict[str, Any]
     """Attributes of the coordinate reference system."""
 
-    def reduced(self, image: Image) -> _Described:
-        """The same of an overview: its pixels are larger."""
+    def for_overview(self, image: Image) -> _Described:
+        """Return the description of an overview: its pixels are larger."""
         across, down = self.image.width / image.width, self.image.height / image.height
         place = None if self.place is None else self.place.scaled(across, down)
         return _Described(image, self.keys, place, self.attributes, self.reference)
@@ -271,7 +284,7 @@ class _Described:
 _ABOUT: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any]]] = {}
 _MOST_ABOUT = 256
 _LONGEST_ABOUT = 1 << 16
-_SAID = (*metadata.TAGS, *geography.KEY_TAGS)
+_SAID = (*metadata.TAGS, *georeferencing.KEY_TAGS)
 
 
 def _described(found: Image) -> _Described:
@@ -291,9 +304,10 @@ def _described(found: Image) -> _Described:
 
 
 def _said(found: Image, keys: dict[int, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The attributes of an image, and of its coordinate reference system; files of one archive often say the same."""
+    """Return the attributes of an image, and of its coordinate reference system."""
     attributes = attributes_of(found.directory, found.bands, found.dtype, keys)
-    # CF's names for it: a coordinate of the variable, so that it goes where the variable goes, and rioxarray finds it there.
+    # CF's names for it: a coordinate of the variable, so that it goes where the variable goes, and
+    # rioxarray finds it there.
     attributes["grid_mapping"] = attributes["coordinates"] = "spatial_ref"
     reference = crs_attributes(keys)
     # Like GDAL: heights are in the unit of the vertical system, where nothing else is said.
@@ -304,7 +318,10 @@ def _said(found: Image, keys: dict[int, Any]) -> tuple[dict[str, Any], dict[str,
 
 
 def _coordinates(found: Image, about: _Described) -> dict[str, VirtualArray]:
-    """band, x, y and spatial_ref; an image that is turned, or tied by control points only, has no x and y."""
+    """Return band, x, y and spatial_ref.
+
+    An image that is rotated, or has only control points, has no x and y.
+    """
     place = about.place
     arrays = {"band": _bands(found.bands)}
     if place is not None and not place.rotated and max(found.width, found.height) <= LONGEST:
@@ -319,7 +336,7 @@ def _coordinates(found: Image, about: _Described) -> dict[str, VirtualArray]:
 
 @lru_cache(maxsize=64)
 def _axes(place: Affine, width: int, height: int) -> tuple[VirtualArray, VirtualArray]:
-    """The coordinates x and y; files of one archive often cover the same place."""
+    """Return the coordinates x and y. Cached: files of one archive often cover the same place."""
     x, y = place.centres(width, height)
     return _inline("x", x), _inline("y", y)
 
@@ -340,4 +357,7 @@ _ORIGIN = np.zeros((1, 3), np.int64)
 """Where the one tile of an image begins."""
 _ORIGIN.flags.writeable = False
 _ZERO = _inline("spatial_ref", np.zeros((), np.int64))
-"""The array `spatial_ref`, of which only the attributes say something."""
+"""The array `spatial_ref`, whose attributes hold the coordinate reference system."""
+
+
+TIFF = Format(is_tiff, scan_tiff)

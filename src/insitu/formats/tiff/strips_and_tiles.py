@@ -1,8 +1,10 @@
-"""Where do the strips or tiles of an image lie?
+"""Chunk tables of TIFF images: offsets and lengths of strips or tiles.
 
-Offsets and byte counts are columns of the file, one row for each strip or tile, band after band if the bands are stored apart. The tile of the model has
-the axes y, x, band, in the order in which pixels are stored, and shows them as band, y, x. Strips are clipped at the bottom, tiles are padded. Strips of an
-uncompressed image that follow each other are one cell: the reader cuts it as it likes.
+The file has a column of offsets and one of byte counts, with a row for each strip or tile, band
+after band if the bands are stored apart. The tile of the model has the axes y, x, band, in the
+order in which pixels are stored, and shows them as band, y, x. Strips are clipped at the bottom,
+tiles are padded. Contiguous strips of an uncompressed image are one cell, which the reader cuts as
+it likes.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ FAR = 1 << 62
 
 
 def tile_of(image: Image, source: Source, size: int, fill: bytes | None, shift: int = 0) -> Tile:
-    """The grid of an image's strips or tiles.
+    """Return the grid of an image's strips or tiles.
 
     Parameters
     ----------
@@ -35,7 +37,7 @@ def tile_of(image: Image, source: Source, size: int, fill: bytes | None, shift: 
     fill
         One pixel of a tile that was never written; None: zero.
     shift
-        Bytes by which the image lies behind where its directory says.
+        Bytes to add to the offsets of the directory: images of a stack share one.
     """
     known = image.memory.get(fill)
     if known is None:
@@ -51,7 +53,7 @@ def tile_of(image: Image, source: Source, size: int, fill: bytes | None, shift: 
         offset, length = np.where(written, offset, 0), np.where(written, length, 0)
     if int((offset + length).max()) > size:
         behind = offset + length > size
-        what = f"{int(behind.sum())} of {behind.size} strips or tiles end behind the end of the file"
+        what = f"{int(behind.sum())} of {behind.size} strips or tiles lie behind the end of the file"
         image.directory.fail(what, "StripOffsets")
     if not image.tiled and not image.codecs and written is None and _in_one_run(offset, length):
         axes = (Axis.regular(image.height, image.height), *axes[1:])
@@ -69,7 +71,7 @@ def tile_of(image: Image, source: Source, size: int, fill: bytes | None, shift: 
 
 
 def _frame(image: Image, fill: bytes | None) -> tuple[tuple[Axis, ...], tuple[Encoding, ...], tuple[int, ...]]:
-    """How the image is cut, how its strips or tiles are encoded (the last row of them perhaps otherwise), and how many there are."""
+    """Return the axes, the encodings of strips or tiles (the last row may have its own), and the shape of the grid."""
     rows, columns = image.block
     axes = (
         Axis.regular(image.height, rows, padded=image.tiled),
@@ -83,7 +85,10 @@ def _frame(image: Image, fill: bytes | None) -> tuple[tuple[Axis, ...], tuple[En
 
 
 def _whereabouts(image: Image, grid: tuple[int, ...]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
-    """Offset and length of each strip or tile, by row, column and band; None: the file has no such table, nothing was written."""
+    """Return offset and length of each strip or tile, by row, column and band.
+
+    None if the file has no such table.
+    """
     tags = image.directory
     offsets = tags.numbers(TILE_OFFSETS if TILE_OFFSETS in tags.entries else STRIP_OFFSETS)
     counts = tags.numbers(TILE_COUNTS if TILE_COUNTS in tags.entries else STRIP_COUNTS)
@@ -91,9 +96,11 @@ def _whereabouts(image: Image, grid: tuple[int, ...]) -> tuple[npt.NDArray[np.in
         return None
     total = grid[0] * grid[1] * grid[2]
     if offsets is None or offsets.size < total or offsets.dtype.kind not in "iu":
-        tags.fail(f"{0 if offsets is None else offsets.size} strips or tiles where {total} should be", "StripOffsets")
+        tags.fail(
+            f"{0 if offsets is None else offsets.size} offsets of strips or tiles, {total} are needed", "StripOffsets"
+        )
     if offsets.dtype.kind == "i" and offsets[:total].size and int(offsets[:total].min()) < 0:
-        tags.fail("a strip or tile lies before the file", "StripOffsets")
+        tags.fail("a strip or tile has a negative offset", "StripOffsets")
     # Only now: a hostile header may declare more strips than memory has room for.
     expected = _expected(image, grid) if image.compression == "none" else None
     if (
@@ -105,16 +112,20 @@ def _whereabouts(image: Image, grid: tuple[int, ...]) -> tuple[npt.NDArray[np.in
         computed = np.broadcast_to(expected, grid).transpose(2, 0, 1).reshape(-1)
         counts = computed if counts is None else np.concatenate([counts.astype(np.int64), computed[counts.size :]])
     if counts is None or counts.size < total or counts.dtype.kind not in "iu":
-        tags.fail(f"{0 if counts is None else counts.size} byte counts where {total} should be", "StripByteCounts")
+        tags.fail(
+            f"{0 if counts is None else counts.size} byte counts of strips or tiles, {total} are needed",
+            "StripByteCounts",
+        )
     offset, length = (_by_place(column[:total], grid) for column in (offsets, counts))
     if expected is not None:
-        # Byte counts of uncompressed strips are often wrong: left at zero, or not clipped at the bottom.
+        # Byte counts of uncompressed strips are often wrong: left at zero, or not clipped at the
+        # bottom.
         length = np.where(length == 0, expected, np.minimum(length, expected))
     return offset, length
 
 
 def _by_place(column: npt.NDArray[Any], grid: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """A column of the file (band after band) as an array over rows, columns and bands; what no file reaches is kept recognisable."""
+    """Return a column of the file (band after band) as an array over rows, columns and bands, limited to `FAR`."""
     if column.dtype.itemsize == 8 and int(column.max()) > FAR:
         column = np.minimum(column, FAR)
     wide = column.astype(np.int64)
@@ -122,7 +133,7 @@ def _by_place(column: npt.NDArray[Any], grid: tuple[int, ...]) -> npt.NDArray[np
 
 
 def _expected(image: Image, grid: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """Bytes of each uncompressed strip or tile, by row of the grid."""
+    """Return the bytes of each uncompressed strip or tile, by row of the grid."""
     rows = image.block[0]
     heights = np.full(grid[0], rows, np.int64)
     if not image.tiled:
@@ -131,5 +142,5 @@ def _expected(image: Image, grid: tuple[int, ...]) -> npt.NDArray[np.int64]:
 
 
 def _in_one_run(offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> bool:
-    """Whether the strips of each band follow each other without a gap."""
+    """Return whether the strips of each band follow each other without a gap."""
     return bool((offset[1:] == offset[:-1] + length[:-1]).all())

@@ -1,4 +1,6 @@
-"""Units of GeoTIFF keys: linear and angular, by EPSG's number or by their size, and their text in WKT.
+"""Units of GeoTIFF keys.
+
+Linear and angular, by EPSG's number or by their size, and their text in WKT.
 
 GDAL's names and digits are kept, so that rioxarray shows the same text.
 """
@@ -45,7 +47,10 @@ DEGREE = Unit("degree", 0.0174532925199433, 9122)
 
 
 def angular_unit(keys: dict[int, Any]) -> Unit:
-    """Return the unit of a geographic system that the keys describe; degrees called "unknown" where none is given."""
+    """Return the unit of a geographic system that the keys describe.
+
+    Degrees called "unknown" where none is given.
+    """
     number = keys.get(ANGULAR_UNIT)
     if number in _DEGREES:
         return DEGREE
@@ -56,7 +61,10 @@ def angular_unit(keys: dict[int, Any]) -> Unit:
 
 
 def linear_unit(proj: Any, keys: dict[int, Any], default: Unit = METRE) -> Unit | None:
-    """Return the unit of projected coordinates; None if nobody knows its number, or its size is not given."""
+    """Return the unit of projected coordinates.
+
+    None if its number is unknown, or its size is not given.
+    """
     number = keys.get(LINEAR_UNIT)
     if number is None:
         return default

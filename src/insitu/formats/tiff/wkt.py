@@ -1,7 +1,8 @@
-"""How does GDAL write a geographic system that a file describes by its parts?
+"""Write WKT as GDAL does, for coordinate reference systems that GeoTIFF keys describe by their parts.
 
-Name, datum, ellipsoid and prime meridian lie in keys of their own (OGC 19-008r4, section 7.4 and annex C), their names in a citation; PROJ knows those that have a number. Written as the old WKT,
-in the order and the digits of GDAL, so that rioxarray shows the same text.
+Name, datum, ellipsoid and prime meridian lie in keys of their own (OGC 19-008r4, section 7.4 and
+annex C), their names in a citation. PROJ knows those that have a number. The text is the old WKT,
+in the order and with the digits of GDAL, so that rioxarray shows the same.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ ROUND = 0.1
 
 
 def known(keys: dict[int, Any], key: int) -> int | None:
-    """The number that a key names, if it is one of EPSG's."""
+    """Return the EPSG number that a key holds; None if it holds another value."""
     value = keys.get(key)
     return value if isinstance(value, int) and 0 < value < USER_DEFINED else None
 
 
 def ellipsoid_of(proj: Any, keys: dict[int, Any]) -> tuple[float, float]:
-    """The larger half axis in metres, and the inverse flattening (0: a sphere)."""
+    """Return the semi-major axis in metres, and the inverse flattening (0: a sphere)."""
     major = keys.get(SEMI_MAJOR)
     if not isinstance(major, float) or major <= 0:
         code, number, datum = known(keys, GEOGRAPHIC), known(keys, ELLIPSOID), known(keys, DATUM)
@@ -81,7 +82,7 @@ def _inverse_flattening(body: Any) -> float:
 
 
 def geographic_text(proj: Any, keys: dict[int, Any], *, alone: bool = True) -> str:
-    """`GEOGCS[…]` of a geographic system that the keys describe, alone or as part of a projected one."""
+    """Return `GEOGCS[…]` of a geographic system that the keys describe, alone or as part of a projected one."""
     code = known(keys, GEOGRAPHIC)
     said = _citation(keys)
     datum, datum_mark = said.get("datum", "unnamed"), ""
@@ -114,7 +115,7 @@ def geographic_text(proj: Any, keys: dict[int, Any], *, alone: bool = True) -> s
 
 
 def _prime_meridian(proj: Any, keys: dict[int, Any], name: str | None) -> str:
-    """`PRIMEM[…]`, its longitude in degrees."""
+    """Return `PRIMEM[…]`, its longitude in degrees."""
     number, longitude = known(keys, MERIDIAN_NUMBER), keys.get(PRIME_MERIDIAN)
     if number is not None and not isinstance(longitude, float):
         meridian = proj.crs.PrimeMeridian.from_epsg(number)
@@ -126,12 +127,12 @@ def _prime_meridian(proj: Any, keys: dict[int, Any], name: str | None) -> str:
 
 
 def local_text(name: str | None, unit: Unit = UNKNOWN_LENGTH) -> str:
-    """`LOCAL_CS[…]` of coordinates of which only a name, perhaps, and the unit are known."""
+    """Return `LOCAL_CS[…]` of coordinates of which only the unit and perhaps a name are known."""
     return f'LOCAL_CS["{_quotable(name) or "unnamed"}",{unit.wkt},AXIS["Easting",EAST],AXIS["Northing",NORTH]]'
 
 
 def vertical_text(proj: Any, name: str | None, datum: int | None, unit: Unit) -> str:
-    """`VERT_CS[…]` of heights that the keys describe by a citation, a datum and a unit."""
+    """Return `VERT_CS[…]` of heights that the keys describe by a citation, a datum and a unit."""
     said = '"unknown",2005'
     if datum is not None:
         said = f'"{proj.crs.Datum.from_epsg(datum).name}",2005,AUTHORITY["EPSG","{datum}"]'
@@ -143,7 +144,10 @@ def _quotable(name: str | None) -> str:
 
 
 def _citation(keys: dict[int, Any]) -> dict[str, str]:
-    """`GCS Name = a|Datum = b|…` by its parts; a text without parts is the name."""
+    """Split a citation `GCS Name = a|Datum = b|…` into its parts.
+
+    A text without parts is the name.
+    """
     text = keys.get(CITATION)
     if not isinstance(text, str) or '"' in text:
         return {}
@@ -152,7 +156,7 @@ def _citation(keys: dict[int, Any]) -> dict[str, str]:
 
 
 def with_geographic(wkt: str, geographic: str, name: str | None) -> str:
-    """A projected system in WKT with another geographic system in it, and perhaps another name."""
+    """Return a projected system in WKT with another geographic system in it, and perhaps another name."""
     start = wkt.index("GEOGCS[")
     depth, end = 0, start
     for end in range(start + 6, len(wkt)):

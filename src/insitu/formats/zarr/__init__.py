@@ -1,4 +1,7 @@
-"""FIND the chunks of Zarr stores: V2 and V3, directories, buckets, web addresses and zip files; keys are computed, never listed."""
+"""FIND the chunks of Zarr stores: V2 and V3, directories, buckets, web addresses and zip files.
+
+Keys are computed, never listed.
+"""
 
 from insitu.formats.zarr.scan import Holder, matches, open_zarr, scan_store, scan_zip
 

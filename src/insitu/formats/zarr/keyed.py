@@ -1,7 +1,8 @@
-"""Which object holds a cell, where each chunk is an object of its own?
+"""Chunk table of a Zarr array whose chunks are objects of their own.
 
-Its name is computed from the cell's place in the grid, and so is its number: a store of a hundred million chunks is three words here.
-Whether the object exists is found out when it is read; one that is not there was never written.
+The key of an object is computed from the cell's position, so a store of a hundred million chunks
+takes no memory here. Whether the object exists is found out when it is read; a missing object is a
+chunk that was never written.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ def beneath(url: str, key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeyedSources(Sequence[Source]):
-    """The objects of a grid, each made when it is asked for."""
+    """The objects of a grid as a sequence of sources, each made when it is asked for."""
 
     base: str
     keys: ChunkKeys
     shape: tuple[int, ...]
     optional: bool = True
-    """Whether one that is not there means a chunk that was never written."""
+    """Whether a missing object is a chunk that was never written."""
 
     def __len__(self) -> int:
         return _cells(self.shape)
@@ -66,7 +67,7 @@ class KeyedSources(Sequence[Source]):
             return [self[n] for n in range(*number.indices(len(self)))]
         count = len(self)
         if not -count <= number < count:
-            raise IndexError(f"object {number} of {count}")
+            raise IndexError(f"no object {number}: there are {count}")
         number %= count
         cell: list[int] = []
         for length in reversed(self.shape):
@@ -98,14 +99,17 @@ class Keyed:
         return KeyedSources(self.base, self.keys, self.shape, self.optional)
 
     def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie."""
+        """Return where cells lie."""
         number = numbers(cells, self.shape)
         zero = np.broadcast_to(np.int64(0), number.shape)
         whole = np.broadcast_to(np.int64(WHOLE), number.shape)
         return Located(number, zero, whole, zero, zero, zero, b"")
 
     def explicit(self, storage_options: Mapping[str, Any] | None = None) -> Columns:
-        """The same table, with every cell known: the store is listed, or each object asked for where it cannot be."""
+        """Return the table with offset and length of every cell.
+
+        The store is listed, or each object is asked for.
+        """
         total = _cells(self.shape)
         source: Indices = np.full(total, UNWRITTEN, np.int64)
         length: Indices = np.zeros(total, np.int64)
@@ -126,11 +130,11 @@ class Keyed:
         return Columns(self.shape, sources, *grid)
 
     def take(self, axis: int, cells: Indices | slice) -> Selected:
-        """The table of these cells along one axis."""
+        """Return the table of these cells along one axis."""
         return Selected.of(self, axis, cells)
 
     def expanded(self) -> Expanded:
-        """The same table with one more axis, of one cell, at the end."""
+        """Return the table with one more axis, of one cell, at the end."""
         return Expanded(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
@@ -140,7 +144,7 @@ class Keyed:
 def _size(
     sources: KeyedSources, storage_options: Mapping[str, Any] | None, number: int, stop: threading.Event
 ) -> int | None:
-    """Bytes of an object; None if it is not there."""
+    """Return the bytes of an object; None if it is missing."""
     try:
         with open_source(sources[number].url, storage_options) as source:
             return source.size()
@@ -149,7 +153,7 @@ def _size(
 
 
 def numbers(cells: Sequence[Indices], shape: tuple[int, ...]) -> Indices:
-    """The numbers of cells in C order of the grid."""
+    """Return the numbers of cells in C order of the grid."""
     if not cells:
         return np.zeros(1, np.int64)
     return np.asarray(np.ravel_multi_index(tuple(np.broadcast_arrays(*cells)), shape)).reshape(-1)

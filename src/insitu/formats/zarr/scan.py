@@ -1,8 +1,9 @@
-"""What does a Zarr store hold?
+"""Scan Zarr stores, V2 and V3.
 
-Root metadata first, in this order: `zarr.json` (with consolidated metadata in it), `.zmetadata`, `.zarray` or `.zgroup`. Without
-consolidated metadata the store is listed, level by level; where it cannot be listed, `variables=` names what to look for. Chunks
-are never looked for: their keys are computed.
+The root's metadata is read first, in this order: `zarr.json` (with consolidated metadata in it),
+`.zmetadata`, `.zarray` or `.zgroup`. Without consolidated metadata the store is listed, level by
+level; where it cannot be listed, `variables=` names what to look for. Chunks are never listed:
+their keys are computed.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any, Protocol
 
 from insitu.errors import AccessError, FormatError, GroupError, InsituError, NotFoundError, SourceError
 from insitu.formats.unreadable import Problems
+from insitu.formats.zarr.prefix_store import Store
 from insitu.formats.zarr.sharded import Sharded
-from insitu.formats.zarr.store import Store
 from insitu.formats.zarr.zip_store import Archive
 from insitu.model import ChunkTable, Encoding, GroupDetails, Tile, VirtualGroup
 from insitu.sources import ByteSource, open_source
@@ -32,7 +33,7 @@ _MOST_NODES = 1_000_000
 
 
 class Holder(Protocol):
-    """What holds a store: a prefix, a zip file, a folder of an archive."""
+    """Where a store lies: a prefix, a zip file, a folder of an archive."""
 
     @property
     def url(self) -> str:
@@ -40,20 +41,23 @@ class Holder(Protocol):
 
     @property
     def storage_options(self) -> Mapping[str, Any] | None:
-        """With which it was opened."""
+        """Options with which it was opened."""
 
     def get(self, keys: list[str]) -> list[bytes | None]:
-        """Documents by key; None for those that are not there."""
+        """Return documents by key; None for those that are missing."""
 
     def children(self, path: str) -> list[str] | None:
-        """The names right under a path; None where they cannot be listed."""
+        """Return the names right under a path; None if they cannot be listed."""
 
     def table(self, path: str, array: ArrayMetadata) -> tuple[ChunkTable, tuple[Encoding, ...]]:
-        """Where an array's objects lie, and the encodings of its chunks."""
+        """Return the chunk table of an array, and the encodings of its chunks."""
 
 
 def matches(url: str) -> bool:
-    """Whether a URL looks like a Zarr store, by its name or by being a directory: costs no request."""
+    """Return whether a URL looks like a Zarr store, by its name or by being a directory.
+
+    Costs no request.
+    """
     return is_directory(url) or bool(_NAMED.search(url.partition("?")[0]))
 
 
@@ -65,7 +69,7 @@ def open_zarr(
     errors: str = "raise",
     storage_options: Mapping[str, Any] | None = None,
 ) -> VirtualGroup | None:
-    """Scan a Zarr store; None if there is none at this URL.
+    """Scan a Zarr store; return None if there is none at this URL.
 
     Parameters
     ----------
@@ -97,14 +101,14 @@ def scan_zip(
     errors: str = "raise",
     storage_options: Mapping[str, Any] | None = None,
 ) -> VirtualGroup | None:
-    """Scan a Zarr store that is one zip file; None if the zip file holds something else."""
+    """Scan a Zarr store that is one zip file; return None if the zip file holds something else."""
     return _scan(Archive.open(source, storage_options), group, variables, errors)
 
 
 def scan_store(
     holder: Holder, *, group: str | None = None, variables: Collection[str] | None = None, errors: str = "raise"
 ) -> VirtualGroup | None:
-    """Scan the Zarr store that something holds; None if it holds something else."""
+    """Scan the Zarr store in a container; return None if there is none."""
     return _scan(holder, group, variables, errors)
 
 
@@ -122,7 +126,7 @@ def _scan(holder: Holder, group: str | None, variables: Collection[str] | None, 
 
     nodes = nodes_of({key: value for key, value in documents.items() if _within(key, below)}, leave_out)
     if below and below not in nodes and not any(path.startswith(f"{below}/") for path in nodes):
-        raise GroupError(f"no group {group!r}", url=holder.url)
+        raise GroupError(f"the store has no group {group!r}", url=holder.url)
 
     def tile_of(path: str, array: ArrayMetadata) -> Tile:
         real = "" if path == alias else path
@@ -164,7 +168,10 @@ def _stem(url: str) -> str:
 
 
 def _root(holder: Holder) -> dict[str, Any] | None:
-    """The documents that the root's metadata gives: all of them where it is consolidated; None if there is no root."""
+    """Return the documents in the root's metadata: all of them if it is consolidated.
+
+    None if there is no root.
+    """
     refused: AccessError | None = None
 
     def get(*keys: str) -> list[bytes | None]:
@@ -210,7 +217,7 @@ def _consolidated(document: Mapping[str, Any], key: str, holder: Holder) -> dict
 
 
 def _walk(holder: Holder, root: dict[str, Any], below: str, variables: Collection[str] | None) -> dict[str, Any]:
-    """The documents of a store without consolidated metadata."""
+    """Return the documents of a store without consolidated metadata."""
     if ".zarray" in root or ("zarr.json" in root and root["zarr.json"].get("node_type") == "array"):
         return root
     documents = dict(root)
@@ -225,7 +232,7 @@ def _walk(holder: Holder, root: dict[str, Any], below: str, variables: Collectio
                 return documents | _named(holder, below, variables)
             names += [f"{path}/{name}" if path else name for name in listed if not name.startswith(".")]
         if len(documents) + len(names) > _MOST_NODES:
-            raise FormatError(f"more than {_MOST_NODES} nodes", url=holder.url)
+            raise FormatError(f"the store has more than {_MOST_NODES} groups and arrays", url=holder.url)
         found = _fetched(holder, names)
         documents |= found
         level = [
@@ -262,12 +269,12 @@ def _fetched(holder: Holder, paths: list[str]) -> dict[str, bytes]:
 
 
 def _named(holder: Holder, below: str, variables: Collection[str] | None) -> dict[str, bytes]:
-    """The documents of what was asked for by name, and of what its dimensions name, where nothing can be listed."""
+    """Return the documents of arrays that were asked for by name, and of their coordinates, where listing is not possible."""
     if not variables:
         raise FormatError(
             "the store has no consolidated metadata and cannot be listed",
             url=holder.url,
-            hint="Name the arrays (variables=[...]), or have the store consolidated (zarr.consolidate_metadata)",
+            hint="Name the arrays (variables=[...]), or consolidate its metadata (zarr.consolidate_metadata)",
         )
     prefix = f"{below}/" if below else ""
     paths = [prefix + name.strip("/") for name in variables]

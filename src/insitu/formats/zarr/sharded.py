@@ -1,7 +1,8 @@
-"""Where does an inner chunk lie in its shard?
+"""Chunk table of a sharded Zarr array: where inner chunks lie in their shards.
 
-The shard's index says so. It is read when a cell of that shard is first asked for, many shards at a time, and remembered up to a
-bound; shards in shards are one more round. Only the inner chunks that are wanted are ever fetched.
+A shard's index says so. It is read when a cell of that shard is first asked for, many shards at a
+time, and kept in a cache that is bounded by bytes. Shards in shards take one more round. Only the
+inner chunks that are wanted are fetched.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Index = npt.NDArray[np.uint64]
 
 
 class Indexes:
-    """Indexes read so far, the least recently used forgotten first. None: the shard was never written."""
+    """LRU cache of shard indexes, bounded by bytes. None: the shard was never written."""
 
     def __init__(self, limit: int = REMEMBERED) -> None:
         self._lock = fork_safe_lock()
@@ -46,7 +47,7 @@ class Indexes:
         self._size = 0
 
     def find(self, keys: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], Index | None]:
-        """Those of these that are known."""
+        """Return the cached ones of these."""
         with self._lock:
             found = {}
             for key in keys:
@@ -56,7 +57,7 @@ class Indexes:
             return found
 
     def keep(self, found: Mapping[tuple[int, ...], Index | None]) -> None:
-        """Remember these."""
+        """Add indexes."""
         with self._lock:
             for key, index in found.items():
                 if key not in self._found:
@@ -75,7 +76,7 @@ def _weight(index: Index | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where one shard lies, and how many chunks it has along each axis."""
+    """Location of one shard, and its chunks along each axis."""
 
     key: tuple[int, ...]
     source: Source
@@ -104,7 +105,7 @@ class Sharded:
         return self.outer.sources
 
     def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie."""
+        """Return where cells lie."""
         full = [c.reshape(-1) for c in np.broadcast_arrays(*cells)]
         if not full:
             full = [np.zeros(1, np.int64)][:0]
@@ -116,7 +117,7 @@ class Sharded:
         stored = [axis.show(o).stored for axis, o in zip(self.objects, outer, strict=True)]
         at = self.outer.locate(outer)
         if (np.asarray(at.encoding) != 0).any():
-            raise UnsupportedError("a shard inside a compressed archive member cannot be read in parts")
+            raise UnsupportedError("a shard in a compressed member of an archive cannot be read in parts")
         source = np.array(at.source, np.int64)
         offset, length = np.array(at.offset, np.int64), np.array(at.length, np.int64)
         number = numbers(outer, self.outer.shape)
@@ -141,7 +142,7 @@ class Sharded:
         offset: Indices,
         length: Indices,
     ) -> None:
-        """Turn the whereabouts of shards, in place, into those of the chunks `index` in them."""
+        """Turn the locations of shards, in place, into those of the chunks `index` in them."""
         stacked = np.stack(keys, axis=1)
         unique, first, inverse = np.unique(stacked, axis=0, return_index=True, return_inverse=True)
         inverse = inverse.reshape(-1)
@@ -170,7 +171,7 @@ class Sharded:
             length[rows] = np.where(written, entry[:, 1].astype(np.int64), 0)
 
     def _read(self, level: Level, places: Sequence[_Place]) -> dict[tuple[int, ...], Index | None]:
-        """The indexes of these shards."""
+        """Return the indexes of these shards."""
         found = self.indexes.find([place.key for place in places])
         missing = [place for place in places if place.key not in found]
         if not missing:
@@ -185,11 +186,11 @@ class Sharded:
         return found | new
 
     def take(self, axis: int, cells: Indices | slice) -> Selected:
-        """The table of these cells along one axis."""
+        """Return the table of these cells along one axis."""
         return Selected.of(self, axis, cells)
 
     def expanded(self) -> Expanded:
-        """The same table with one more axis, of one cell, at the end."""
+        """Return the table with one more axis, of one cell, at the end."""
         return Expanded(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
@@ -204,7 +205,7 @@ def _flat(index: Sequence[Indices], counts: Sequence[Indices]) -> Indices:
 
 
 def _read_index(level: Level, place: _Place, options: Mapping[str, Any] | None) -> Index | None:
-    """The index of one shard; None if there is no such object."""
+    """Read the index of one shard; return None if there is no such object."""
     counts = tuple(place.counts[axis] for axis in level.order)
     nbytes = 16
     for count in counts:
@@ -215,7 +216,8 @@ def _read_index(level: Level, place: _Place, options: Mapping[str, Any] | None) 
             if place.length < 0 and level.at_end:
                 data, end = _tail(source, nbytes)
             else:
-                # The object's end is known only when it was asked for; a chunk past it fails when it is read.
+                # The object's end is known only when it was asked for; a chunk past it fails when
+                # it is read.
                 end = place.length if place.length >= 0 else 2**63 - 1
                 data = (
                     source.read(place.offset + (end - nbytes if level.at_end else 0), nbytes) if end >= nbytes else b""
@@ -224,7 +226,7 @@ def _read_index(level: Level, place: _Place, options: Mapping[str, Any] | None) 
         return None
     try:
         if len(data) != nbytes:
-            raise TruncatedError(f"a shard's index has {nbytes} bytes, and {len(data)} came")
+            raise TruncatedError(f"the index of a shard has {nbytes} bytes, but only {len(data)} could be read")
         index: Index = np.ascontiguousarray(decode(data, level.index, (*counts, 2)).astype(np.uint64))
         _checked(index, end)
     except InsituError as problem:
@@ -233,13 +235,13 @@ def _read_index(level: Level, place: _Place, options: Mapping[str, Any] | None) 
 
 
 def _tail(source: ByteSource, nbytes: int) -> tuple[bytes, int]:
-    """The last bytes of an object, and its size."""
+    """Return the last bytes of an object, and its size."""
     data = read_tail(source, nbytes)
     return data, source.size()
 
 
 def _checked(index: Index, end: int) -> None:
-    """Refuse an index that leads out of its shard."""
+    """Raise if an index leads out of its shard."""
     start, length = index[..., 0], index[..., 1]
     written = (start != _NOTHING) | (length != _NOTHING)
     limit = np.uint64(end)

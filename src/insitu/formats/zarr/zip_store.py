@@ -1,8 +1,9 @@
-"""Where do the chunks of a store lie that is one zip file?
+"""Metadata documents and chunk table of a Zarr store that is one zip file.
 
-The central directory lists every member, so the cells that exist are known. A member's bytes begin behind a local header whose length
-only the header itself tells: those of the wanted members are read, many at a time, when cells are first asked for. Members that the
-archive compressed have one more codec at the end of their chain.
+The central directory lists every member, so the cells that exist are known. A member's bytes begin
+behind a local header, whose length only the header itself tells: those of the wanted members are
+read, many at a time, when cells are first asked for. Members that the archive compressed have one
+more codec at the end of their chain.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Archive:
         return self.source.url
 
     def get(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Documents by key; None for those that are not there."""
+        """Return documents by key; None for those that are missing."""
         infos = [self.members[key] for key in keys if key in self.members]
         with open_source(self.url, self.storage_options) as opened:
             begins = _begins(opened, [info.header for info in infos])
@@ -72,22 +73,22 @@ class Archive:
     def _document(self, info: Entry, data: bytes) -> bytes:
         try:
             if info.flags & 1 or info.method not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise UnsupportedError("a document in a zip file must be stored or deflated")
+                raise UnsupportedError("a metadata document in the zip file is neither stored nor deflated")
             if info.full > _LARGEST_DOCUMENT:
-                raise FormatError(f"a document of {info.full} bytes")
+                raise FormatError(f"a metadata document of {info.full} bytes is too large")
             if info.method == zipfile.ZIP_DEFLATED:
                 try:
                     data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, info.full + 1)
                 except zlib.error as problem:
                     raise FormatError(f"the zip file is damaged: {problem}") from None
             if len(data) != info.full or zlib.crc32(data) != info.crc:
-                raise FormatError("a document in the zip file does not match its checksum")
+                raise FormatError("a metadata document in the zip file does not match its checksum")
         except InsituError as problem:
             raise problem.located(url=self.url, structure=info.name) from None
         return data
 
     def _below(self, path: str) -> tuple[str, list[str]]:
-        """A path with a slash behind it, and the members under it."""
+        """Return a path with a slash at its end, and the members under it."""
         if not path:
             return "", self.names
         begin = bisect_left(self.names, f"{path}/")
@@ -96,13 +97,13 @@ class Archive:
         ]  # a slash comes right before 0
 
     def children(self, path: str) -> list[str]:
-        """The names right under a path."""
+        """Return the names right under a path."""
         prefix, below = self._below(path)
         inside = {name[len(prefix) :] for name in below}
         return sorted({name.partition("/")[0] for name in inside if "/" in name})
 
     def table(self, path: str, array: ArrayMetadata) -> tuple[Zipped, tuple[Encoding, ...]]:
-        """Where an array's objects lie, and the encodings of its chunks."""
+        """Return the chunk table of an array, and the encodings of its chunks."""
         prefix, below = self._below(path)
         grid = tuple(axis.count for axis in array.objects)
         names = [name for name in below if name.rpartition("/")[2] not in _DOCUMENTS]
@@ -118,14 +119,20 @@ class Archive:
             name = names[at]
             info = self.members[name]
             if info.flags & 1:
-                raise UnsupportedError("an encrypted archive member", url=self.url, structure=name)
+                raise UnsupportedError(
+                    "encrypted members of a zip file are not supported", url=self.url, structure=name
+                )
             rows.append((number, info.header, info.packed, info.method))
         rows.sort()
         columns = np.array(rows, np.int64).reshape(len(rows), 4)
         methods = [zipfile.ZIP_STORED, *sorted(set(columns[:, 3].tolist()) - {zipfile.ZIP_STORED})]
         for method in methods[1:]:
             if method not in _METHODS:
-                raise UnsupportedError(f"archive members compressed by method {method}", url=self.url, structure=path)
+                raise UnsupportedError(
+                    f"members of a zip file compressed by method {method} are not supported",
+                    url=self.url,
+                    structure=path,
+                )
         encodings = [array.encoding]
         for method in methods[1:]:
             chain = (*array.encoding.codecs, _METHODS[method])
@@ -136,7 +143,7 @@ class Archive:
 
 
 def _rooted(members: dict[str, Entry]) -> dict[str, Entry]:
-    """The members relative to the store's root: people also zip the folder itself."""
+    """Return the members relative to the store's root: people also zip the folder itself."""
     tops = {name.partition("/")[0] for name in members}
     if len(tops) == 1 and all("/" in name for name in members):
         skip = len(tops.pop()) + 1
@@ -171,7 +178,7 @@ class Zipped:
         return (self.source,)
 
     def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie."""
+        """Return where cells lie."""
         wanted = numbers(cells, self.shape)
         zero = np.zeros(len(wanted), np.int64)
         if not len(self.number):
@@ -193,11 +200,11 @@ class Zipped:
             self.begin[unknown] = _begins(opened, self.header[unknown].tolist())
 
     def take(self, axis: int, cells: Indices | slice) -> Selected:
-        """The table of these cells along one axis."""
+        """Return the table of these cells along one axis."""
         return Selected.of(self, axis, cells)
 
     def expanded(self) -> Expanded:
-        """The same table with one more axis, of one cell, at the end."""
+        """Return the table with one more axis, of one cell, at the end."""
         return Expanded(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
@@ -205,12 +212,12 @@ class Zipped:
 
 
 def _begins(opened: ByteSource, places: Sequence[int]) -> list[int]:
-    """Where the bytes of members begin, by their local headers."""
+    """Return where the bytes of members begin, by their local headers."""
     begins = []
     for place, header in zip(places, opened.read_many([(place, _HEADER) for place in places]), strict=True):
         if len(header) != _HEADER or header[:4] != b"PK\3\4":
             raise FormatError(
-                "an archive member is not where the directory says",
+                "a member of the zip file is not where the central directory says",
                 url=opened.url,
                 offset=place,
                 structure="local file header",

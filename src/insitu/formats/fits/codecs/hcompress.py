@@ -1,6 +1,7 @@
-"""How are H-compressed images (FITS's HCOMPRESS_1) decoded? By astropy, which has the code of CFITSIO.
+"""Codec of H-compressed images (FITS's HCOMPRESS_1), by astropy, which has the code of CFITSIO.
 
-That code trusts the sizes in the data, and reads on behind their end: so the sizes are compared first, and zeros are put behind.
+That code trusts the sizes in the data and reads behind their end. So the sizes are checked first,
+and zeros are appended.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ def hcompress(configuration: Configuration, form: Form) -> Step:
     make = need("fits_hcompress", *PLACES, install='"insitu[fits]"')
     dtype, shape = form.dtype, form.shape
     if dtype is None or shape is None or dtype.kind not in "iu":
-        raise CodecError(f"H-compressed integers do not become {dtype}", codec="fits_hcompress")
+        raise CodecError(f"H-compressed integers cannot become {dtype}", codec="fits_hcompress")
     sides = [extent for extent in shape if extent > 1]
     rows, columns = (sides if len(sides) == 2 else shape[-2:]) if len(shape) > 1 else (1, shape[0])
     if rows * columns != form.count:
-        raise CodecError(f"an H-compressed tile of {shape}", codec="fits_hcompress")
+        raise CodecError(f"an H-compressed tile cannot have the shape {shape}", codec="fits_hcompress")
     scale, smooth = int(configuration.get("scale", 0)), bool(configuration.get("smooth", 0))
     decoder = make(scale=scale, smooth=smooth, bytepix=8, nx=rows, ny=columns)
     room = 16 * form.count + 4096

@@ -1,7 +1,8 @@
-"""How are IRAF's pixel lists (FITS's PLIO_1) decoded?
+"""Codec of IRAF's pixel lists (FITS's PLIO_1).
 
-A row of small integers as 16-bit words: four bits of what to do and twelve of how much (FITS standard 4.0, section 10.4.4; the lists of IRAF's package plio). A few words make a row of thousands of pixels, so
-plain Python walks them.
+A row of small integers as 16-bit words: an instruction of four bits and a count of twelve (FITS
+standard 4.0, section 10.4.4; the lists of IRAF's package plio). A few words make a row of thousands
+of pixels, so plain Python is fast enough.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ def plio(configuration: Configuration, form: Form) -> Step:
     """Prepare for a pixel list."""
     dtype, count = form.dtype, form.count
     if dtype is None or dtype.kind not in "iu":
-        raise CodecError(f"pixel lists do not become {dtype}", codec="fits_plio")
+        raise CodecError(f"pixel lists cannot become {dtype}", codec="fits_plio")
 
     def run(data: Data, out: Octets | None) -> Data:
         raw = octets(data)
         if raw.size < 6 or raw.size % 2:
-            raise CodecError(f"{raw.size} bytes are no pixel list")
+            raise CodecError(f"a pixel list cannot have {raw.size} bytes")
         words = raw.view(">i2").astype(np.int64).tolist()
         values = np.zeros(count, np.int64)
         _walk(words, values)
@@ -36,7 +37,8 @@ def plio(configuration: Configuration, form: Form) -> Step:
 
 def _walk(words: list[int], values: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
     """Fill in the pixels."""
-    # The third word is the length of an old list, else minus the length of the header; then the length is in words four and five.
+    # The third word is the length of an old list, else minus the length of the header; then the
+    # length is in words four and five.
     if words[2] > 0:
         length, at = words[2], 3
     elif len(words) >= 5:
@@ -44,7 +46,7 @@ def _walk(words: list[int], values: np.ndarray[tuple[int], np.dtype[np.int64]]) 
     else:
         raise CodecError("the pixel list ends within its header")
     if at < 3 or not 0 <= length <= len(words):
-        raise CodecError(f"a pixel list of {length} words in {len(words)}")
+        raise CodecError(f"the pixel list has {len(words)} words, {length} are declared")
     place, high, count = 0, 1, values.size
     while at < length and place < count:
         word = words[at] & 0xFFFF
@@ -59,7 +61,7 @@ def _walk(words: list[int], values: np.ndarray[tuple[int], np.dtype[np.int64]]) 
             place = end
         elif what == SET_HIGH:
             if at >= length:
-                raise CodecError("the pixel list ends within a word of two")
+                raise CodecError("the pixel list ends within an instruction")
             high = (words[at] << 12) + much
             at += 1
         elif what in (INCREMENT, DECREMENT):
@@ -69,4 +71,4 @@ def _walk(words: list[int], values: np.ndarray[tuple[int], np.dtype[np.int64]]) 
             values[place] = high
             place += 1
         else:
-            raise CodecError(f"{what} is no word of a pixel list")
+            raise CodecError(f"{what} is not an instruction of a pixel list")

@@ -1,7 +1,9 @@
-"""How do floats come back that FITS rounded to integers?
+"""Codec of floats that FITS quantised to integers.
 
-Each tile has a scale and a zero of its own (FITS standard 4.0, section 10.2). With subtractive dithering a random number was added before rounding, from a fixed sequence (appendix I) that begins for each tile at
-a place of its own; it is taken off again. Integers that mean "no value" become NaN.
+Each tile has a scale and a zero of its own (FITS standard 4.0, section 10.2). With subtractive
+dithering, a random number was added before rounding, from a fixed sequence (appendix I) that begins
+for each tile at a place of its own; it is subtracted again. Integers that mean "no value" become
+NaN.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ ZERO = -2147483646
 
 @cache
 def _sequence() -> NDArray[np.float32]:
-    """Park and Miller's random numbers, as the standard has them."""
+    """Return Park and Miller's random numbers, as in the standard."""
     seed = 1
     values = np.empty(RANDOMS, np.float32)
     for number in range(RANDOMS):
@@ -34,7 +36,7 @@ def _sequence() -> NDArray[np.float32]:
 
 @cache
 def _drawn(seed: int, count: int) -> NDArray[np.float32]:
-    """As many of them as a tile has pixels."""
+    """Return as many random numbers as a tile has pixels."""
     sequence = _sequence()
     parts, have = [], 0
     while have < count:
@@ -52,13 +54,13 @@ def fits_quantized(configuration: Configuration, form: Form) -> Step:
     blank = configuration.get("blank")
     dtype, shape, count = form.dtype, form.shape, form.count
     if dtype is None or shape is None or dtype.kind != "f" or dither not in (0, 1, 2) or not 0 <= seed < RANDOMS:
-        raise CodecError(f"rounded floats do not become {dtype}", codec="fits_quantized")
+        raise CodecError(f"quantised floats cannot become {dtype}", codec="fits_quantized")
     coded = np.dtype(">i4")
 
     def run(data: Data, out: Octets | None) -> Data:
         numbers = octets(data).view(coded)
         if numbers.size != count:
-            raise CodecError(f"{numbers.size} integers for {count} pixels")
+            raise CodecError(f"the tile has {numbers.size} integers for {count} pixels")
         values = numbers.astype(np.float64)
         if dither:
             values = (values - _drawn(seed, count).astype(np.float64) + 0.5) * scale + zero

@@ -1,4 +1,4 @@
-"""How are Rice-coded integers (FITS's RICE_1) decoded? By imagecodecs."""
+"""Codec of Rice-coded integers (FITS's RICE_1), by imagecodecs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def rice(configuration: Configuration, form: Form) -> Step:
     block, size = int(configuration.get("nblock", 32)), int(configuration.get("bytepix", 4))
     dtype, shape = form.dtype, form.shape
     if dtype is None or shape is None or dtype.kind not in "iu" or size not in (1, 2, 4):
-        raise CodecError(f"Rice codes of {size} bytes do not become {dtype}", codec="imagecodecs_rcomp")
+        raise CodecError(f"Rice codes of {size} bytes cannot become {dtype}", codec="imagecodecs_rcomp")
     coded = np.dtype(f"u{size}" if size == 1 else f"i{size}")
 
     def run(data: Data, out: Octets | None) -> Data:

@@ -1,7 +1,8 @@
-"""How do the cells of FITS tables become values?
+"""Codecs of the cells of FITS tables: logical values, bits, texts, and numbers as text.
 
-Logical values are letters, bits are packed, texts are filled up with blanks, and tables of text spell their numbers out: FITS standard 4.0, sections 7.2 and 7.3. What astropy shows is shown here, but for numbers
-that a table of text leaves out: astropy has zero, here they are NaN, or the integer that the array's `_FillValue` names.
+Logical values are letters, bits are packed, texts are filled up with blanks: FITS standard 4.0,
+sections 7.2 and 7.3. Values are those that astropy shows, except for numbers that a text table
+leaves out: astropy shows zero, here they are NaN, or the integer of the array's `_FillValue`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ TRUE = ord("T")
 def fits_logical(configuration: Configuration, form: Form) -> Step:
     """Prepare for letters, T for true."""
     if form.dtype != np.dtype(bool):
-        raise CodecError(f"logical values do not become {form.dtype}", codec="fits_logical")
+        raise CodecError(f"logical values cannot become {form.dtype}", codec="fits_logical")
 
     def run(data: Data, out: Octets | None) -> Data:
         return np.equal(octets(data), TRUE)
@@ -33,10 +34,10 @@ def fits_logical(configuration: Configuration, form: Form) -> Step:
 def fits_bits(configuration: Configuration, form: Form) -> Step:
     """Prepare for rows of bits, each filled up to whole bytes, the most significant first."""
     if form.dtype != np.dtype(bool) or form.shape is None or not form.shape:
-        raise CodecError(f"bits do not become {form.dtype}", codec="fits_bits")
+        raise CodecError(f"bits cannot become {form.dtype}", codec="fits_bits")
     width = int(configuration["bits"])
     if width < 1 or form.count % width:
-        raise CodecError(f"{form.count} bits in rows of {width}", codec="fits_bits")
+        raise CodecError(f"{form.count} bits do not fill rows of {width}", codec="fits_bits")
     rows, size = form.count // width, -(-width // 8)
 
     def run(data: Data, out: Octets | None) -> Data:
@@ -53,7 +54,7 @@ def fits_scaled(configuration: Configuration, form: Form) -> Step:
     """
     base, scale, zero = np.dtype(configuration["base"]), float(configuration["scale"]), float(configuration["zero"])
     if form.dtype != np.dtype(complex) or base.kind != "c":
-        raise CodecError(f"complex numbers do not become {form.dtype}", codec="fits_scaled")
+        raise CodecError(f"complex numbers cannot become {form.dtype}", codec="fits_scaled")
 
     def run(data: Data, out: Octets | None) -> Data:
         return octets(data).view(base).astype(complex) * scale + zero
@@ -65,7 +66,7 @@ def fits_text(configuration: Configuration, form: Form) -> Step:
     """Prepare for texts of one length; blanks at their end are no part of them."""
     dtype = form.dtype
     if dtype is None or dtype.kind != "S":
-        raise CodecError(f"texts do not become {dtype}", codec="fits_text")
+        raise CodecError(f"texts cannot become {dtype}", codec="fits_text")
 
     def run(data: Data, out: Octets | None) -> Data:
         # A zero ends a text, whatever comes behind it.
@@ -82,7 +83,7 @@ def fits_digits(configuration: Configuration, form: Form) -> Step:
     null = str(configuration.get("null") or "").strip().encode("ascii", "replace")
     missing = configuration.get("missing")
     if dtype is None or dtype.kind not in "if" or not 0 < width <= 1 << 16:
-        raise CodecError(f"numbers of {width} digits do not become {dtype}", codec="fits_digits")
+        raise CodecError(f"numbers of {width} digits cannot become {dtype}", codec="fits_digits")
     native = dtype.newbyteorder("=")
     absent = np.nan if native.kind == "f" else int(missing or 0)
 
@@ -100,6 +101,6 @@ def _numbers(cells: NDArray[Any], dtype: np.dtype[Any], empty: NDArray[np.bool_]
     try:
         values: NDArray[Any] = cells.astype(dtype)
     except (ValueError, OverflowError) as error:
-        raise CodecError(f"a cell holds no number ({error})", codec="fits_digits") from error
+        raise CodecError(f"a cell does not hold a number ({error})", codec="fits_digits") from error
     values[empty] = absent
     return values

@@ -1,6 +1,7 @@
-"""Where are the values of varying length that a row of a FITS table only points to?
+"""Values of varying length in FITS tables, which rows point to in a heap behind the table.
 
-In a heap behind the table; the row holds their number and their place in it (FITS standard 4.0, section 7.3.5). The values of a block of rows lie together as a rule, and then come in one request.
+A row holds their number and offset in the heap (FITS standard 4.0, section 7.3.5). The values of a
+block of rows usually lie together, and are then read in one request.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ __all__ = ["NAME", "Descriptors"]
 NAME = "fits_heap"
 USED_AGAIN = 16
 NEAR = 1 << 20
-"""Bytes between the values of a block of rows that are read rather than asked around."""
+"""Most bytes between the values of a block of rows that are read with them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Descriptors:
-    """How descriptors become values."""
+    """Resolves descriptors (length, offset) to values."""
 
     dtype: np.dtype[Any]
     """Of one descriptor: `length`, `offset`."""
@@ -34,24 +35,30 @@ class Descriptors:
     letter: str
     """The column's type: A text, L logical values, X bits, else numbers."""
     heap: int
-    """Where it begins in the file."""
+    """Offset of the heap in the file."""
     size: int
     """Its bytes."""
     scale: float
     zero: float
-    moved: bool
+    is_unsigned_offset: bool
     """Whether the zero only makes integers unsigned."""
     null: int | None = None
     """The stored integer that stands for a missing value (TNULL): it becomes NaN."""
 
     @classmethod
     def of(cls, configuration: Configuration) -> Descriptors:
-        """Prepare from the codec's configuration: `letter`, `base`, `wide` (descriptors of 16 bytes), `base_address`, `size`; `scale`, `zero` and `null` if there are any."""
+        """Make one from the codec's configuration.
+
+        Keys: `letter`, `base`, `wide` (descriptors of 16 bytes), `base_address`, `size`; `scale`,
+        `zero` and `null` if there are any.
+        """
         wide = bool(configuration.get("wide"))
         part = ">i8" if wide else ">i4"
         base = np.dtype(configuration["base"])
         zero = configuration.get("zero", 0)
-        moved = base.kind == "i" and configuration.get("scale", 1) == 1 and zero == 1 << (8 * base.itemsize - 1)
+        is_unsigned_offset = (
+            base.kind == "i" and configuration.get("scale", 1) == 1 and zero == 1 << (8 * base.itemsize - 1)
+        )
         return cls(
             np.dtype([("length", part), ("offset", part)]),
             base,
@@ -60,7 +67,7 @@ class Descriptors:
             int(configuration["size"]),
             float(configuration.get("scale", 1)),
             float(zero),
-            moved,
+            is_unsigned_offset,
             int(configuration["null"]) if "null" in configuration else None,
         )
 
@@ -77,13 +84,13 @@ class Descriptors:
         flat = references.reshape(-1)
         count, place = flat["length"].astype(np.int64), flat["offset"].astype(np.int64)
         if (count < 0).any() or (place[count > 0] < 0).any() or (count > self.size * 8).any():
-            raise CodecError("a row points to less than nothing", codec=NAME)
+            raise CodecError("a row has a negative length or offset in the heap", codec=NAME)
         nbytes = -(-count // 8) if self.letter == "X" else count * self.base.itemsize
         there = nbytes > 0
         if (place[there] + nbytes[there] > self.size).any():
             raise CodecError("a row points behind the end of the heap", codec=NAME)
         if int(nbytes.sum()) > USED_AGAIN * self.size + NEAR:
-            raise CodecError("rows point to the same values again and again", codec=NAME)
+            raise CodecError("too many rows point to the same values of the heap", codec=NAME)
         pieces = self._pieces(place[there], nbytes[there], fetch)
         values = np.empty(flat.size, object)
         for row, (number, full) in enumerate(zip(count.tolist(), there.tolist(), strict=True)):
@@ -91,7 +98,7 @@ class Descriptors:
         return values.reshape(references.shape)
 
     def _pieces(self, place: NDArray[np.int64], nbytes: NDArray[np.int64], fetch: Fetch) -> Any:
-        """The bytes of each row that has any, in turn."""
+        """Yield the bytes of each row that has any."""
         if not place.size:
             return iter(())
         first, last = int(place.min()), int((place + nbytes).max())
@@ -107,13 +114,13 @@ class Descriptors:
         if self.letter == "X":
             return np.unpackbits(np.frombuffer(data, np.uint8), count=count).astype(bool)
         if len(data) != count * self.base.itemsize:
-            raise CodecError("the file ends within the heap", codec=NAME)
+            raise CodecError("the file is truncated within the heap", codec=NAME)
         stored = np.frombuffer(data, self.base)
         if self.letter == "L":
             return (stored == b"T") | (stored == b"\x01")  # as astropy wrote them up to 7.2
         native: NDArray[Any] = stored.astype(self.base.newbyteorder("="))
         values = native
-        if self.moved:
+        if self.is_unsigned_offset:
             kind = np.dtype(f"u{self.base.itemsize}")
             values = native.view(kind) ^ np.array(1 << (8 * self.base.itemsize - 1), kind)
         elif (self.scale, self.zero) != (1, 0):

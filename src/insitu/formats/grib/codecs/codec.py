@@ -1,7 +1,9 @@
-"""How does a GRIB message become the values of its field?
+"""Codec `grib`: a GRIB message becomes the values of its field.
 
-The common packings are undone here (`grib_values`), the same sums in the same order as ecCodes has them; all others by ecCodes, in a process of its own (`grib_apart`), because it does not survive every
-damaged message. Values that the bitmap leaves out are NaN. Kerchunk has a codec of this name, with the same configuration.
+The common packings are decoded here (`packings`), with the same sums in the same order as ecCodes;
+all others by ecCodes in a subprocess (`subprocess_decoder`), because some damaged messages crash
+it. Values that the bitmap leaves out are NaN. Kerchunk has a codec of this name, with the same
+configuration.
 """
 
 from __future__ import annotations
@@ -20,15 +22,17 @@ __all__ = ["grib"]
 def grib(configuration: Configuration, form: Form) -> Step:
     """Prepare for a message.
 
-    `var`: `latitude` and `longitude` of the grid, anything else: the values. `field`: its number in the message. `alternate`: every other row runs backwards. `columns`: points of a column follow each other. `grid` and `parameter`: what the
-    message must hold, where only an index has been read of it.
+    `var`: `latitude` and `longitude` of the grid, anything else: the values. `field`: its number in
+    the message. `alternate`: every other row runs backwards. `columns`: points of a column follow
+    each other. `grid` and `parameter`: what the message must hold, where only an index has been
+    read of it.
     """
     var, number = str(configuration.get("var", "values")), int(configuration.get("field") or 0)
     key = f"{var}s" if var in ("latitude", "longitude") else "values"
     alternate, columns = bool(configuration.get("alternate")), bool(configuration.get("columns"))
     count, dtype, shape = form.count, form.dtype, form.shape
     if dtype is None or shape is None or dtype.kind != "f":
-        raise CodecError(f"GRIB holds numbers, not {dtype}", codec="grib")
+        raise CodecError(f"GRIB values cannot become {dtype}", codec="grib")
 
     def run(data: Data, out: Octets | None) -> Data:
         message = whole(octets(data))

@@ -1,7 +1,9 @@
-"""How is complex packing of GRIB 2 undone, with and without spatial differences?
+"""Decode complex packing of GRIB 2, with and without spatial differences.
 
-Numbers are in groups, each with a reference, a width and a length. The highest number of a width, and the one below it, may say that a value is missing. With differences, the first one or two
-values stand in front, with the least of the differences, and all others are sums. Everything a header counts is compared with the bytes that are there before memory is spent.
+Numbers are in groups, each with a reference, a width and a length. The highest number of a width,
+and the one below it, may say that a value is missing. With differences, the first one or two values
+stand in front, with the least of the differences, and all others are sums. Everything a header
+counts is compared with the bytes that are there before memory is spent.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import Octets
 from insitu.errors import CodecError
-from insitu.formats.grib.codecs.bit_fields import integers, signed, widths_apart
+from insitu.formats.grib.codecs.packed_integers import integers, signed, widths_apart
 
 __all__ = ["COMPLEX", "DIFFERENCES", "grouped"]
 
@@ -21,12 +23,14 @@ HEAD = {COMPLEX: 47, DIFFERENCES: 49}
 """Bytes of section 5."""
 MOST_BITS = 32
 MISSING_BITS = 30
-"""Wider ones have no number for missing values that ecCodes and others would agree in."""
+"""Most bits with numbers for missing values: beyond, ecCodes and others disagree."""
 NO_MISSING, TWO_MISSING = 0, 2
 
 
 def grouped(packing: bytes, data: Octets, count: int) -> NDArray[np.float64] | None:
-    """The numbers of a field before they are scaled, NaN where one is missing; None if ecCodes has to look.
+    """Return the numbers of a field before scaling, NaN where one is missing.
+
+    None if ecCodes has to decode it.
 
     Parameters
     ----------
@@ -44,18 +48,18 @@ def grouped(packing: bytes, data: Octets, count: int) -> NDArray[np.float64] | N
     """
     template = int.from_bytes(packing[9:11], "big")
     if len(packing) < HEAD[template]:
-        raise CodecError(f"section 5 of template {template} has {len(packing)} bytes")
+        raise CodecError(f"section 5 of template {template} has only {len(packing)} bytes")
     bits, missing, groups = packing[19], packing[22], int.from_bytes(packing[31:35], "big")
     order = size = 0
     if template == DIFFERENCES:
         order, size = packing[47], packing[48]
         if order not in (1, 2) or not 0 < size <= 4 or count <= order:
-            raise CodecError(f"differences of order {order} with {size} bytes")
+            raise CodecError(f"differences of order {order} with {size} bytes are not valid")
     at = (order + 1) * size if order else 0
     if not groups:  # ecCodes takes it for a field of one value
         return None
     if not 0 < groups <= count or max(bits, packing[36], packing[46]) > MOST_BITS:
-        raise CodecError(f"{count} values in {groups} groups")
+        raise CodecError(f"{count} values cannot lie in {groups} groups")
 
     def taken(width: int) -> NDArray[np.int64]:
         nonlocal at
@@ -63,7 +67,7 @@ def grouped(packing: bytes, data: Octets, count: int) -> NDArray[np.float64] | N
         part = data[at : at + room]
         at += room
         if part.size < room:
-            raise CodecError("the groups of a complex packing end behind the data")
+            raise CodecError("the groups of a complex packing exceed the data")
         return integers(part, width, groups).astype(np.int64) if width else np.zeros(groups, np.int64)
 
     references = taken(bits)
@@ -74,7 +78,7 @@ def grouped(packing: bytes, data: Octets, count: int) -> NDArray[np.float64] | N
     if int(lengths.max()) > count or int(lengths.sum()) != count or int(widths.max()) > MOST_BITS:
         raise CodecError(f"the groups of a complex packing hold {int(lengths.sum())} values, not {count}")
     if int((widths * lengths).sum()) > 8 * (data.size - at):
-        raise CodecError("the values of a complex packing end behind the data")
+        raise CodecError("the values of a complex packing exceed the data")
     if missing > TWO_MISSING or (missing and max(bits, int(widths.max())) > MISSING_BITS):
         return None
     numbers = widths_apart(data[at:], widths, lengths)

@@ -1,7 +1,4 @@
-"""How is ecCodes asked about a message?
-
-With a lock where it was not built for threads, and not about grids of which it would end the process, or never come back.
-"""
+"""Access to ecCodes: lock, import, and checks for grids that would crash or hang it."""
 
 from __future__ import annotations
 
@@ -19,51 +16,58 @@ from insitu.forking import fork_safe_rlock, import_before_fork
 __all__ = ["MISSING", "decoded", "eccodes", "exclusive", "incomputable", "plain", "rowless"]
 
 MISSING = float(np.finfo(np.float32).max)
-"""What ecCodes is told to put where the bitmap has no value; no packing yields it."""
+"""The value that ecCodes puts where the bitmap has none; no packing yields it."""
 FARTHEST = 1080
-"""Degrees of longitude; more than once around is odd, but not senseless."""
+"""Most degrees of longitude: more than once around is unusual, but valid."""
 MOST_GAUSSIAN = 1 << 14
-"""Latitudes between a pole and the equator: their places are found one by one."""
+"""Most latitudes between a pole and the equator: ecCodes finds them one by one."""
 _LOCK = fork_safe_rlock()
 
 
 @cache
 def eccodes() -> Any:
-    """The library.
+    """Import and return the library.
 
     Raises
     ------
     UnknownCodecError
         If it is not installed.
     """
-    # ecCodes' wheel shows its own PROJ to the whole process: pyproj, imported behind it, takes that one and crashes when the process ends.
+    # ecCodes' wheel shows its own PROJ to the whole process: pyproj, imported behind it, takes that
+    # one and crashes when the process ends.
     with suppress(ImportError):
         import_before_fork("pyproj")
     try:
         import eccodes as library
     except (ImportError, RuntimeError, OSError) as problem:  # RuntimeError: the package is there, the C library is not
         raise UnknownCodecError(
-            f"GRIB needs ecCodes, which cannot be loaded ({problem})",
+            f"GRIB needs ecCodes, which cannot be imported ({problem})",
             codec="grib",
-            hint='Try `pip install "insitu[grib]"`',
+            hint='Install it: `pip install "insitu[grib]"`',
         ) from problem
     return library
 
 
 @cache
 def _guard() -> AbstractContextManager[Any]:
-    """What keeps threads apart: nothing where the library was built for threads, as the one of PyPI is."""
+    """Return the lock between threads.
+
+    A null context if the library was built for threads, as the one of PyPI is.
+    """
     path = find("gribapi.bindings", "library_path")
     return nullcontext() if "eccodeslib" in str(path) else _LOCK
 
 
 def exclusive() -> AbstractContextManager[Any]:
-    """To be held while ecCodes works."""
+    """Return the lock to hold while ecCodes is used."""
     return _guard()
 
 
 def incomputable(library: Any, handle: Any) -> str:
-    """Why ecCodes must not be asked for the points of a grid: of some that are damaged it would end the process, or never come back."""
+    """Return why ecCodes must not compute the points of a grid, empty if it may.
+
+    Some damaged grids crash or hang it.
+    """
     kind = library.codes_get(handle, "gridType", str)
     if "reduced" in kind:
         if not library.codes_get(handle, "PLPresent", int) or not library.codes_get_size(handle, "pl"):
@@ -80,7 +84,10 @@ def incomputable(library: Any, handle: Any) -> str:
 
 
 def rowless(library: Any, handle: Any) -> bool:
-    """Whether a reduced grid has a row of one point, or no points: even its keys cannot be asked for then, ecCodes would end the process."""
+    """Return whether a reduced grid has a row of one point or none.
+
+    ecCodes would crash on any of its keys.
+    """
     if not library.codes_get(handle, "gridType", str).startswith("reduced"):
         return False
     if library.codes_get_size(handle, "pl") == 0:
@@ -90,7 +97,10 @@ def rowless(library: Any, handle: Any) -> bool:
 
 
 def plain(library: Any, handle: Any) -> bool:
-    """Whether ecCodes can be asked for the points of a grid in this process: those that crash it are Gaussian, and do not fit together."""
+    """Return whether ecCodes can compute the points of a grid in this process.
+
+    Inconsistent Gaussian grids crash it.
+    """
     kind = library.codes_get(handle, "gridType", str)
     reduced = "reduced" in kind
     if not reduced and not kind.endswith("_gg"):
@@ -116,7 +126,7 @@ def plain(library: Any, handle: Any) -> bool:
 
 
 def decoded(raw: bytes, key: str, count: int) -> NDArray[np.float64]:
-    """By ecCodes, in this process.
+    """Return values that ecCodes decodes in this process.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""How do numbers come out of GRIB 2 fields that are kept as an image or a CCSDS stream?
+"""Decode GRIB 2 fields that are packed as an image or a CCSDS stream.
 
-JPEG 2000 (templates 5.40 and 40000), PNG (41 and 40010) and CCSDS (42) by imagecodecs, into memory of the size that the field must have: what an image declares is compared
-with it before.
+JPEG 2000 (templates 5.40 and 40000), PNG (41 and 40010) and CCSDS (42) by imagecodecs, into memory
+of the size that the field must have: what an image declares is compared with it before.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ __all__ = ["CCSDS", "JPEG", "PNG", "compressed"]
 CCSDS = 42
 JPEG, PNG = (40, 40000), (41, 40010)
 GREY, COLOURS, WITH_ALPHA = 0, 2, 6
-"""Colour types of PNG: numbers of three and four bytes are shown as colours."""
+"""Colour types of PNG: numbers of three and four bytes are stored as colours."""
 MOST_DEPTH = 23
-"""Of JPEG 2000, less one: no more than 24 bits have been compared with ecCodes."""
+"""Most bits of JPEG 2000, less one: no more than 24 bits have been compared with ecCodes."""
 _IHDR = struct.Struct(">IIBB")
 _SIZ = struct.Struct(">IIII16xHBBB")
 
 
 def compressed(template: int, packing: bytes, data: Octets, bits: int, count: int) -> NDArray[np.float64] | None:
-    """The numbers of a field before they are scaled; None if ecCodes has to look.
+    """Return the numbers of a field before scaling; None if ecCodes has to decode it.
 
     Parameters
     ----------
@@ -63,12 +63,12 @@ def compressed(template: int, packing: bytes, data: Octets, bits: int, count: in
 
 def _png(image: bytes, bits: int, count: int) -> NDArray[np.float64] | None:
     if image[:8] != b"\x89PNG\r\n\x1a\n" or image[12:16] != b"IHDR" or len(image) < 33:
-        raise CodecError("the data of the field is no PNG image")
+        raise CodecError("the data of the field is not a PNG image")
     width, height, depth, colour = _IHDR.unpack_from(image, 16)
     _counted(width, height, count)
     size = -(-bits // 8)
     if (colour, depth, size) not in ((GREY, 8, 1), (GREY, 16, 2), (COLOURS, 8, 3), (WITH_ALPHA, 8, 4)):
-        raise CodecError(f"a PNG image of colour type {colour} and depth {depth} holds no numbers of {bits} bits")
+        raise CodecError(f"a PNG image of colour type {colour} and depth {depth} cannot hold numbers of {bits} bits")
     decode = find("imagecodecs", "png_decode")
     if decode is None or b"tRNS" in image:
         return None
@@ -99,12 +99,12 @@ def _jpeg(image: bytes, count: int) -> NDArray[np.float64] | None:
 
 def _counted(width: int, height: int, count: int) -> None:
     if width <= 0 or height <= 0 or width * height != count:
-        raise CodecError(f"an image of {width} x {height} holds {count} values")
+        raise CodecError(f"an image of {width} x {height} pixels cannot hold {count} values")
 
 
 def _stream(packing: bytes, data: Octets, bits: int, count: int) -> NDArray[np.float64] | None:
     if len(packing) < 25:
-        raise CodecError(f"section 5 of template {CCSDS} has {len(packing)} bytes")
+        raise CodecError(f"section 5 of template {CCSDS} has only {len(packing)} bytes")
     flags, block, interval = packing[21], packing[22], int.from_bytes(packing[23:25], "big")
     if not has_aec() or flags & AEC_SIGNED or block not in (8, 16, 32, 64) or not 0 < interval <= 4096:
         return None

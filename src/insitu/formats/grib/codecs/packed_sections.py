@@ -1,7 +1,8 @@
-"""Which bytes of a whole GRIB message say how its values are packed, and which hold them?
+"""Split a GRIB message into the sections that its values are decoded from.
 
-The decoder needs three sections of a field: representation, bitmap, data. GRIB 2 may hold several fields in one message, which share what is not repeated; `alone`
-makes a message of its own of one of them, for libraries that know one field a message only.
+The decoder needs three sections of a field: representation, bitmap, data. A GRIB 2 message may hold
+several fields, which share what is not repeated; `alone` makes a message of its own of one of them,
+for libraries that take one field only.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ SAME_BITMAP, NO_BITMAP = 254, 255
 
 
 class Parts(NamedTuple):
-    """The sections of one field, as they stand in the message."""
+    """The sections of one field."""
 
     edition: int
     points: int
@@ -40,7 +41,7 @@ class Parts(NamedTuple):
 
 
 def whole(message: Octets) -> Octets:
-    """The message without what may lie between it and the next one."""
+    """Return the message without padding behind it."""
     if message.size < 16:
         return message
     length = int.from_bytes(message[8:16].tobytes() if message[7] == 2 else message[4:7].tobytes(), "big")
@@ -49,12 +50,14 @@ def whole(message: Octets) -> Octets:
 
 
 def grid_mark(grid: bytes) -> str:
-    """What tells the section of one grid from those of others."""
+    """Return a fingerprint of the grid section."""
     return hashlib.blake2b(grid, digest_size=8).hexdigest()
 
 
 def checked(message: Octets, parts: Parts, configuration: Configuration) -> None:
-    """See whether a field is what an index said: `grid`, the mark of its grid, and `parameter`, its discipline, category and number.
+    """Raise if a field is not what its index said.
+
+    `grid`, the fingerprint of its grid, and `parameter`, its codes.
 
     Raises
     ------
@@ -69,13 +72,11 @@ def checked(message: Octets, parts: Parts, configuration: Configuration) -> None
         problem = f"holds parameter {found}, not {list(parameter)}"
     else:
         return
-    raise CodecError(
-        f"the message {problem} than its index lets expect", hint="Scan the GRIB file itself, without the index"
-    )
+    raise CodecError(f"the message {problem} than its index says", hint="Scan the GRIB file itself, without the index")
 
 
 def parts_of(message: Octets, number: int = 0) -> Parts:
-    """The sections of one field of a message.
+    """Return the sections of one field of a message.
 
     Raises
     ------
@@ -84,7 +85,7 @@ def parts_of(message: Octets, number: int = 0) -> Parts:
     """
     message = whole(message)
     if message.size < 16 or bytes(message[:4]) != b"GRIB" or bytes(message[-4:]) != b"7777":
-        raise CodecError("the bytes are no GRIB message")
+        raise CodecError("the bytes are not a GRIB message")
     edition = int(message[7])
     if edition == 2:
         return _second(message, number)
@@ -122,7 +123,7 @@ def _first(message: Octets) -> Parts:
     for present in (True, bool(flags & 0x80), bool(flags & 0x40)):
         size = int.from_bytes(message[at : at + 3].tobytes(), "big") if present else 0
         if (present and size < 6) or at + size + 15 > message.size:
-            raise CodecError("a section ends behind the message")
+            raise CodecError("a section exceeds the message")
         sections.append(message[at : at + size])
         at += size
     size = int.from_bytes(message[at : at + 3].tobytes(), "big")
@@ -131,7 +132,7 @@ def _first(message: Octets) -> Parts:
 
 
 def alone(message: Octets, number: int) -> bytes:
-    """One field of a GRIB 2 message as a message of its own."""
+    """Return one field of a GRIB 2 message as a message of its own."""
     parts = parts_of(message, number)
     bitmap = parts.bitmap.tobytes() if parts.bitmap is not None else b"\0\0\0\6\6\xff"
     data = _HEAD.pack(parts.data.size + 5, 7) + parts.data.tobytes()

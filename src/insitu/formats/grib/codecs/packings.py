@@ -1,8 +1,8 @@
-"""Which packings of GRIB become values without ecCodes?
+"""Decode the common packings of GRIB without ecCodes.
 
-The common ones: simple, complex with and without differences, IEEE, JPEG 2000, PNG and CCSDS, and fields of one value. The integers come from here, from
-`grib_complex` or from `grib_images`; scaling is the same sum in the same order as ecCodes' own, so that the bits agree. What is odd is left to ecCodes, which is asked in a
-process of its own (`grib_apart`): of a damaged message it may not come back. What plainly cannot be is an error at once.
+Simple, complex with and without differences, IEEE, JPEG 2000, PNG, CCSDS, and constant fields.
+Scaling is the same sum in the same order as in ecCodes, so that the bits agree. All other fields
+are left to ecCodes, in a subprocess.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import Octets
-from insitu.formats.grib.codecs.bit_fields import integers, signed
 from insitu.formats.grib.codecs.complex_packing import COMPLEX, DIFFERENCES, grouped
 from insitu.formats.grib.codecs.image_packing import CCSDS, JPEG, PNG, compressed
+from insitu.formats.grib.codecs.packed_integers import integers, signed
 from insitu.formats.grib.codecs.packed_sections import Parts
 
 __all__ = ["values_of"]
@@ -24,11 +24,11 @@ __all__ = ["values_of"]
 SIMPLE, IEEE = 0, 4
 MOST_BITS = 32
 SCALES = 400
-"""Powers of two and ten that are no damage: more of them leave the range of a double."""
+"""Largest valid powers of two and ten: beyond, values leave the range of a double."""
 
 
 class Packed(NamedTuple):
-    """What a field says about its numbers."""
+    """How the numbers of a field are packed."""
 
     template: int
     reference: float
@@ -36,11 +36,13 @@ class Packed(NamedTuple):
     decimal: int
     bits: int
     numbers: int
-    """How many; -1: it does not say."""
+    """Number of values; -1: not given."""
 
 
 def values_of(parts: Parts, count: int) -> NDArray[np.float64] | None:
-    """The values of a field, NaN where its bitmap has none; None if ecCodes has to look.
+    """Return the values of a field, NaN where its bitmap has none.
+
+    None if ecCodes has to decode it.
 
     Parameters
     ----------
@@ -78,7 +80,8 @@ def values_of(parts: Parts, count: int) -> NDArray[np.float64] | None:
 def _numbers(parts: Parts, told: Packed, wanted: int) -> NDArray[np.float64] | None:
     if told.template == IEEE:
         return _ieee(parts, wanted)
-    # Not so in complex packing: there it is the width of the groups' references, and the groups hold numbers all the same.
+    # Not so in complex packing: there it is the width of the groups' references, and the groups
+    # hold numbers all the same.
     if told.bits == 0 and told.template not in (COMPLEX, DIFFERENCES):  # without scales, as ecCodes has it
         return np.full(wanted, told.reference)
     if max(abs(told.binary), abs(told.decimal)) > SCALES or told.bits > MOST_BITS:
@@ -104,7 +107,7 @@ def _numbers(parts: Parts, told: Packed, wanted: int) -> NDArray[np.float64] | N
 
 @cache
 def _power(exponent: int, number: int) -> float:
-    """As ecCodes counts it, which is not always the nearest double."""
+    """Return a power as ecCodes computes it, which is not always the nearest double."""
     found = 1.0
     for _ in range(abs(exponent)):
         found = found * number if exponent > 0 else found / number
@@ -112,7 +115,7 @@ def _power(exponent: int, number: int) -> float:
 
 
 def _ieee(parts: Parts, wanted: int) -> NDArray[np.float64] | None:
-    """GRIB 2, template 5.4: numbers as they are."""
+    """Return the numbers of GRIB 2, template 5.4: IEEE floats."""
     size = {1: 4, 2: 8}.get(int(parts.packing[11]))
     if size is None or parts.data.size != size * wanted:
         return None
@@ -120,7 +123,7 @@ def _ieee(parts: Parts, wanted: int) -> NDArray[np.float64] | None:
 
 
 def _second(parts: Parts) -> Packed | None:
-    """GRIB 2, section 5: these templates begin alike."""
+    """Return the packing of GRIB 2, section 5: these templates begin alike."""
     packing = parts.packing.tobytes()
     template, count = int.from_bytes(packing[9:11], "big"), int.from_bytes(packing[5:9], "big")
     if template == IEEE and len(packing) >= 12:
@@ -133,7 +136,7 @@ def _second(parts: Parts) -> Packed | None:
 
 
 def _first(parts: Parts) -> Packed | None:
-    """GRIB 1: the values of a grid, in simple packing, without further flags."""
+    """Return the packing of GRIB 1: a grid in simple packing, without further flags."""
     packing = parts.packing.tobytes()
     if len(packing) < 11 or packing[3] & 0xF0:
         return None
@@ -144,7 +147,10 @@ def _first(parts: Parts) -> Packed | None:
 
 
 def _bitmap(bitmap: Octets, edition: int, count: int) -> NDArray[np.bool_] | None:
-    """Which points have a value; None if the bitmap is one of those that only their centre knows."""
+    """Return which points have a value.
+
+    None if the bitmap is a predefined one, which only its centre knows.
+    """
     known = bitmap[5] == 0 if edition == 2 else not bitmap[4:6].any()
     bits = bitmap[6:]
     if not known or bits.size * 8 < count:

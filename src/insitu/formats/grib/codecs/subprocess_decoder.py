@@ -1,13 +1,18 @@
 """ecCodes in a child process, for GRIB messages that may be damaged.
 
-Of some damaged messages ecCodes ends its process, writes where it must not, or takes all memory. So one child process is started when it is first needed, and
-serves all threads in turn. It ends with its parent, whose end closes the pipe; a signal of its own ends it when a message takes too long. Whoever was forked starts another one. When it dies of a message, a fresh one tries once more:
-the damage may have been done by the message before.
+Of some damaged messages ecCodes ends its process, writes where it must not, or takes all memory. So
+one child process is started when it is first needed, and serves all threads in turn. It ends with
+its parent, whose end closes the pipe; a signal of its own ends it when a message takes too long.
+Whoever was forked starts another one. When it dies of a message, a fresh one tries once more: the
+damage may have been done by the message before.
 
-The child inherits no secrets: of the environment it gets what the loader, the locale and ecCodes need, and no open file but its pipes. A start that fails is tried again a few times, and again for a message
-that comes later. Where it keeps failing, a user's own process asks ecCodes itself; a server never does (`allow_in_process`): it raises `SourceError`, and its clients come again.
+The child inherits no secrets: of the environment it gets what the loader, the locale and ecCodes
+need, and no open file but its pipes. A start that fails is tried again a few times, and again for a
+message that comes later. Where it keeps failing, a user's own process asks ecCodes itself; a server
+never does (`allow_in_process`): it raises `SourceError`, and its clients come again.
 
-A request is its head, then the message; an answer is its head, then the values, or what went wrong. After an error the process is not used again.
+A request is its head, then the message; an answer is its head, then the values, or what went wrong.
+After an error the process is not used again.
 """
 
 from __future__ import annotations
@@ -38,14 +43,16 @@ _ANSWER = struct.Struct("<?Q")
 """Whether it went well, the bytes that follow."""
 READY = b"R"
 SECONDS, PER_SECOND = 30, 1 << 20
-"""How long a message may take: so many seconds, and one more for so many values."""
+"""Time limit of a message: so many seconds, and one more for so many values."""
 START_SECONDS = 60
 START_PAUSES = (0.1, 0.5)
-"""Seconds between attempts to start the child: a machine may be out of processes or memory for a moment."""
+"""Seconds between attempts to start the child: a machine may be out of processes or memory for a
+moment.
+"""
 START_AGAIN = 10.0
 """Seconds for which no further attempt is made once all of them have failed."""
 MEMORY = 1 << 30
-"""Bytes that ecCodes may take besides what the values need."""
+"""Memory that ecCodes may take besides the values."""
 LONGEST_PROBLEM = 1 << 16
 _PROGRAM = (
     "import sys; sys.path[:] = {path!r}; from insitu.formats.grib.codecs.subprocess_decoder import serve; serve()"
@@ -60,7 +67,9 @@ _INHERITED_PREFIXES = ("LC_", "LD_", "DYLD_", "ECCODES_", "GRIB_", "FINDLIBS_", 
 
 
 def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what the child gets of an environment: an allow-list, because nobody can list the names that secrets have.
+    """Return what the child gets of an environment.
+
+    An allow-list, because the names of secrets cannot be listed.
 
     Examples
     --------
@@ -76,11 +85,11 @@ def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 class _GoneError(Exception):
-    """The process has ended before its answer."""
+    """The child process has ended before its answer."""
 
 
 class _Worker:
-    """The other process, as seen from here."""
+    """The child process, as seen from the parent."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
@@ -96,19 +105,20 @@ class _Worker:
         self.to: IO[bytes] = self.process.stdin
         self.back: IO[bytes] = self.process.stdout
         self.used = False
-        with self._limited(START_SECONDS):
+        with self._time_limit(START_SECONDS):
             ready = self.back.read(1)
         if ready != READY:
             self.end()
             raise OSError("no process for ecCodes can be started")
 
-    def _limited(self, seconds: float) -> _Limit:
+    def _time_limit(self, seconds: float) -> _Limit:
         return _Limit(self.process, seconds)
 
     def ask(self, raw: bytes, key: str, count: int) -> NDArray[np.float64]:
         self.used = True
-        # The other process has a limit of its own, which is the shorter one, where there are signals.
-        with self._limited(_seconds(count) + 5):
+        # The other process has a limit of its own, which is the shorter one, where there are
+        # signals.
+        with self._time_limit(_seconds(count) + 5):
             try:
                 self.to.write(_REQUEST.pack(key.encode(), count, len(raw)))
                 self.to.write(raw)
@@ -136,7 +146,7 @@ class _Worker:
         return found
 
     def end(self) -> None:
-        """End it, without waiting for what it does."""
+        """Kill the child."""
         self.process.kill()
         self.process.wait()
         self.forget()
@@ -149,7 +159,7 @@ class _Worker:
 
 
 class _Limit:
-    """A `with` block that the other process does not survive for longer than so many seconds."""
+    """A `with` block that kills the child after so many seconds."""
 
     def __init__(self, process: subprocess.Popen[bytes], seconds: float) -> None:
         self._timer = threading.Timer(seconds, process.kill)
@@ -170,13 +180,16 @@ _in_process = True
 
 
 def allow_in_process(allowed: bool) -> None:
-    """Say whether ecCodes may be asked in this process where no child can be started: not in a server, where one damaged message would end the work of all clients."""
+    """Set whether ecCodes may run in this process if no child can be started.
+
+    Not in a server, where one damaged message would crash the work of all clients.
+    """
     global _in_process
     _in_process = allowed
 
 
 def _started() -> _Worker | None:
-    """Start the child, with a few attempts; None if that is impossible now."""
+    """Start the child, with a few attempts; return None if that fails."""
     global _not_before
     if time.monotonic() < _not_before:
         return None
@@ -191,7 +204,7 @@ def _started() -> _Worker | None:
 
 
 def apart(raw: bytes, key: str, count: int) -> NDArray[np.float64]:
-    """What ecCodes makes of a message, in another process.
+    """Decode a message with ecCodes in a child process.
 
     Parameters
     ----------
@@ -223,7 +236,7 @@ def apart(raw: bytes, key: str, count: int) -> NDArray[np.float64]:
                 _ended()
                 if fresh:
                     raise CodecError(
-                        "ecCodes could not survive this message: it is damaged",
+                        "the GRIB message is damaged: ecCodes crashed or ran out of time or memory",
                         hint="Fetch the file again, or leave the message out",
                     ) from problem
             except BaseException:
@@ -231,7 +244,7 @@ def apart(raw: bytes, key: str, count: int) -> NDArray[np.float64]:
                 raise
     if not _in_process:
         raise SourceError(
-            "the message needs ecCodes, and the process that runs it cannot be started",
+            "the message needs ecCodes, whose subprocess cannot be started",
             hint="The machine may be out of processes or memory: try again.",
         )
     return decoded(raw, key, count)
@@ -245,7 +258,7 @@ def _ended() -> None:
 
 
 def _forked() -> None:
-    """A fork has pipes to its parent's process: they are not its own."""
+    """Forget the child of the parent process after a fork."""
     global _worker, _lock
     _lock = threading.Lock()
     if _worker is not None:
@@ -264,7 +277,7 @@ def _seconds(count: int) -> int:
 
 
 def serve() -> None:
-    """Answer requests until there are no more; this is the other process."""
+    """Answer requests until there are no more: the main loop of the child."""
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
     # What libraries print must not come between the answers.
@@ -296,7 +309,7 @@ def serve() -> None:
 
 
 def _limited(more: int, seconds: int | None = None) -> None:
-    """Limit memory to what there is and so many bytes more, and time; where the system can."""
+    """Limit memory to what is used now plus so many bytes, and time; where the system can."""
     if seconds is not None and hasattr(signal, "alarm"):
         signal.alarm(seconds)
     if sys.platform != "linux":

@@ -1,7 +1,7 @@
-"""How do the colours that a TIFF stores become red, green and blue?
+"""Codecs that turn the colours of a TIFF into RGB: YCbCr, CMYK and CIE L*a*b*.
 
-Luminance and chroma (YCbCr, the chroma of several pixels stored once), inks (CMYK) and CIE L*a*b* are turned into RGB by the rules of libtiff's RGBA interface, in its arithmetic, so that the
-values are those that GDAL and rasterio show: "TIFF Revision 6.0", sections 16, 20, 21 and 23.
+They follow the rules and the arithmetic of libtiff's RGBA interface, so that the values are those
+that GDAL and rasterio show: "TIFF Revision 6.0", sections 16, 20, 21 and 23.
 """
 
 from __future__ import annotations
@@ -21,20 +21,24 @@ __all__ = ["tiff_cielab", "tiff_cmyk", "tiff_ycbcr"]
 SHIFT = 16
 HALF = 1 << (SHIFT - 1)
 FAR = 128 * 32
-"""Where libtiff cuts off what a strange reference makes of a sample."""
+"""Limit that libtiff sets to samples with an unusual reference."""
 
 XYZ_TO_RGB = ((3.2410, -1.5374, -0.4986), (-0.9692, 1.8760, 0.0416), (0.0556, -0.2040, 1.0570))
 D50 = 96.4250 / (96.4250 + 100.0 + 82.4680), 100.0 / (96.4250 + 100.0 + 82.4680)
 STEPS, GAMMA, BRIGHTEST, DARKEST = 1500, 2.4, 100.0, 1.0
-"""Of the display that libtiff paints for: sRGB, by a table of so many steps."""
+"""Parameters of libtiff's display: sRGB, by a table of so many steps."""
 
 
 def tiff_ycbcr(configuration: Configuration, form: Form) -> Step:
-    """Prepare for YCbCr, from `subsampling` (pixels across and down that share their chroma), `coefficients` and `reference` (black and white of each component)."""
+    """Prepare for YCbCr.
+
+    Configuration: `subsampling` (pixels across and down that share their chroma), `coefficients`,
+    and `reference` (black and white of each component).
+    """
     across, down = (int(number) for number in configuration.get("subsampling", (2, 2)))
     rows, columns = _extents("tiff_ycbcr", form, 3)
     if not {across, down} <= {1, 2, 4}:
-        raise CodecError(f"chroma for {across} × {down} pixels", codec="tiff_ycbcr")
+        raise CodecError(f"chroma subsampling {across} × {down} is not valid: 1, 2 and 4 are", codec="tiff_ycbcr")
     grid = -(-rows // down), -(-columns // across)
     size = across * down + 2
     tables = _chroma_tables(
@@ -60,10 +64,13 @@ def tiff_ycbcr(configuration: Configuration, form: Form) -> Step:
 
 
 def _chroma_tables(luma: Sequence[float], reference: Sequence[float]) -> list[NDArray[np.int64]]:
-    """What each stored value adds: light, red by Cr, green by Cb, green by Cr, blue by Cb."""
+    """Return what each stored value adds.
+
+    Light, red by Cr, green by Cb, green by Cr, blue by Cb.
+    """
     red, green, blue = (np.float32(part) for part in luma)
     if len(reference) != 6 or not green:
-        raise CodecError("colours without a reference", codec="tiff_ycbcr")
+        raise CodecError("the YCbCr coefficients or reference values are not valid", codec="tiff_ycbcr")
     of_red, of_blue = np.float32(2) - np.float32(2) * red, np.float32(2) - np.float32(2) * blue
     d1, d3 = _fixed(of_red), _fixed(of_blue)
     d2, d4 = -_fixed(red * of_red / green), -_fixed(blue * of_blue / green)
@@ -79,9 +86,10 @@ def _fixed(number: np.float32) -> int:
 
 
 def _measured(codes: NDArray[Any], black: float, white: float, full: int) -> NDArray[np.int64]:
-    """Stored values between a black and a white, stretched to `full`, rounded towards zero."""
+    """Return stored values between a black and a white, stretched to `full`, rounded towards zero."""
     span = np.float32(white) - np.float32(black)
-    # As C has it: the difference to the truncated black is an integer, the rest is in single precision.
+    # As C has it: the difference to the truncated black is an integer, the rest is in single
+    # precision.
     found = (codes - int(black)).astype(np.float32) * np.float32(full) / (span if span else np.float32(1))
     return np.asarray(np.clip(found, np.float32(-FAR), np.float32(FAR)), np.int64)
 
@@ -90,7 +98,7 @@ def tiff_cmyk(configuration: Configuration, form: Form) -> Step:
     """Prepare for four inks, and perhaps others behind them (`samples` in all), as red, green, blue and an opaque alpha."""
     samples = int(configuration.get("samples", 4))
     if samples < 4:
-        raise CodecError(f"{samples} inks are not CMYK", codec="tiff_cmyk")
+        raise CodecError(f"CMYK needs 4 inks, not {samples}", codec="tiff_cmyk")
 
     def paint(stored: NDArray[Any]) -> NDArray[Any]:
         light = 255 - stored[..., :4].astype(np.int32)
@@ -100,10 +108,13 @@ def tiff_cmyk(configuration: Configuration, form: Form) -> Step:
 
 
 def tiff_cielab(configuration: Configuration, form: Form) -> Step:
-    """Prepare for CIE L*a*b* by a `white` point, as red, green, blue and an opaque alpha; samples behind the three are left out."""
+    """Prepare for CIE L*a*b* by a `white` point, as red, green, blue and an opaque alpha.
+
+    Samples behind the three are left out.
+    """
     x, y = (np.float32(part) for part in configuration.get("white") or D50)
     if not y:
-        raise CodecError("colours without a white point", codec="tiff_cielab")
+        raise CodecError("the CIE L*a*b* white point is not valid", codec="tiff_cielab")
     white = [x / y * np.float32(100), np.float32(100), (np.float32(1) - x - y) / y * np.float32(100)]
     steps = np.arange(STEPS + 1)
     bright = (np.float32(255) * ((steps / STEPS) ** (1 / GAMMA)).astype(np.float32)).astype(np.float32)
@@ -143,7 +154,7 @@ def _opaque(name: str, form: Form, samples: int, paint: Callable[[NDArray[Any]],
 
 
 def _extents(name: str, form: Form, bands: int) -> tuple[int, int]:
-    """Rows and columns of a chunk of colours; axes of one element may stand before them."""
+    """Return rows and columns of a chunk of colours; axes of one element may stand before them."""
     shape = form.shape
     if (
         shape is None
@@ -152,5 +163,5 @@ def _extents(name: str, form: Form, bands: int) -> tuple[int, int]:
         or shape[-1] != bands
         or math.prod(shape[:-3]) != 1
     ):
-        raise CodecError(f"colours do not become {form.dtype} of {shape}", codec=name)
+        raise CodecError(f"colours cannot become {form.dtype} of shape {shape}", codec=name)
     return shape[-3], shape[-2]

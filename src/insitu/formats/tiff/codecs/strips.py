@@ -1,7 +1,8 @@
-"""How are the strips and tiles of a TIFF unpacked: LZW, PackBits, predictors, odd numbers of bits?
+"""Codecs of TIFF strips and tiles: LZW, PackBits, predictors, integers of any number of bits.
 
-By imagecodecs, whose names for them these are (tifffile and kerchunk write them into references, with the same configuration). What they leave out
-there (the shape and type of a chunk) the chain knows.
+imagecodecs decodes them. The codecs have its names, which tifffile and kerchunk write into
+references with the same configuration. Shape and type of a chunk, which that configuration may
+lack, come from the chain.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ def lzw(configuration: Configuration, form: Form) -> Step:
 
 
 def packbits(configuration: Configuration, form: Form) -> Step:
-    """Prepare for PackBits: runs of equal bytes. With `least`, data may end after so many bytes, and zeros follow: tiles of some writers end where the image does."""
+    """Prepare for PackBits: runs of equal bytes.
+
+    With `least`, data may end after so many bytes, and zeros follow: tiles of some writers end
+    where the image does.
+    """
     decode = need("imagecodecs_packbits", ("imagecodecs", "packbits_decode"))
     return _expanding("imagecodecs_packbits", form, decode, configuration.get("least"))
 
@@ -34,7 +39,8 @@ def _expanding(name: str, form: Form, decode: Function, least: int | None = None
     limit = form.limit
 
     def run(data: Data, out: Octets | None) -> Data:
-        # Both stop in silence where the room ends, as libtiff does: what a strip holds behind its last row is nobody's.
+        # Both stop where the buffer ends, as libtiff does: bytes behind the last row of a strip are
+        # ignored.
         room = np.empty(limit, np.uint8) if out is None else out
         filled: Data = decode(data, out=room)
         if least is not None and least <= len(filled) < limit:
@@ -63,14 +69,14 @@ def packints(configuration: Configuration, form: Form) -> Step:
     dtype, count = np.dtype(configuration["dtype"]), form.count
     run_length = run_length or count
     if not 1 <= bits <= 8 * dtype.itemsize or dtype.kind not in "iu" or count % max(run_length, 1):
-        raise CodecError(f"{count} integers of {bits} bits in runs of {run_length} do not become {dtype}")
+        raise CodecError(f"{count} integers of {bits} bits in runs of {run_length} cannot be unpacked to {dtype}")
     native = dtype.newbyteorder("=")
     packed = count // max(run_length, 1) * -(-run_length * bits // 8)
 
     def run(data: Data, out: Octets | None) -> Data:
         raw = octets(data)
         if raw.size != packed:
-            raise CodecError(f"{raw.size} bytes are not {count} integers of {bits} bits, which take {packed}")
+            raise CodecError(f"{count} integers of {bits} bits take {packed} bytes, but the chunk has {raw.size}")
         values: NDArray[Any] = unpack(bytes(raw), native, bits, runlen=run_length)
         return values.astype(dtype, copy=False)
 
@@ -78,7 +84,10 @@ def packints(configuration: Configuration, form: Form) -> Step:
 
 
 def delta(configuration: Configuration, form: Form) -> Step:
-    """Prepare for differences along `axis` (TIFF's predictor 2): integers that wrap around, whatever type the values have."""
+    """Prepare for TIFF's predictor 2.
+
+    Differences along `axis`, of integers that wrap around, whatever type the values have.
+    """
     undo = need("imagecodecs_delta", ("imagecodecs", "delta_decode"))
     axis, distance = int(configuration.get("axis", -1)), int(configuration.get("dist", 1))
     dtype, shape = _array(configuration, form, "imagecodecs_delta")
@@ -99,7 +108,10 @@ def delta(configuration: Configuration, form: Form) -> Step:
 
 
 def floatpred(configuration: Configuration, form: Form) -> Step:
-    """Prepare for TIFF's predictor 3: along `axis` the bytes of floats by significance, as differences."""
+    """Prepare for TIFF's predictor 3.
+
+    Along `axis` the bytes of floats by significance, as differences.
+    """
     undo = need("imagecodecs_floatpred", ("imagecodecs", "floatpred_decode"))
     axis, distance = int(configuration.get("axis", -1)), int(configuration.get("dist", 1))
     dtype, shape = _array(configuration, form, "imagecodecs_floatpred")
@@ -115,22 +127,29 @@ def floatpred(configuration: Configuration, form: Form) -> Step:
 
 
 def _array(configuration: Configuration, form: Form, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """The type and shape of what a predictor worked on: what the configuration says, where the chunk is as large, else the chunk's own."""
+    """Return type and shape of what a predictor worked on.
+
+    Those of the configuration if they fit, else the chunk's own.
+    """
     dtype, shape = form.dtype, form.shape
     if "dtype" in configuration and configuration.get("shape"):
-        # The axes of a chunk may have been renamed since (a band in front); those that the predictor went along have not.
+        # The axes of a chunk may have been renamed since (a band in front); those that the
+        # predictor went along have not.
         given, extents = np.dtype(configuration["dtype"]), tuple(int(extent) for extent in configuration["shape"])
         if dtype is None or shape is None or (given == dtype and math.prod(extents) == math.prod(shape)):
             dtype, shape = given, extents
     if dtype is None or shape is None:
-        raise CodecError("a predictor stands first in a chain, or says the type and shape that it works on", codec=name)
+        raise CodecError("a predictor must be first in the chain, or configured with dtype and shape", codec=name)
     if math.prod(shape) * dtype.itemsize != form.limit or dtype.itemsize not in (1, 2, 4, 8) or not shape:
-        raise CodecError(f"a predictor on {dtype} of {shape} does not yield {form.limit} bytes", codec=name)
+        raise CodecError(f"a predictor on {dtype} of shape {shape} does not yield {form.limit} bytes", codec=name)
     return dtype, shape
 
 
 def clipped(configuration: Configuration, form: Form) -> Step:
-    """Prepare for data that may go on behind what is wanted of it, up to `nbytes`: the last strip of some writers is full."""
+    """Prepare for data that may be longer than the chunk, up to `nbytes`.
+
+    Some writers fill the last strip.
+    """
     limit = form.limit
     most = max(int(configuration["nbytes"]), limit)
 
@@ -157,7 +176,7 @@ def complex_integers(configuration: Configuration, form: Form) -> Step:
     """Prepare for pairs of integers of type `dtype`, real and imaginary, which become complex floats as in GDAL."""
     part = np.dtype(configuration["dtype"])
     if part.kind not in "iu" or form.dtype is None or form.dtype.kind != "c":
-        raise CodecError(f"pairs of {part} do not become {form.dtype}")
+        raise CodecError(f"pairs of {part} cannot become {form.dtype}")
     dtype, count = form.dtype, form.count
     real = np.dtype(f"f{dtype.itemsize // 2}")
 

@@ -1,12 +1,13 @@
-"""Which members has an archive?
+"""List the members of a zip or tar archive, with a cache of recent lists.
 
-Of those that were looked at last the answer is remembered, as long as they are what they were: a thousand members opened one by one cost one directory.
+The lists of the archives that were opened last are remembered while the archives do not change: to
+open a thousand members one by one reads one directory.
 """
 
 from __future__ import annotations
 
 from insitu.errors import FormatError
-from insitu.formats.containers.member import Member, Part
+from insitu.formats.containers.archive_member import Member, Part
 from insitu.formats.containers.tar_members import is_header, tar_members
 from insitu.formats.containers.zip_members import zip_members
 from insitu.formats.parsing.read_cache import Window
@@ -18,27 +19,28 @@ from insitu.sources.protocol import ByteSource
 __all__ = ["is_tar", "is_zip", "listed", "members_of"]
 
 KEPT = 8
+"""Archives whose lists are remembered."""
 MOST_KEPT = 1 << 17
-"""Members of an archive that is remembered."""
+"""Most members of an archive whose list is remembered."""
 _recent: dict[Source, list[Member]] = {}
 
 
 def is_zip(window: Window) -> bool:
-    """Whether a file begins as a zip archive does."""
+    """Return whether a file begins as a zip archive does."""
     return window.head[:4] in (b"PK\3\4", b"PK\5\6")
 
 
 def is_tar(window: Window) -> bool:
-    """Whether a file begins with the header of a tar archive's member."""
+    """Return whether a file begins with the header of a tar archive's member."""
     return is_header(window.head[:512])
 
 
 def listed(source: ByteSource) -> list[Member]:
-    """The members of an archive that is opened for some of them."""
+    """Return the members of an archive, from the cache if it has not changed."""
     if is_guarded():
-        source.read(
-            0, 1
-        )  # what is remembered was read for another client perhaps: this one must be able to read it too
+        # The list may have been read for another client: check that this one can read the archive,
+        # too.
+        source.read(0, 1)
     about = source.describe()
     known = _recent.get(about)
     if known is not None:
@@ -46,13 +48,16 @@ def listed(source: ByteSource) -> list[Member]:
     window = Window(source)
     if not is_zip(window) and not is_tar(window):
         raise FormatError(
-            "is no zip or tar archive, so it has no members", url=source.url, offset=0, structure="signature"
+            "the file is not a zip or tar archive, so it has no members",
+            url=source.url,
+            offset=0,
+            structure="signature",
         )
     return members_of(window, "zip" if is_zip(window) else "tar")
 
 
 def members_of(window: Window, kind: str) -> list[Member]:
-    """The members of an archive, zip or tar, whose first bytes are at hand."""
+    """Read the list of members of a zip or tar archive, and remember it."""
     global _recent
     found = zip_members(window) if kind == "zip" else run(tar_members(window.size, window.url), window)
     about = window.source.describe()

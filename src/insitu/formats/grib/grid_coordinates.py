@@ -1,7 +1,8 @@
-"""Where are the points of a grid?
+"""Coordinates of GRIB grids: latitudes and longitudes, by ecCodes, from the headers alone.
 
-ecCodes says it, from the headers alone; each grid is asked for once. Latitudes and longitudes of regular grids have an axis each and are dimensions; those of
-projected and rotated grids have both axes; all others lie in one row of points. What is large is not kept but computed when it is read, from the first message.
+Each grid is asked for once. Latitudes and longitudes of regular grids are dimensions; those of
+projected and rotated grids have both axes; all others lie in one row of points. Large coordinates
+are not kept but computed when they are read, from the first message.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualAr
 __all__ = ["Geography", "geography_of"]
 
 KEPT_POINTS = 1 << 16
-"""Points of a grid whose latitudes and longitudes are kept, half a MiB each."""
+"""Most points of a grid whose latitudes and longitudes are kept, half a MiB each."""
 COMPUTED_POINTS = 1 << 26
-"""Points of a regular grid whose latitudes and longitudes are looked for: ecCodes makes a list of all, to find the different ones."""
+"""Most points of a regular grid whose axes are computed: ecCodes lists all points to find the
+distinct values.
+"""
 MEMORY = 64
 
 
@@ -36,15 +39,15 @@ class Geography:
     dims: tuple[str, ...]
     shape: tuple[int, ...]
     values: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
-    """Coordinates that are kept, latitude and longitude."""
+    """Coordinates that are kept in memory."""
     lazy: tuple[str, ...] = ()
     """Coordinates that are computed when they are read."""
     problem: InsituError | None = None
-    """Why there are no coordinates."""
+    """Why there are no coordinates; None if there are."""
     columns: bool = False
     """Whether points of one longitude follow each other, not those of one latitude."""
     made: dict[str, VirtualArray] = field(default_factory=dict)
-    """The kept coordinates as arrays, once they have been asked for: all variables and files on the grid share them."""
+    """Cache of the kept coordinates as arrays: all variables and files on the grid share them."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -52,7 +55,7 @@ class Geography:
         return (*self.values, *self.lazy)
 
     def same(self, other: Geography) -> bool:
-        """Whether two grids have the same points, by what is known without computing them."""
+        """Return whether two grids have the same points, by what is known without computing them."""
         if self is other:
             return True
         if (
@@ -64,7 +67,10 @@ class Geography:
         return all(np.array_equal(values, other.values[name]) for name, values in self.values.items())
 
     def arrays(self, first: Field, source: Source, check: dict[str, Any]) -> dict[str, VirtualArray]:
-        """The coordinates as arrays; what is computed comes from the first field, which has to hold what `check` says."""
+        """Return the coordinates as arrays.
+
+        Lazy ones are computed from the first field, which must match `check`.
+        """
         for name, values in self.values.items():
             if name in self.made:
                 continue
@@ -93,7 +99,7 @@ _lock = fork_safe_lock()
 
 
 def geography_of(first: Field, geometry: bytes) -> Geography:
-    """The grid of a field.
+    """Return the grid of a field.
 
     Parameters
     ----------
@@ -121,17 +127,22 @@ def _asked(first: Field) -> Geography:
         shape: tuple[int, ...] = (_count(asked, "Ny"), _count(asked, "Nx")) if apart or crossed else (points,)
         problem: InsituError | None
         if math.prod(shape) != points:  # the values are there all the same, in a row
-            problem = FormatError(f"the grid of {shape} has {points} points", offset=first.offset)
+            problem = FormatError(f"the grid of shape {shape} declares {points} points", offset=first.offset)
             return Geography(("values",), (points,), {}, (), problem)
         if apart and points > COMPUTED_POINTS:
-            problem = FormatError(f"the coordinates of {points} points are not computed", offset=first.offset)
+            problem = FormatError(f"the grid has too many points to compute coordinates: {points}", offset=first.offset)
             return Geography(("latitude", "longitude"), shape, {}, (), problem)
-        if apart and (asked.defined("iScansNegatively") == 1 or asked.defined("jPointsAreConsecutive") == 1):
+        if apart and (
+            asked.get_or_undefined("iScansNegatively") == 1 or asked.get_or_undefined("jPointsAreConsecutive") == 1
+        ):
             return _scanned(asked, shape)
         if apart:
             values, problem = _values(asked, ("latitude", "distinctLatitudes"), ("longitude", "distinctLongitudes"))
             if not problem and (values["latitude"].size, values["longitude"].size) != shape:
-                problem = FormatError(f"the grid of {shape} has other latitudes or longitudes", offset=first.offset)
+                problem = FormatError(
+                    f"ecCodes gives another number of latitudes or longitudes for the grid of shape {shape}",
+                    offset=first.offset,
+                )
             return Geography(("latitude", "longitude"), shape, {} if problem else values, (), problem)
         dims = ("y", "x") if crossed else ("values",)
         if kind == "sh":  # spherical harmonics: coefficients are nowhere
@@ -140,14 +151,18 @@ def _asked(first: Field) -> Geography:
             return Geography(dims, shape, {}, ("latitude", "longitude"))
         values, problem = _values(asked, ("latitude", "latitudes"), ("longitude", "longitudes"))
         if any(array.size != points for array in values.values()):
-            problem = FormatError(f"the grid of {points} points has other coordinates", offset=first.offset)
+            problem = FormatError(
+                f"ecCodes gives another number of coordinates for the grid of {points} points", offset=first.offset
+            )
         if problem is not None:
             return Geography(dims, shape, {}, (), problem)
         return Geography(dims, shape, {name: array.reshape(shape) for name, array in values.items()})
 
 
 def _scanned(asked: Asked, shape: tuple[int, ...]) -> Geography:
-    """A regular grid whose points come from the east, or column by column: they stand where ecCodes' lists have them.
+    """Return a regular grid whose points run from the east, or column by column.
+
+    They stand where ecCodes' lists have them.
 
     cfgrib shows all as if they came from the west, row by row.
     """
@@ -161,7 +176,7 @@ def _scanned(asked: Asked, shape: tuple[int, ...]) -> Geography:
             if (latitude == latitude[:, :1]).all() and (longitude == longitude[:1]).all():
                 kept = {"latitude": latitude[:, 0].copy(), "longitude": longitude[0].copy()}
                 return Geography(dims, shape, kept, columns=columns)
-    problem = problem or FormatError(f"the grid of {shape} has no rows and columns", offset=asked.field.offset)
+    problem = problem or FormatError(f"the grid of shape {shape} has no rows and columns", offset=asked.field.offset)
     return Geography(dims, shape, {}, (), problem)
 
 
@@ -178,5 +193,9 @@ LARGEST = 1 << 31
 def _count(asked: Asked, key: str) -> int:
     count = asked.get(key)
     if not isinstance(count, int) or not 1 <= count <= LARGEST:
-        raise FormatError(f"the grid has {key} = {count}", offset=asked.field.offset, structure="GRIB grid")
+        raise FormatError(
+            f"the grid has an invalid number of points: {key} = {count}",
+            offset=asked.field.offset,
+            structure="GRIB grid",
+        )
     return count

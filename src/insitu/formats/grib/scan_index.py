@@ -1,9 +1,12 @@
-"""What is in a GRIB file, by the index beside it?
+"""Scan a GRIB file by the index beside it (`.idx` of NCEP, `.index` of ECMWF), reading few messages.
 
-Lines say which field lies where; what they do not say (centre, grid, how an ensemble is numbered) is the same in all messages of a kind, so one of each is looked at. From it and the
-words of a line the header of a field is composed, and described as any other. Looked at are also: lines that are not understood, lines that are said twice, names that stand for
-several parameters, messages of an odd length, and whatever came with the first bytes of the file. Where a line turns out to say something else than the header, all headers are read. The rest is
-checked when it is read: a message on another grid or of another parameter than was thought is an error.
+The lines of an index say which field lies where. What they do not say (centre, grid, how an
+ensemble is numbered) is the same in all messages of a kind, so one message of each kind is read.
+From its header and the words of a line the header of a field is composed, and described like any
+other. Also read are the messages of lines that are not understood or occur twice, of names that
+stand for several parameters, of unexplained lengths, and those in the first bytes of the file. If a
+line contradicts the header of its message, all headers are read. The other messages are checked
+when their values are read: another grid or parameter than expected is an error.
 """
 
 from __future__ import annotations
@@ -14,26 +17,27 @@ from collections.abc import Collection
 from insitu.errors import NotFoundError
 from insitu.formats.grib.composed_header import INSTANT_OF, composed
 from insitu.formats.grib.header_keys import UNDEFINED, Told, describe
+from insitu.formats.grib.index_file import Line, is_side_file, read_side_file, target_names
 from insitu.formats.grib.inventory import Said, understood
 from insitu.formats.grib.mars import kind, learnt, like, understood_words
 from insitu.formats.grib.sampled_messages import Looks
 from insitu.formats.grib.scan import Broken, Tree, tree_of
 from insitu.formats.grib.sections import Field
-from insitu.formats.grib.side_file import Line, read_side_file, target_names
 from insitu.formats.grib.variables import Fields, alike
 from insitu.formats.parsing.read_cache import Window
 from insitu.formats.parsing.sibling_files import Neighbours
+from insitu.formats.registry import Format
 from insitu.formats.unreadable import Problems
 from insitu.formats.variable_filter import below, picked
 from insitu.model import VirtualGroup
 
-__all__ = ["scan_by_index"]
+__all__ = ["GRIB_INDEX", "scan_by_index"]
 
 ROUNDS = 8
-"""Of looks at messages whose length nothing explains."""
+"""Most rounds of reading messages of unexplained length."""
 Model = tuple[str, int]
 Guess = tuple[Field, Told, bool]
-"""A header, what it says, and whether its parameter is the only one that the line can mean."""
+"""A header, its description, and whether its parameter is the only one that the line can mean."""
 
 
 def scan_by_index(
@@ -58,7 +62,7 @@ def scan_by_index(
         file = next((found for name in names if (found := neighbours.open_beside(window, name)) is not None), None)
         if file is None:
             raise NotFoundError(
-                f"the GRIB file of the index is not there: {' or '.join(names) or 'it has no name'}",
+                f"the GRIB file of the index is missing: {' or '.join(names) or 'the index has no name to derive it from'}",
                 url=window.url,
             )
         lines = read_side_file(window, file.size)
@@ -69,8 +73,8 @@ def scan_by_index(
 
 
 def _table(lines: list[Line], looks: Looks) -> Fields:
-    """All fields: those looked at, and those that the lines describe."""
-    looks.at(line.offset for line in lines[:1])
+    """Return all fields: those whose messages were read, and those that the lines describe."""
+    looks.read(line.offset for line in lines[:1])
     if not looks.messages:
         return _all(looks)
     first = next(iter(looks.messages.values())).fields[0]
@@ -82,17 +86,17 @@ def _table(lines: list[Line], looks: Looks) -> Fields:
             said[line] = found = understood(*line.words, centre)
             if found is not None:
                 models.setdefault(found.model, line)
-        elif line.said is not None and line.time is not None:
-            models.setdefault(like(dict(line.said)), line)
-    texts = Counter((line.time, line.words or line.said) for line in lines)
-    looks.at(
+        elif line.mars_words is not None and line.time is not None:
+            models.setdefault(like(dict(line.mars_words)), line)
+    texts = Counter((line.time, line.words or line.mars_words) for line in lines)
+    looks.read(
         line.offset
         for line in lines
-        if texts[line.time, line.words or line.said] > 1
+        if texts[line.time, line.words or line.mars_words] > 1
         or (line.words is not None and said[line] is None)
         or line.time is None
     )
-    looks.at([*(line.offset for line in models.values()), *looks.at_hand()])
+    looks.read([*(line.offset for line in models.values()), *looks.in_first_bytes()])
     headers = {model: _field(looks, line) for model, line in models.items()}
     said |= _words(lines, headers, looks)
     guesses = _guesses(lines, said, headers, looks)
@@ -102,16 +106,16 @@ def _table(lines: list[Line], looks: Looks) -> Fields:
 
 
 def _words(lines: list[Line], headers: dict[Model, Field | None], looks: Looks) -> dict[Line, Said | None]:
-    """What objects of MARS say; of each kind that its words leave open, one is looked at."""
+    """Parse the MARS words of lines; of each kind that they leave open, one message is read."""
     found: dict[Line, Said | None] = {}
     examples: dict[tuple[str, ...], Line] = {}
-    objects = [(line, dict(line.said)) for line in lines if line.said is not None and line.time is not None]
+    objects = [(line, dict(line.mars_words)) for line in lines if line.mars_words is not None and line.time is not None]
     for line, words in objects:
         model = headers[like(words)]
         found[line] = understood_words(words, model) if model is not None else None
         if found[line] is None:
             examples.setdefault(kind(words), line)
-    looks.at(line.offset for line in examples.values())
+    looks.read(line.offset for line in examples.values())
     for line, words in objects:
         model, example = headers[like(words)], examples.get(kind(words))
         seen = _field(looks, example) if example is not None else None
@@ -124,7 +128,10 @@ def _words(lines: list[Line], headers: dict[Model, Field | None], looks: Looks) 
 def _guesses(
     lines: list[Line], said: dict[Line, Said | None], headers: dict[Model, Field | None], looks: Looks
 ) -> dict[Line, Guess] | None:
-    """The headers of the lines; looks where it has to. None: a line said something else than its header."""
+    """Return the header of each line, reading messages where needed.
+
+    None if a line contradicts its message.
+    """
     guesses: dict[Line, Guess] = {}
     for _ in range(2):
         _narrow(lines, said, looks)
@@ -140,23 +147,23 @@ def _guesses(
                 unclear.setdefault(line.words[0], line.offset)
         if not unclear:
             break
-        looks.at(unclear.values())
-    looks.at(line.offset for line in lines if line not in guesses)
+        looks.read(unclear.values())
+    looks.read(line.offset for line in lines if line not in guesses)
     return guesses if _right(guesses, looks) else None
 
 
 def _right(guesses: dict[Line, Guess], looks: Looks) -> bool:
-    """Whether all lines whose message was looked at said what is in its header."""
+    """Return whether all lines whose message was read agree with its header."""
     for line, (_, told, _) in guesses.items():
         if line.offset in looks.messages:
-            real = looks.told.get((line.offset, line.number))
+            real = looks.descriptions.get((line.offset, line.number))
             if real is None or not alike(real, told):
                 return False
     return True
 
 
 def _narrow(lines: list[Line], said: dict[Line, Said | None], looks: Looks) -> None:
-    """Let names that stand for several parameters mean the one that was seen."""
+    """Reduce names that stand for several parameters to the one that was found in a message."""
     seen: dict[str, tuple[int, int, int]] = {}
     for line in lines:
         field = _field(looks, line)
@@ -168,7 +175,7 @@ def _narrow(lines: list[Line], said: dict[Line, Said | None], looks: Looks) -> N
 
 
 def _guess(said: Said, line: Line, headers: dict[Model, Field | None]) -> Guess | None:
-    """The header of a line; None if it may be one of several that differ."""
+    """Return the header of a line; None if several differing ones are possible."""
     model = headers.get(said.model)
     if model is None or line.time is None or model.edition != 2:
         return None
@@ -182,18 +189,18 @@ def _guess(said: Said, line: Line, headers: dict[Model, Field | None]) -> Guess 
     told = [describe(field) for field in fields]
     if not all(alike(told[0], other) for other in told[1:]):
         return None
-    if line.said is not None and told[0].keys["paramId"] in (0, UNDEFINED):
+    if line.mars_words is not None and told[0].keys["paramId"] in (0, UNDEFINED):
         return None  # MARS has a name for everything
     return fields[0], told[0], line.words is not None and len(said.parameters) == 1
 
 
 def _joined(lines: list[Line], guesses: dict[Line, Guess], looks: Looks) -> Fields:
-    """The table, when the lines can be trusted."""
+    """Return the table of all fields, from messages and lines."""
     products = {line.offset: len(guess[0].product) for line, guess in guesses.items() if line.number == 0}
     for _ in range(ROUNDS):
-        if not (odd := looks.odd(products)):
+        if not (odd := looks.unexplained(products)):
             break
-        looks.at(odd)
+        looks.read(odd)
     several = len(looks.grids()) > 1
     table = Fields([], [], {})
     placed: list[Guess] = []
@@ -209,28 +216,28 @@ def _joined(lines: list[Line], guesses: dict[Line, Guess], looks: Looks) -> Fiel
             field = guess[0]._replace(grid=other.grid)
             guess = (field, describe(field), guess[2])
         placed.append(guess)
-    looks.at(doubtful)
+    looks.read(doubtful)
     if not _right(guesses, looks):
         return _all(looks)
     order = {offset: place for place, offset in enumerate(looks.lengths)}
     found: list[tuple[Field, Told, bool | None]] = [
-        (field, looks.told[field.offset, field.number], None) for field in _seen(looks)
+        (field, looks.descriptions[field.offset, field.number], None) for field in _seen(looks)
     ]
     found += placed
     for field, told, precise in sorted(found, key=lambda one: (order[one[0].offset], one[0].number)):
         if precise is not None:
-            table.unseen[len(table.fields)] = precise
+            table.unverified[len(table.fields)] = precise
         table.fields.append(field)
-        table.told.append(told)
+        table.descriptions.append(told)
     return table
 
 
 def _all(looks: Looks) -> Fields:
-    """All fields, by their headers."""
-    looks.at(looks.lengths)
+    """Return all fields, by reading all headers."""
+    looks.read(looks.lengths)
     order = {offset: place for place, offset in enumerate(looks.lengths)}
     fields = sorted(_seen(looks), key=lambda field: (order[field.offset], field.number))
-    return Fields(fields, [looks.told[field.offset, field.number] for field in fields])
+    return Fields(fields, [looks.descriptions[field.offset, field.number] for field in fields])
 
 
 def _seen(looks: Looks) -> list[Field]:
@@ -238,10 +245,13 @@ def _seen(looks: Looks) -> list[Field]:
         field
         for message in looks.messages.values()
         for field in message.fields
-        if (field.offset, field.number) in looks.told
+        if (field.offset, field.number) in looks.descriptions
     ]
 
 
 def _field(looks: Looks, line: Line) -> Field | None:
     message = looks.messages.get(line.offset)
     return message.fields[line.number] if message is not None and line.number < len(message.fields) else None
+
+
+GRIB_INDEX = Format(is_side_file, scan_by_index)

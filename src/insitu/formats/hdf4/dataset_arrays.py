@@ -1,6 +1,7 @@
-"""How does a dataset of an HDF4 file become an array?
+"""Virtual arrays of HDF4 datasets.
 
-One cell where it lies in one piece; one for each block where blocks hold whole rows; one for each chunk. Data in pieces that are neither is kept as bytes, if it is small.
+A dataset in one piece is one cell; in blocks of whole rows, one cell for each block; in chunks, one
+for each chunk. Data in other pieces is kept as bytes, if it is small.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from insitu.sources.listing import local_path
 __all__ = ["Dataset", "array_of", "in_odd_pieces"]
 
 MOST_CELLS = 1 << 22
-"""Of a grid whose chunks are kept in several ways."""
+"""Most cells of a grid whose chunks are stored in several ways."""
 
 
 class Dataset(NamedTuple):
-    """One SDS."""
+    """One scientific dataset (SDS)."""
 
     dims: tuple[str, ...]
     shape: tuple[int, ...]
@@ -35,15 +36,15 @@ class Dataset(NamedTuple):
     url: str
     """The file."""
     default_fill: bytes
-    """The library's own fill value, for want of `_FillValue`."""
+    """The library's own fill value, where there is no `_FillValue`."""
 
     def is_bare_scale(self, name: str) -> bool:
-        """Whether it only carries the attributes of a dimension, without labels."""
+        """Return whether it only carries the attributes of a dimension, without labels."""
         return self.dims == (name,) and self.stored is None
 
 
 def in_odd_pieces(stored: Pieces, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
-    """Whether the blocks of a dataset that is not compressed hold parts of rows, or some were never written."""
+    """Return whether blocks of an uncompressed dataset hold parts of rows, or some were never written."""
     row = math.prod(shape[1:]) * dtype.itemsize
     if stored.codec is not None or not row or not stored.ranges:
         return False
@@ -51,7 +52,7 @@ def in_odd_pieces(stored: Pieces, shape: tuple[int, ...], dtype: np.dtype[Any]) 
 
 
 def array_of(dataset: Dataset, source: Source) -> VirtualArray:
-    """The array of a dataset."""
+    """Return the array of a dataset."""
     stored, fill = dataset.stored, _fill(dataset)
     if isinstance(stored, Chunked):
         tile = _chunked(dataset, stored, fill, source)
@@ -70,7 +71,9 @@ def _chunked(dataset: Dataset, stored: Chunked, fill: bytes, source: Source) -> 
     if len(kinds) == 1 and not stored.joined:
         return Tile(axes, encodings, scatter(grid, (source,), stored.cells, stored.offset, stored.length))
     if math.prod(grid) > MOST_CELLS:
-        raise UnsupportedError(f"a grid of {grid} chunks that are kept in several ways", structure="chunked element")
+        raise UnsupportedError(
+            f"a grid of {grid} chunks that are stored in several ways is too large", structure="chunked element"
+        )
     columns = [np.full(grid, first, np.int64) for first in (UNWRITTEN, 0, 0, 0)]
     numbers = {kind: number for number, kind in enumerate(kinds)}
     places, inline = np.zeros(len(stored.codecs), np.int64), b""
@@ -79,7 +82,7 @@ def _chunked(dataset: Dataset, stored: Chunked, fill: bytes, source: Source) -> 
         places[row], offset[row], length[row] = INLINE, len(inline), len(data)
         inline += data
     if (stored.cells >= np.array(grid)).any() or (stored.cells < 0).any():
-        raise FormatError("a chunk outside of its dataset", structure="chunk table")
+        raise FormatError("a chunk lies outside the shape of its dataset", structure="chunk table")
     kind_of = np.array([numbers[codec] for codec in stored.codecs], np.int64)
     for column, values in zip(columns, (places, offset, length, kind_of), strict=True):
         column[tuple(stored.cells.T)] = values
@@ -89,7 +92,7 @@ def _chunked(dataset: Dataset, stored: Chunked, fill: bytes, source: Source) -> 
 
 
 def _pieces(dataset: Dataset, stored: Pieces | None, fill: bytes, source: Source) -> Tile:
-    """One cell, or one for each block if whole rows lie in it."""
+    """Return a tile of one cell, or of one for each block of whole rows."""
     shape, dtype = dataset.shape, dataset.dtype
     axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
     grid = tuple(axis.count for axis in axes)
@@ -101,20 +104,24 @@ def _pieces(dataset: Dataset, stored: Pieces | None, fill: bytes, source: Source
     chunks: ChunkTable
     if stored.joined is not None:
         if not codecs and len(stored.joined) < nbytes:
-            raise FormatError(f"{len(stored.joined)} bytes for a dataset of {nbytes}", structure="linked blocks")
+            raise FormatError(
+                f"{len(stored.joined)} bytes of data, the dataset needs {nbytes}", structure="linked blocks"
+            )
         chunks = Columns.inlined(grid, stored.joined if codecs else stored.joined[:nbytes])
         return Tile(axes, encodings, chunks)
-    if stored.elsewhere is not None:
-        source = Source(_beside(dataset.url, stored.elsewhere))
+    if stored.other_file is not None:
+        source = Source(_beside(dataset.url, stored.other_file))
     if len(stored.ranges) == 1:
         offset, length = stored.ranges[0]
         if not codecs and length < nbytes:
-            raise FormatError(f"{length} bytes for a dataset of {nbytes}", offset=offset, structure="HDF4 data")
+            raise FormatError(
+                f"{length} bytes of data, the dataset needs {nbytes}", offset=offset, structure="HDF4 data"
+            )
         return Tile(axes, encodings, Columns.stored(grid, source, offset, length if codecs else nbytes))
     row = math.prod(shape[1:]) * dtype.itemsize
     lengths = np.array([length for _, length in stored.ranges], np.int64)
     if not shape or (lengths % row).any() or lengths.sum() != nbytes:
-        raise UnsupportedError("data in blocks that are no whole rows", structure="linked blocks")
+        raise UnsupportedError("linked blocks that do not hold whole rows are not supported", structure="linked blocks")
     along = (-1, *(1,) * (len(shape) - 1))
     axes = (Axis.irregular(lengths // row, stored=lengths // row), *axes[1:])
     offsets = np.array([offset for offset, _ in stored.ranges], np.int64).reshape(along)
@@ -123,11 +130,16 @@ def _pieces(dataset: Dataset, stored: Pieces | None, fill: bytes, source: Source
 
 
 def _beside(url: str, name: str) -> str:
-    """The file of that name beside this one; names from elsewhere lead to no other place of this machine."""
+    """Return the URL of a file beside this one.
+
+    A name must not lead to other places of this machine.
+    """
     leaf = name if local_path(url) is None else name.replace("\\", "/").rpartition("/")[2]
     places = places_beside(url, leaf)
     if not places:
-        raise UnsupportedError(f"data in another file is not found from here: {name!r}", structure="external element")
+        raise UnsupportedError(
+            f"the data lies in a file of another folder, which is not allowed: {name!r}", structure="external element"
+        )
     return places[0]
 
 

@@ -1,7 +1,7 @@
-"""What is a member of an archive, and how is it seen as a file of its own?
+"""A member of an archive, and the source that shows its bytes as a file of its own.
 
-A name and a range of bytes, if it is not compressed. `Part` shows that range of the archive as a source; what a scan finds in it is moved back to where it lies in the archive. `Inside` is the archive
-itself, of which a scan is to see one member only.
+An uncompressed member is a name and a range of bytes. `Part` shows that range as a source. What a
+scan finds in it is moved back to where it lies in the archive (`moved`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from insitu.errors import UnsupportedError
 from insitu.model import Codec, Columns, Encoding, Source, Sparse, Tile, VirtualArray, VirtualGroup
 from insitu.sources.protocol import ByteSource, Range
 
-__all__ = ["Inside", "Member", "Part", "moved", "path_of"]
+__all__ = ["Member", "Part", "WrappedSource", "moved", "path_of"]
 
 
 class Member(NamedTuple):
@@ -26,16 +26,16 @@ class Member(NamedTuple):
 
     name: str
     offset: int
-    """Of its bytes in the archive; -1: behind a header that has not been looked at."""
+    """Of its bytes in the archive; -1: not known before its local header is read."""
     length: int
-    hidden: str = ""
-    """Why its bytes cannot be read by range, if so."""
+    problem: str = ""
+    """Why its bytes cannot be read by range; empty: they can."""
     header: int = -1
-    """Where that header is."""
+    """Offset of the local header."""
 
 
 def path_of(name: str) -> str:
-    """A member's name as a path: none of them leads out of the archive.
+    """Return a member's name as a path that does not lead out of the archive.
 
     Examples
     --------
@@ -45,18 +45,18 @@ def path_of(name: str) -> str:
     return "/".join(part for part in name.replace("\\", "/").split("/") if part not in ("", ".", ".."))
 
 
-class _Wrapped:
-    """A source around another. Whoever opened that one closes it."""
+class WrappedSource:
+    """A source around another one, which its opener closes."""
 
     def __init__(self, source: ByteSource) -> None:
         self.source = source
 
     def describe(self) -> Source:
-        """What identifies the archive: a member has nothing of its own."""
+        """Return the identity of the archive: a member has none of its own."""
         return self.source.describe()
 
     def close(self) -> None:
-        """Nothing: the archive is not ours."""
+        """Do nothing: the archive belongs to the caller."""
 
     def __enter__(self) -> Self:
         return self
@@ -67,7 +67,7 @@ class _Wrapped:
         self.close()
 
 
-class Part(_Wrapped):
+class Part(WrappedSource):
     """A range of a source, seen as a source of its own."""
 
     def __init__(self, source: ByteSource, member: Member) -> None:
@@ -76,7 +76,7 @@ class Part(_Wrapped):
 
     @property
     def url(self) -> str:
-        """The archive's, and the member's name."""
+        """URL of the archive and name of the member."""
         return f"{self.source.url}::{self.member.name}"
 
     def size(self) -> int:
@@ -85,48 +85,19 @@ class Part(_Wrapped):
 
     def read(self, offset: int, length: int) -> bytes:
         """One range."""
-        return self.source.read(*self._placed(offset, length))
+        return self.source.read(*self._to_archive_range(offset, length))
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         """Many ranges."""
-        return self.source.read_many([self._placed(*wanted) for wanted in ranges])
+        return self.source.read_many([self._to_archive_range(*wanted) for wanted in ranges])
 
-    def _placed(self, offset: int, length: int) -> Range:
+    def _to_archive_range(self, offset: int, length: int) -> Range:
         offset = min(offset, self.member.length)
         return self.member.offset + offset, max(min(length, self.member.length - offset), 0)
 
 
-class Inside(_Wrapped):
-    """An archive, opened for one of its members: its bytes are the archive's, a scan sees the member."""
-
-    def __init__(self, source: ByteSource, path: str) -> None:
-        super().__init__(source)
-        self.path = path
-
-    @property
-    def url(self) -> str:
-        """The archive's, and the member's path."""
-        return f"{self.source.url}::{self.path}"
-
-    def size(self) -> int:
-        """Bytes in the archive."""
-        return self.source.size()
-
-    def read(self, offset: int, length: int) -> bytes:
-        """One range of the archive."""
-        return self.source.read(offset, length)
-
-    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Many ranges of the archive."""
-        return self.source.read_many(ranges)
-
-    def close(self) -> None:
-        """Close the archive, which was opened for this."""
-        self.source.close()
-
-
 def moved(tree: VirtualGroup, offset: int, own: str) -> VirtualGroup:
-    """What was found in a member, with offsets in the archive, whose URL is `own`."""
+    """Return what was found in a member with offsets that count from the beginning of the archive, whose URL is `own`."""
     return replace(
         tree,
         arrays={name: _array(array, offset, own) for name, array in tree.arrays.items()},
@@ -142,14 +113,16 @@ def _tile(tile: Tile, offset: int, own: str) -> Tile:
     encodings = tuple(_encoding(encoding, offset) for encoding in tile.encodings)
     chunks = tile.chunks
     if not isinstance(chunks, (Columns, Sparse)):
-        raise UnsupportedError(f"chunks kept as {type(chunks).__name__} cannot be moved into an archive")
+        raise UnsupportedError(f"chunk tables of type {type(chunks).__name__} are not supported in an archive")
     elsewhere = [source.url for source in chunks.sources if source.url != own]
     if any("::" in url for url in elsewhere):
-        raise UnsupportedError(f"data in another member of the archive is not read: {elsewhere[0]}")
+        raise UnsupportedError(
+            f"the data lies in another member of the archive, which is not supported: {elsewhere[0]}"
+        )
     if elsewhere and len(elsewhere) == len(chunks.sources):
         return replace(tile, encodings=encodings)
     if elsewhere:
-        raise UnsupportedError("data partly in an archive and partly elsewhere is not read")
+        raise UnsupportedError("the data lies partly in an archive and partly outside, which is not supported")
     if isinstance(chunks, Sparse):
         places = chunks.offset.astype(np.int64) + offset
         return replace(tile, encodings=encodings, chunks=replace(chunks, offset=places))
@@ -160,7 +133,10 @@ def _tile(tile: Tile, offset: int, own: str) -> Tile:
 
 
 def _encoding(encoding: Encoding, offset: int) -> Encoding:
-    """Addresses that chunks hold (values of varying length in HDF5) count from the beginning of the member."""
+    """Shift the addresses that chunks hold (HDF5 values of varying length).
+
+    They count from the beginning of the member.
+    """
     if not any(codec.name in OUTSIDE_VALUES for codec in encoding.codecs):
         return encoding
     return replace(encoding, codecs=tuple(_codec(codec, offset) for codec in encoding.codecs))

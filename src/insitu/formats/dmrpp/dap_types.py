@@ -1,7 +1,7 @@
-"""Of which type are the elements of a DMR++ variable?
+"""NumPy types of DAP4 variables in a DMR++ document.
 
-Numbers by their DAP name and the byte order of their chunks; enumerations by the numbers behind them; texts of one length; and structures of numbers, whose members
-lie where `structOffset` says.
+Numbers by their DAP name and the byte order of their chunks; enumerations by the numbers behind
+them; texts of one length; and structures of numbers, whose members lie where `structOffset` says.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.dmrpp.chunks import Chunks
+from insitu.formats.dmrpp.chunk_lists import Chunks
 from insitu.formats.dmrpp.text_values import NUMBERS, child_of, local_name, whole_number
 
 __all__ = ["KINDS", "TEXTS", "dtype_of", "members_of"]
@@ -36,7 +36,7 @@ def dtype_of(element: Any, chunks: Chunks | None, enums: dict[str, str]) -> np.d
         The types behind the enumerations of the document, by full name.
     """
     kind = local_name(element)
-    order = "<" if chunks is None or chunks.said.get("byteOrder", "LE").upper() == "LE" else ">"
+    order = "<" if chunks is None or chunks.attributes.get("byteOrder", "LE").upper() == "LE" else ">"
     if kind == "Enum":
         full = element.get("enum", "")
         kind = enums.get(full if full.startswith("/") else f"/{full}", "Enum")
@@ -49,25 +49,27 @@ def dtype_of(element: Any, chunks: Chunks | None, enums: dict[str, str]) -> np.d
         return None
     if kind == "Structure":
         return _record(element, chunks, order)
-    raise UnsupportedError(f"a variable of type {kind} is not read from a DMR++", structure=kind)
+    raise UnsupportedError(f"DMR++: variables of type {kind} are not supported", structure=kind)
 
 
 def members_of(element: Any) -> list[tuple[str, str, tuple[int, ...]]]:
-    """Name, DAP type and shape of the members of a structure."""
+    """Return name, DAP type and shape of the members of a structure."""
     found = []
     for child in element:
         kind = local_name(child)
         if kind not in KINDS:
             continue
         if kind not in NUMBERS and kind not in TEXTS:
-            raise UnsupportedError(f"a structure with a member of type {kind} is not read from a DMR++", structure=kind)
+            raise UnsupportedError(f"DMR++: structures with a member of type {kind} are not supported", structure=kind)
         shape = tuple(whole_number(dim, "size") for dim in child if local_name(dim) == "Dim")
         if math.prod(shape) > LARGEST_RECORD:
-            raise FormatError(f"a member of {shape}", structure="Structure")
+            raise FormatError(f"a member of a structure cannot have the shape {shape}", structure="Structure")
         found.append((child.get("name", ""), kind, shape))
     names = {name for name, _, _ in found}
     if not found or len(found) > MOST_MEMBERS or len(names) < len(found) or "" in names:
-        raise FormatError(f"a structure of {len(found)} members, one without a name of its own", structure="Structure")
+        raise FormatError(
+            f"two of the {len(found)} members of a structure share a name, or there are none", structure="Structure"
+        )
     return found
 
 
@@ -76,11 +78,11 @@ def _record(element: Any, chunks: Chunks | None, order: str) -> np.dtype[Any]:
     texts = [name for name, kind, _ in members if kind in TEXTS]
     if texts:
         raise UnsupportedError(
-            f"member {texts[0]!r} is a text, of which a DMR++ does not say the length", structure="Structure"
+            f"member {texts[0]!r} of a structure is a text, whose length DMR++ does not give", structure="Structure"
         )
     formats = [np.dtype((f"{order}{NUMBERS[kind]}", shape)) for _, kind, shape in members]
     names = [name for name, _, _ in members]
-    told = [] if chunks is None else chunks.said.get("structOffset", "").split()
+    told = [] if chunks is None else chunks.attributes.get("structOffset", "").split()
     if not told:
         return np.dtype(list(zip(names, formats, strict=True)))
     numbers = [int(text) for text in told if text.isdecimal()]

@@ -1,7 +1,9 @@
-"""How are the documents of a store had, wherever it lies?
+"""Metadata documents and chunk tables of a Zarr store under a prefix.
 
-A store is a prefix: a directory, a bucket's prefix, a web address. Documents are fetched by key, all keys of a step at once; one that is
-not there is None, and every other failure is an error.
+A directory, a bucket's prefix, a web address.
+
+Documents are fetched by key, all keys of a step at once. A missing document is None; every other
+failure is an error.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ class Store:
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def get(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Documents by key; None for those that are not there."""
+        """Return documents by key; None for those that are missing."""
         path = local_path(self.url)
         if path is not None:
             return [_read(os.path.join(path, key)) for key in keys]
@@ -46,11 +48,11 @@ class Store:
             return None
 
     def children(self, path: str) -> list[str] | None:
-        """The names right under a path; None where they cannot be listed."""
+        """Return the names right under a path; None if they cannot be listed."""
         return children(beneath(self.url, path), self.storage_options)
 
     def table(self, path: str, array: ArrayMetadata) -> tuple[Keyed, tuple[Encoding, ...]]:
-        """Where an array's objects lie, and the encoding of its chunks."""
+        """Return the chunk table of an array, and the encoding of its chunks."""
         base = local_path(self.url) or self.url
         grid = tuple(axis.count for axis in array.objects)
         return Keyed(beneath(base, path), array.keys, grid, optional=not array.levels), (array.encoding,)
@@ -64,6 +66,6 @@ def _read(path: str) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     except PermissionError:
-        raise AccessError("the file may not be read", url=path) from None
+        raise AccessError("no permission to read the file", url=path) from None
     except OSError as error:
         raise SourceError(f"reading failed: {error.strerror}", url=path) from error

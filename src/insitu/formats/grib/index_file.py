@@ -1,7 +1,8 @@
-"""What does the index beside a GRIB file say?
+"""Read the index beside a GRIB file: offsets and lengths of messages, and words about their fields.
 
-NCEP's `.idx` (wgrib2) has a line for each field: number, offset, date, parameter, level, forecast. ECMWF's `.index` has an object of JSON in each line, with offset and length.
-Both say where the messages are; what they say about a field is taken apart here, and understood elsewhere.
+NCEP's `.idx` (wgrib2) has a line for each field: number, offset, date, parameter, level, forecast.
+ECMWF's `.index` has a JSON object in each line, with offset and length. The words are interpreted
+by `inventory` and `mars`.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ __all__ = ["Line", "is_side_file", "read_side_file", "side_names", "target_names
 _IDX = re.compile(rb"\d+(\.\d+)?:\d+:d=\d{8}")
 _EPOCH = datetime.datetime(1970, 1, 1)
 LARGEST = 64 << 20
-"""Bytes of an index; that of a file of 100,000 messages has some ten million."""
+"""Most bytes of an index; that of 100,000 messages has some ten million."""
 
 
 class Line(NamedTuple):
-    """One field by the index."""
+    """One field of an index."""
 
     offset: int
     length: int
@@ -32,15 +33,15 @@ class Line(NamedTuple):
     number: int
     """Of the field in it."""
     time: int | None
-    """Of the run, in seconds since 1970, if the text says it."""
+    """Time of the run, in seconds since 1970; None if it is not given."""
     words: tuple[str, str, str, str] | None
     """`.idx`: parameter, level, forecast, and what follows."""
-    said: tuple[tuple[str, str], ...] | None
-    """`.index`: what else the object says."""
+    mars_words: tuple[tuple[str, str], ...] | None
+    """`.index`: all other keys of the object."""
 
 
 def is_side_file(window: Window) -> bool:
-    """Whether a file is an index of GRIB messages."""
+    """Return whether a file is an index of GRIB messages."""
     head = window.head[:4096].lstrip()
     if _IDX.match(head):
         return True
@@ -49,7 +50,7 @@ def is_side_file(window: Window) -> bool:
 
 
 def target_names(url: str) -> list[str]:
-    """The names that the GRIB file of an index may have.
+    """Return the names that the GRIB file of an index may have.
 
     Examples
     --------
@@ -66,14 +67,14 @@ def target_names(url: str) -> list[str]:
 
 
 def side_names(url: str) -> list[str]:
-    """The names that the index of a GRIB file may have."""
+    """Return the names that the index of a GRIB file may have."""
     name = file_name(url.replace("\\", "/"))
     stem = name.rpartition(".")[0]
     return [f"{name}.idx", *([f"{stem}.index"] if stem else [])]
 
 
 def read_side_file(window: Window, size: int) -> list[Line]:
-    """All lines, in their order.
+    """Return all lines, in their order.
 
     Parameters
     ----------
@@ -88,7 +89,9 @@ def read_side_file(window: Window, size: int) -> list[Line]:
         If it is no index, or not of a file of that size.
     """
     if window.size > LARGEST:
-        raise FormatError(f"an index of {window.size} bytes", url=window.url, offset=0, structure="GRIB index")
+        raise FormatError(
+            f"a GRIB index of {window.size} bytes is too large", url=window.url, offset=0, structure="GRIB index"
+        )
     head = window.head
     data = head + window.source.read(len(head), window.size - len(head)) if window.size > len(head) else head
     try:
@@ -97,7 +100,7 @@ def read_side_file(window: Window, size: int) -> list[Line]:
         found = _objects(lines) if text.lstrip().startswith("{") else _colons(lines, size)
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise FormatError(
-            f"a line of the index makes no sense: {problem}", url=window.url, offset=0, structure="GRIB index"
+            f"a line of the GRIB index is not valid: {problem}", url=window.url, offset=0, structure="GRIB index"
         ) from problem
     for line in found:
         if line.offset < 0 or line.length < 16 or line.offset + line.length > size:
@@ -106,13 +109,13 @@ def read_side_file(window: Window, size: int) -> list[Line]:
                 url=window.url,
                 offset=0,
                 structure="GRIB index",
-                hint="The index belongs to another file: scan the GRIB file itself",
+                hint="The index belongs to another file. Scan the GRIB file itself",
             )
     return found
 
 
 def _colons(lines: list[str], size: int) -> list[Line]:
-    """wgrib2: `1:0:d=2024010100:HGT:500 mb:6 hour fcst:`."""
+    """Parse lines of wgrib2: `1:0:d=2024010100:HGT:500 mb:6 hour fcst:`."""
     parts = [line.split(":", 5) for line in lines]
     offsets = [int(part[1]) for part in parts]
     ends = dict(zip(dict.fromkeys(offsets), [*list(dict.fromkeys(offsets))[1:], size], strict=True))
@@ -128,7 +131,10 @@ def _colons(lines: list[str], size: int) -> list[Line]:
 
 
 def _objects(lines: list[str]) -> list[Line]:
-    """ECMWF: `{"date": "20240101", "time": "0000", "step": "6", "param": "2t", "_offset": 0, "_length": 5}`."""
+    """Parse lines of ECMWF.
+
+    `{"date": "20240101", "time": "0000", "step": "6", "param": "2t", "_offset": 0, "_length": 5}`.
+    """
     found: list[Line] = []
     seen: dict[int, int] = {}
     for line in lines:

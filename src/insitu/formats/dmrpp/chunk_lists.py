@@ -1,4 +1,4 @@
-"""Which chunks of a variable does a DMR++ document list, and which filters made them?"""
+"""Chunks and filters of a DMR++ variable, as columns."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ __all__ = ["Chunks", "alone", "codecs_of", "columns_of", "index_of"]
 LINKED = ("LinkedBlockIndex", "LBIndex")
 LARGEST = 1 << 62
 ORDER = ("shuffle", "zlib", "fletcher32")
-"""In which filters are applied that a document of old names in any order."""
+"""Order of filters that old documents name in any order."""
 
 
 @dataclass(slots=True)
 class Chunks:
     """The chunks of one variable, as columns."""
 
-    said: dict[str, str]
+    attributes: dict[str, str]
     """Attributes of the element: compressionType, fillValue, byteOrder."""
     sizes: tuple[int, ...] | None = None
-    """Of a chunk; None: contiguous."""
+    """Shape of a chunk; None: contiguous."""
     offset: list[int] = field(default_factory=list)
     length: list[int] = field(default_factory=list)
     mask: list[int] = field(default_factory=list)
     position: list[str] = field(default_factory=list)
     href: list[str] = field(default_factory=list)
     blocks: bool = False
-    """The rows are pieces of the whole, one after the other, not chunks."""
+    """Whether the rows are consecutive pieces of the whole, not chunks."""
     run: Run | None = None
-    """All of the chunks, where they are alike; then the columns are empty."""
+    """All chunks, if the list is uniform; then the columns are empty."""
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of chunks."""
         return len(self.offset) if self.run is None else len(self.run.offset)
 
     def columns(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Offset, length and filter mask of each."""
+        """Return offset, length and filter mask of each chunk."""
         if self.run is not None:
             return self.run.offset, self.run.length, np.zeros(self.count, np.int64)
         offset, length, mask = (np.array(column, np.int64) for column in (self.offset, self.length, self.mask))
@@ -54,7 +54,7 @@ class Chunks:
 
 
 def columns_of(element: Any) -> Chunks:
-    """The chunks that an element `chunks` lists."""
+    """Return the chunks that an element `chunks` lists."""
     found = Chunks(dict(element.attrib))
     linked: list[str] = []
     for child in element:
@@ -65,7 +65,7 @@ def columns_of(element: Any) -> Chunks:
         elif kind in ("chunk", "block") and "offset" in said:  # one without it holds the fill value
             found.blocks |= kind == "block"
             _add(found, said)
-            if found.said.get("LBChunk") == "true" or LINKED[1] in said:
+            if found.attributes.get("LBChunk") == "true" or LINKED[1] in said:
                 linked.append(said.get(LINKED[0], said.get(LINKED[1], "")))
     _check(found)
     if any(linked):
@@ -74,7 +74,7 @@ def columns_of(element: Any) -> Chunks:
 
 
 def alone(element: Any) -> Chunks:
-    """A chunk without a list around it: data in one piece."""
+    """Return the chunk of an element without a list: data in one piece."""
     found = Chunks({})
     _add(found, element.attrib)
     _check(found)
@@ -92,11 +92,11 @@ def _add(found: Chunks, said: Any) -> None:
 def _check(found: Chunks) -> None:
     for column in (found.offset, found.length, found.mask):
         if column and not 0 <= min(column) <= max(column) <= LARGEST:
-            raise ValueError(f"numbers from {min(column)} to {max(column)}")
+            raise ValueError(f"numbers from {min(column)} to {max(column)} are out of range")
 
 
 def _link(found: Chunks) -> None:
-    """Blocks that make one chunk become one row, if they lie together; a chunk cannot be in several places."""
+    """Join blocks of one chunk into one row, if they are contiguous; a chunk is one range."""
     rows: dict[str, list[int]] = {}
     for row, position in enumerate(found.position):
         first = rows.setdefault(position, [row])
@@ -104,7 +104,7 @@ def _link(found: Chunks) -> None:
             continue
         where = first[0]
         if found.offset[where] + found.length[where] != found.offset[row] or found.href[where] != found.href[row]:
-            found.said["scattered"] = position
+            found.attributes["scattered"] = position
         found.length[where] += found.length[row]
     kept = [first[0] for first in rows.values()]
     for name in ("offset", "length", "mask", "position", "href"):
@@ -113,12 +113,13 @@ def _link(found: Chunks) -> None:
 
 
 def index_of(chunks: Chunks, ndim: int) -> npt.NDArray[np.int64]:
-    """The place of each chunk in the grid; a document gives the position of its first element."""
+    """Return the grid cell of each chunk; a document gives the position of its first element."""
     assert chunks.sizes is not None
     if chunks.run is not None:
         if chunks.run.first.shape[1] != ndim:
             raise FormatError(
-                f"positions along {chunks.run.first.shape[1]} of {ndim} axes", structure="chunkPositionInArray"
+                f"the positions of chunks have {chunks.run.first.shape[1]} axes, the variable has {ndim}",
+                structure="chunkPositionInArray",
             )
         return _in_grid(chunks.run.first, chunks.sizes)
     text = ",".join(chunks.position).replace("[", "").replace("]", "")
@@ -128,7 +129,7 @@ def index_of(chunks: Chunks, ndim: int) -> npt.NDArray[np.int64]:
         first = np.array(numbers, np.int64).reshape(len(chunks.position), ndim)
     except (ValueError, OverflowError) as problem:
         raise FormatError(
-            f"a chunk's position makes no sense: {problem}", structure="chunkPositionInArray"
+            f"the position of a chunk is not valid: {problem}", structure="chunkPositionInArray"
         ) from problem
     return _in_grid(first, chunks.sizes)
 
@@ -136,7 +137,9 @@ def index_of(chunks: Chunks, ndim: int) -> npt.NDArray[np.int64]:
 def _in_grid(first: npt.NDArray[np.int64], sizes: tuple[int, ...]) -> npt.NDArray[np.int64]:
     index = first // np.array(sizes, np.int64)
     if (index * np.array(sizes) != first).any() or (first < 0).any():
-        raise FormatError("a chunk that does not begin where chunks do", structure="chunkPositionInArray")
+        raise FormatError(
+            "the position of a chunk is not a multiple of the chunk shape", structure="chunkPositionInArray"
+        )
     return index
 
 
@@ -150,9 +153,10 @@ def codecs_of(chunks: Chunks | None, dtype: np.dtype[Any], in_order: bool) -> tu
     dtype
         Of their elements.
     in_order
-        Whether the document names filters in the order in which they were applied: those of old, without a version, do not.
+        Whether the document names filters in the order in which they were applied: those of old,
+        without a version, do not.
     """
-    said = chunks.said if chunks is not None else {}
+    said = chunks.attributes if chunks is not None else {}
     levels = iter(said.get("deflateLevel", said.get("deflate_level", "")).split())
     found = []
     for name in said.get("compressionType", "").split():
@@ -164,5 +168,5 @@ def codecs_of(chunks: Chunks | None, dtype: np.dtype[Any], in_order: bool) -> tu
         elif name == "fletcher32":
             found.append(Codec("fletcher32"))
         else:
-            raise UnsupportedError(f"filter {name!r} is not read from a DMR++", structure="compressionType")
+            raise UnsupportedError(f"filter {name!r} is not supported in DMR++", structure="compressionType")
     return tuple(found if in_order else sorted(found, key=lambda codec: ORDER.index(codec.name)))

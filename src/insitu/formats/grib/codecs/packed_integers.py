@@ -1,6 +1,7 @@
-"""How are GRIB's integers of any number of bits read?
+"""Unpack GRIB integers of any number of bits.
 
-Those of one width by imagecodecs, or as machine integers where they are such. Those of a width for each group: eight bytes are looked at from the byte where a number begins, and shifted.
+Those of one width by imagecodecs, or as machine integers where they are such. Those with a width
+for each group are unpacked from the eight bytes at the byte where a number begins, shifted.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from insitu.codecs.libraries import find
 __all__ = ["integers", "signed", "widths_apart"]
 
 AT_ONCE = 1 << 16
-"""Numbers that are looked at together: what fits into the processor's cache."""
+"""Numbers that are unpacked together: what fits into the processor's cache."""
 
 
 def signed(data: bytes) -> int:
-    """GRIB's integers have a sign bit."""
+    """Return an integer in sign-and-magnitude form, as GRIB has them."""
     value = int.from_bytes(data, "big")
     limit = 1 << (8 * len(data) - 1)
     return value if value < limit else limit - value
 
 
 def integers(raw: Octets, bits: int, count: int) -> NDArray[np.float64]:
-    """So many integers of so many bits; `raw` holds no less."""
+    """Return so many integers of so many bits; `raw` holds at least these."""
     if bits in (8, 16, 32):
         return raw.view(f">u{bits // 8}")[:count].astype(np.float64)
     unpack = find("imagecodecs", "packints_decode")
@@ -40,12 +41,16 @@ def integers(raw: Octets, bits: int, count: int) -> NDArray[np.float64]:
 
 
 def widths_apart(raw: Octets, widths: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The integers of groups that follow each other, each group of its own width up to 32 bits; `raw` holds no less."""
+    """Return the integers of consecutive groups, each of its own width up to 32 bits.
+
+    `raw` holds at least these.
+    """
     padded = np.concatenate([raw, np.zeros(8, np.uint8)])
     words: NDArray[Any] = np.ndarray((padded.size - 7,), ">u8", padded, strides=(1,))
     numbers = np.cumsum(lengths)
     starts = np.cumsum(widths * lengths) - widths * lengths
-    # A number stands at its group's start, and as many widths behind it as numbers of the group come before.
+    # A number stands at its group's start, and as many widths behind it as numbers of the group
+    # come before.
     base = starts - widths * (numbers - lengths)
     found = np.empty(int(numbers[-1]), np.int64)
     group = 0

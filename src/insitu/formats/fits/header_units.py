@@ -1,8 +1,9 @@
-"""What do the headers of a FITS file say?
+"""Read the headers of a FITS file: a chain of header-data units (HDUs).
 
-A file is a chain of header-data units (HDUs). A header is text: cards of 80 characters, `KEYWORD = value / comment`, in blocks of 2880 bytes up to one
-that says END; the data follow, filled up to a whole block. "Definition of the Flexible Image Transport System", version 4.0, sections 3 and 4. Where the next unit
-begins is known when a header was read, so units are hopped from one to the next without touching their data.
+A header is text: cards of 80 characters, `KEYWORD = value / comment`, in blocks of 2880 bytes, up
+to one that says END. The data follow, filled up to a whole block. "Definition of the Flexible Image
+Transport System", version 4.0, sections 3 and 4. A header tells where the next unit begins, so the
+data are never read.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["BLOCK", "Unit", "is_fits", "read_units"]
 
 BLOCK, CARD = 2880, 80
 MOST_BLOCKS = 4096
-"""Of one header: 11 MiB, some hundred thousand cards."""
+"""Most blocks of one header: 11 MiB, some hundred thousand cards."""
 MOST_AXES = 999
 
 _TEXT = re.compile(r"'((?:[^']|'')*)'")
@@ -36,7 +37,7 @@ class Unit:
     data: int
     """Of its data."""
     cards: dict[str, Any]
-    """Keyword → value, of a keyword that occurs twice the first."""
+    """Keyword → value; the first of a keyword that occurs twice."""
     notes: dict[str, list[str]] = field(default_factory=dict)
     """COMMENT and HISTORY."""
     url: str = ""
@@ -48,7 +49,7 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """Its name, as astropy shows it."""
+        """Name of the unit, as astropy shows it."""
         name = str(self.cards.get("EXTNAME", "")).strip().upper()
         return name or ("PRIMARY" if self.number == 0 else f"HDU{self.number}")
 
@@ -69,25 +70,27 @@ class Unit:
         return abs(bits) // 8 * groups * (extra + math.prod(axes))
 
     def whole(self, keyword: str, default: int | None = None, *, least: int = 0, most: int = 2**62) -> int:
-        """An integer that must be there, or has a default."""
+        """Return an integer that must exist, or has a default."""
         value = self.cards.get(keyword, default)
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise FormatError(f"{keyword} is {value!r}", url=self.url, offset=self.offset, structure="FITS header")
+            raise FormatError(
+                f"{keyword} has the invalid value {value!r}", url=self.url, offset=self.offset, structure="FITS header"
+            )
         return value
 
     def number_of(self, keyword: str, default: float) -> float:
-        """A number, or a default where there is none or nonsense."""
+        """Return a number, or a default if it is missing or not valid."""
         value = self.cards.get(keyword, default)
         return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else default
 
 
 def is_fits(window: Window) -> bool:
-    """Whether a file begins as FITS does."""
+    """Return whether a file begins as FITS does."""
     return window.head.startswith(b"SIMPLE  =")
 
 
 def read_units(window: Window) -> tuple[list[Unit], str]:
-    """The units of a file, and why the chain ended early, if it did."""
+    """Return the units of a file, and why the chain ended early (empty if it did not)."""
     units: list[Unit] = []
     offset = 0
     while offset < window.size:
@@ -103,26 +106,28 @@ def read_units(window: Window) -> tuple[list[Unit], str]:
         units.append(unit)
         offset = unit.data + -(-nbytes // BLOCK) * BLOCK
     if not units:
-        raise FormatError("the file has no header", url=window.url, offset=0, structure="FITS header")
+        raise FormatError("the file has no FITS header", url=window.url, offset=0, structure="FITS header")
     return units, ""
 
 
 def _bytes(window: Window, offset: int, length: int) -> bytes:
-    """A range, less at the end of the file."""
+    """Return a range, less at the end of the file."""
     ranges = [(offset, min(length, window.size - offset))]
     at_hand = window.at_hand(ranges)
     return (window.fetch([ranges])[0] if at_hand is None else at_hand)[0]
 
 
 def _unit(window: Window, offset: int, number: int) -> Unit:
-    """One header."""
+    """Read one header."""
     unit = Unit(number, offset, offset, {}, url=window.url)
     pending: str | None = None
     for block in range(MOST_BLOCKS):
         at = offset + block * BLOCK
         data = _bytes(window, at, BLOCK) if at < window.size else b""
         if len(data) < CARD:
-            raise FormatError("the file ends within a header", url=window.url, offset=at, structure="FITS header")
+            raise FormatError(
+                "the file is truncated within a header", url=window.url, offset=at, structure="FITS header"
+            )
         for start in range(0, len(data) - CARD + 1, CARD):
             card = data[start : start + CARD].decode("latin-1")
             keyword = card[:8].rstrip().upper()  # some writers forget
@@ -133,11 +138,11 @@ def _unit(window: Window, offset: int, number: int) -> Unit:
                 _continue(unit, pending, card[8:])
                 continue
             pending = _card(unit, keyword, card) or pending
-    raise FormatError("a header without END", url=window.url, offset=offset, structure="FITS header")
+    raise FormatError("the header has no END card", url=window.url, offset=offset, structure="FITS header")
 
 
 def _card(unit: Unit, keyword: str, card: str) -> str | None:
-    """Take one card; its keyword, if its text may go on in the next."""
+    """Add one card; return its keyword if its text may continue in the next."""
     if keyword in ("COMMENT", "HISTORY", ""):
         if keyword and card[8:].strip():
             unit.notes.setdefault(keyword, []).append(card[8:].rstrip())
@@ -154,14 +159,17 @@ def _card(unit: Unit, keyword: str, card: str) -> str | None:
 
 
 def _continue(unit: Unit, keyword: str, rest: str) -> None:
-    """A text that is longer than a card: every part but the last ends in an ampersand."""
+    """Append to a text that is longer than a card: every part but the last ends in an ampersand."""
     found, before = _TEXT.search(rest), unit.cards.get(keyword)
     if found and isinstance(before, str) and before.endswith("&"):
         unit.cards[keyword] = before[:-1] + found[1].replace("''", "'").rstrip()
 
 
 def _value(text: str) -> Any:
-    """Section 4.2: text in quotes, T or F, an integer, a float (its exponent may be a D), a complex number."""
+    """Parse a value, section 4.2.
+
+    Text in quotes, T or F, an integer, a float (its exponent may be a D), a complex number.
+    """
     text = text.strip()
     if text.startswith("'"):
         found = _TEXT.match(text)

@@ -1,8 +1,10 @@
-"""Where do the messages of a GRIB file lie?
+"""Find the messages of a GRIB file.
 
-Each says how long it is, so the walk hops from one to the next and reads some hundred bytes of each. Messages of one length in a row are foreseen: then the next
-headers are asked for together. A large file far away is walked from several places at once; where a walk arrives at the place where the next one
-began, they have found the same chain. Bytes between messages (bulletin headings, padding) are passed over, as all readers of GRIB do.
+Each message gives its length, so the search hops from one to the next and reads some hundred bytes
+of each. After messages of one length in a row, the next headers are requested together. A large
+remote file is searched from several offsets at once; where one search arrives at the start of the
+next, they have found the same chain. Bytes between messages (bulletin headings, padding) are
+skipped, as all readers of GRIB do.
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ __all__ = ["PADDING", "at_places", "find_messages", "first_message", "message_le
 
 END = b"7777"
 HOP = 384
-"""Bytes of a message that are read at first; more where the headers of those before were larger."""
+"""Bytes of a message that are read first; more if previous headers were larger."""
 MOST_AHEAD = 256
 WALKS = 16
 LEAST_MESSAGES = 4
-"""That a walk has to find if it is to be worth the bytes in which the beginning of its first one is searched."""
+"""Messages per search that make it worth the bytes read to find its first one."""
 SEARCH = 64 << 10
 LONGEST_SEARCH = 4 << 20
 MESSAGES_LIMIT = 1 << 24
@@ -31,7 +33,7 @@ Broken = Callable[[int, InsituError], None]
 
 
 def first_message(head: bytes) -> int:
-    """Where the first message begins; -1: nowhere in these bytes."""
+    """Return where the first message begins; -1: nowhere in these bytes."""
     at = head.find(MAGIC)
     while at >= 0:
         if head[at + 7 : at + 8] in (b"\1", b"\2"):
@@ -41,12 +43,12 @@ def first_message(head: bytes) -> int:
 
 
 def message_length(head: bytes) -> int:
-    """How long a message is by its first sixteen bytes; for guesses."""
+    """Return the length of a message by its first sixteen bytes, as an estimate."""
     return int.from_bytes(head[8:16], "big") if head[7:8] == b"\2" else int.from_bytes(head[4:7], "big")
 
 
 def find_messages(head: bytes, size: int, broken: Broken, *, far: bool = False) -> Walk[list[Message]]:
-    """Walk over all messages of a file.
+    """Find all messages of a file.
 
     Parameters
     ----------
@@ -55,7 +57,7 @@ def find_messages(head: bytes, size: int, broken: Broken, *, far: bool = False) 
     size
         Bytes in it.
     broken
-        Is told of each message that cannot be taken; it raises, or the walk goes on behind it.
+        Called with each message that cannot be read; it raises, or the search continues behind it.
     far
         Whether each read costs a round trip.
     """
@@ -71,7 +73,10 @@ def find_messages(head: bytes, size: int, broken: Broken, *, far: bool = False) 
 
 
 def _side_by_side(near: int, length: int, walks: int, size: int) -> Walk[list[Message] | None]:
-    """Walk from several places at once; None if anything is odd, then one walk has to look at it in order."""
+    """Search from several offsets at once; return None if anything is unusual.
+
+    Then one search goes through in order.
+    """
     places = [near + number * ((size - near) // walks) for number in range(1, walks)]
     room = min(max(length + length // 2, SEARCH), LONGEST_SEARCH)
     blocks = yield Exact([(place, min(room, size - place)) for place in places])
@@ -94,7 +99,7 @@ def _side_by_side(near: int, length: int, walks: int, size: int) -> Walk[list[Me
 
 
 def _chain(near: int, stop: int, size: int, broken: Broken) -> Walk[tuple[list[Message], int]]:
-    """The messages that begin in a part of the file, from where one begins up to where the next walk begins; and where the chain ends."""
+    """Return the messages that begin in a part of the file, and where the chain ends."""
     found: list[Message] = []
     at, hop, ahead, last = near, HOP, 1, 0
     while at < stop:
@@ -138,7 +143,9 @@ def _chain(near: int, stop: int, size: int, broken: Broken) -> Walk[tuple[list[M
                 break
             found.append(message)
             if len(found) > MESSAGES_LIMIT:
-                raise FormatError(f"more than {MESSAGES_LIMIT} messages", offset=at, structure="GRIB message")
+                raise FormatError(
+                    f"the file has more than {MESSAGES_LIMIT} messages", offset=at, structure="GRIB message"
+                )
             hop = max(hop, message.header + 16)
             stride = at - found[-2].offset if len(found) > 1 else 0
             ahead = min(2 * ahead, MOST_AHEAD) if stride and stride == last else 1
@@ -152,7 +159,7 @@ def _chain(near: int, stop: int, size: int, broken: Broken) -> Walk[tuple[list[M
 
 
 def at_places(places: Sequence[tuple[int, int]], size: int, broken: Broken, hop: int = HOP) -> Walk[list[Message]]:
-    """Read the headers of messages whose places (offset, length) a side file names, all in one batch."""
+    """Read the headers of messages at offsets and lengths that an index gives, in one batch."""
     ranges = [(offset, min(hop, length, max(size - offset, 0))) for offset, length in places]
     blocks = yield Exact(ranges)
     found: list[Message] = []
@@ -168,15 +175,17 @@ def at_places(places: Sequence[tuple[int, int]], size: int, broken: Broken, hop:
 def _named(offset: int, length: int, block: bytes, size: int) -> Walk[Message]:
     if not _begins(block):
         raise FormatError(
-            "no message begins where the index says",
+            "no GRIB message begins where the index says",
             offset=offset,
             structure="GRIB section 0",
-            hint="The index belongs to another file: scan the GRIB file itself",
+            hint="The index belongs to another file. Scan the GRIB file itself",
         )
     message: Message = yield from read_message(offset, block, size)
     if not length - PADDING < message.length <= length:  # an index of NCEP says where the next one begins
         raise FormatError(
-            f"the message has {message.length} bytes, {length} by the index", offset=offset, structure="GRIB section 0"
+            f"the message has {message.length} bytes, but {length} by the index",
+            offset=offset,
+            structure="GRIB section 0",
         )
     return message
 
@@ -196,7 +205,7 @@ def _no_end(message: Message) -> InsituError:
 
 
 def _search(at: int, size: int) -> Walk[int]:
-    """Where the next message may begin; the end of the file, if nowhere."""
+    """Return where the next message may begin; the end of the file if there is none."""
     step = SEARCH
     while at + 16 <= size:
         (block,) = yield Exact([(at, min(step, size - at))])

@@ -1,7 +1,8 @@
-"""Where on the Earth are the pixels?
+"""Place of a TIFF image on the Earth: GeoTIFF keys, affine transformation, control points.
 
-The GeoTIFF tags (OGC 19-008r4, annex B and section 7) say how pixels become coordinates: a scale and a tie point, or a whole matrix. As in GDAL, the result
-is an affine transformation from the corner of pixel (0, 0); coordinates are those of the pixels' centres.
+The GeoTIFF tags (OGC 19-008r4, annex B and section 7) say how pixels become coordinates: a scale
+and a tie point, or a whole matrix. As in GDAL, the result is an affine transformation from the
+corner of pixel (0, 0). Coordinates are those of the pixels' centres.
 """
 
 from __future__ import annotations
@@ -45,23 +46,27 @@ class Affine:
 
     @property
     def gdal(self) -> str:
-        """As GDAL writes it into an attribute GeoTransform."""
+        """The text that GDAL writes into an attribute GeoTransform."""
         return f"{float(self.c)} {float(self.a)} {float(self.b)} {float(self.f)} {float(self.d)} {float(self.e)}"
 
     def centres(self, width: int, height: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Coordinates x of the columns and y of the rows, at the pixels' centres."""
-        # The order of operations is that of the library `affine`, so that the bits are those that rioxarray shows.
+        """Return coordinates x of the columns and y of the rows, at the pixels' centres."""
+        # The order of operations is that of the library `affine`, so that the bits are those that
+        # rioxarray shows.
         x = np.arange(width) * self.a + 0.0 * self.b + (self.a * 0.5 + self.b * 0.5 + self.c)
         y = 0.0 * self.d + np.arange(height) * self.e + (self.d * 0.5 + self.e * 0.5 + self.f)
         return x.astype(np.float64, copy=False), y.astype(np.float64, copy=False)
 
     def scaled(self, across: float, down: float) -> Affine:
-        """The same place with pixels that are so many times as large: that of an overview."""
+        """Return the transformation of an overview, whose pixels are so many times as large."""
         return Affine(self.a * across, self.b * down, self.c, self.d * across, self.e * down, self.f)
 
 
 def affine_of(tags: Directory, keys: dict[int, Any]) -> Affine | None:
-    """The transformation, the identity if the image has none; None if it has only control points."""
+    """Return the transformation: the identity if the image has none.
+
+    None if it has only control points.
+    """
     scale, ties, matrix = (_floats(tags, tag) for tag in (PIXEL_SCALE, TIE_POINTS, TRANSFORMATION))
     if scale.size >= 2 and scale[0] and scale[1] and ties.size >= 6:
         a, e = float(scale[0]), -abs(float(scale[1]))
@@ -79,7 +84,7 @@ def affine_of(tags: Directory, keys: dict[int, Any]) -> Affine | None:
 
 
 def control_points(tags: Directory, keys: dict[int, Any]) -> str:
-    """Points whose place is known, of an image that has no transformation, as rioxarray writes them: GeoJSON; empty if there are none."""
+    """Return the control points of an image without a transformation as GeoJSON, as rioxarray does; empty if there are none."""
     ties = _floats(tags, TIE_POINTS)
     if affine_of(tags, keys) is not None or ties.size % 6:
         return ""
@@ -104,7 +109,10 @@ _NONE = np.zeros(0)
 
 
 def geo_keys(tags: Directory) -> dict[int, Any]:
-    """The keys of the GeoTIFF directory: number → integer, text, or a float (several: a tuple)."""
+    """Return the keys of the GeoTIFF directory.
+
+    Number → integer, text, or a float (several: a tuple).
+    """
     table = tags.value(KEY_DIRECTORY)
     if table is None or table.dtype.kind != "u" or table.size < 4:
         return {}
@@ -113,7 +121,7 @@ def geo_keys(tags: Directory) -> dict[int, Any]:
 
 @lru_cache(maxsize=256)
 def _keys(raw: bytes, kind: str, numbers: bytes, text: bytes) -> tuple[tuple[int, Any], ...]:
-    """As `geo_keys`; the files of an archive share them."""
+    """Parse the keys. Cached: the files of an archive share them."""
     table, doubles = np.frombuffer(raw, kind), np.frombuffer(numbers, np.float64)
     keys: dict[int, Any] = {}
     for key, place, count, value in (

@@ -1,7 +1,8 @@
-"""Which virtual array is an image?
+"""Virtual arrays of FITS images.
 
-One run of big-endian numbers, NAXIS1 fastest. Plain numbers are one cell, which the reader cuts as it likes; unsigned integers have a codec, so they are cut into
-cells of a few MiB along the slowest axes.
+An image is one run of big-endian numbers, NAXIS1 fastest. Plain numbers are one cell, which the
+reader cuts as it likes. Unsigned integers have a codec, so they are cut into cells of a few MiB
+along the slowest axes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.fits.header import Unit
+from insitu.formats.fits.header_units import Unit
 from insitu.formats.fits.number_formats import Numbers, numbers_of
 from insitu.model import Axis, Columns, Encoding, Source, Tile, VirtualArray
 
@@ -28,7 +29,10 @@ LARGEST = 2**62
 
 
 def described(unit: Unit) -> dict[str, Any]:
-    """The cards of a header that are no structure, as attributes; comments and history as texts of many lines."""
+    """Return the cards of a header that do not describe its structure as attributes.
+
+    Comments and history as one text each.
+    """
     found = {
         name: value
         for name, value in unit.cards.items()
@@ -38,7 +42,7 @@ def described(unit: Unit) -> dict[str, Any]:
 
 
 def image_of(unit: Unit, source: Source, size: int, dims: tuple[str, ...]) -> VirtualArray:
-    """The array of an image.
+    """Return the array of an image.
 
     Parameters
     ----------
@@ -50,16 +54,18 @@ def image_of(unit: Unit, source: Source, size: int, dims: tuple[str, ...]) -> Vi
         Names of the dimensions, the slowest first.
     """
     if unit.cards.get("GROUPS") is True and unit.axes[:1] == (0,):
-        raise UnsupportedError("random groups are not read", url=unit.url, offset=unit.offset, structure="GROUPS")
+        raise UnsupportedError(
+            "FITS random groups are not supported", url=unit.url, offset=unit.offset, structure="GROUPS"
+        )
     bits = unit.whole("BITPIX", least=-64, most=64)
     if bits not in TYPES:
-        raise FormatError(f"BITPIX is {bits}", url=unit.url, offset=unit.offset, structure="BITPIX")
+        raise FormatError(f"BITPIX has the invalid value {bits}", url=unit.url, offset=unit.offset, structure="BITPIX")
     stored = np.dtype(TYPES[bits])
     shape = unit.axes[::-1]
     nbytes = math.prod(shape) * stored.itemsize
     if unit.data + nbytes > size:
         raise FormatError(
-            f"the file ends {unit.data + nbytes - size} bytes before the image does",
+            f"the file is truncated: {unit.data + nbytes - size} bytes of the image are missing",
             url=unit.url,
             offset=size,
             structure="FITS data",
@@ -89,7 +95,10 @@ def _tile(numbers: Numbers, shape: tuple[int, ...], offset: int, source: Source)
 
 
 def _cut(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """The largest cells of at most a few MiB that lie together in the file: whole along the fast axes, of one element along the slow ones."""
+    """Return the shape of the largest contiguous cells of at most a few MiB.
+
+    Whole along fast axes, 1 along slow ones.
+    """
     cuts = [1] * len(shape)
     room = max(CELL_BYTES // itemsize, 1)
     for number in reversed(range(len(shape))):
