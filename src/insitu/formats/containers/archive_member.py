@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from insitu.codecs.registry import OUTSIDE_VALUES
 from insitu.errors import UnsupportedError
-from insitu.model import Codec, Columns, Encoding, Source, Sparse, Tile, VirtualArray, VirtualGroup
-from insitu.sources.protocol import ByteSource, Range
+from insitu.model import Codec, Columns, Encoding, Sparse, Tile, VirtualArray, VirtualGroup
+from insitu.sources.protocol import ByteSource, Range, WrappedSource
 
 __all__ = ["Member", "Part", "WrappedSource", "moved", "path_of"]
 
@@ -43,28 +42,6 @@ def path_of(name: str) -> str:
     'runs/jan.nc'
     """
     return "/".join(part for part in name.replace("\\", "/").split("/") if part not in ("", ".", ".."))
-
-
-class WrappedSource:
-    """A source around another one, which its opener closes."""
-
-    def __init__(self, source: ByteSource) -> None:
-        self.source = source
-
-    def describe(self) -> Source:
-        """Return the identity of the archive: a member has none of its own."""
-        return self.source.describe()
-
-    def close(self) -> None:
-        """Do nothing: the archive belongs to the caller."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        self.close()
 
 
 class Part(WrappedSource):
@@ -94,6 +71,9 @@ class Part(WrappedSource):
     def _to_archive_range(self, offset: int, length: int) -> Range:
         offset = min(offset, self.member.length)
         return self.member.offset + offset, max(min(length, self.member.length - offset), 0)
+
+    def close(self) -> None:
+        """Do nothing: the archive belongs to the caller."""
 
 
 def moved(tree: VirtualGroup, offset: int, own: str) -> VirtualGroup:
