@@ -248,11 +248,11 @@ def test_a_library_that_imports_its_parts_under_a_lock(
         "    with _lock:\n        signals.begun.set()\n        signals.go.wait(signals.longest)\n        return len\n"
     )
     monkeypatch.delitem(sys.modules, "slow_lazy_library", raising=False)
-    thread = threading.Thread(target=library.find, args=("slow_lazy_library", "decode"))
+    thread = threading.Thread(target=libraries.find, args=("slow_lazy_library", "decode"))
     thread.start()
     assert slow_library.begun.wait(PATIENCE)
     threading.Timer(0.2, slow_library.go.set).start()
-    in_child(lambda: library.find("slow_lazy_library", "decode"))
+    in_child(lambda: libraries.find("slow_lazy_library", "decode"))
     thread.join()
 
 
